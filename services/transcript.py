@@ -151,7 +151,8 @@ class ChainTranscript:
             row = self._row(record)
             if row is None or row[1] is None:
                 raise RunError(
-                    f"Record {record!r} is missing. Check the run with: interlock show RUN --verify"
+                    f"Record {record!r} of the conversation, or its file in outputs/, is missing. "
+                    f"Check the run with: interlock show {self._run} --verify"
                 )
             parent, body = row
             message = Message.model_validate_json(body) if parent and body is not None else None

@@ -172,11 +172,28 @@ def cut(text: str, width: int) -> str:
     return text if not width or len(text) <= width else text[: max(width - 1, 1)] + "…"
 
 
+_HEADER = re.compile(r"^--- .*\n\+\+\+ .*(?:\n(?=@@ )|\n?\Z)", re.MULTILINE)
+_LEFT_OUT = re.compile(r"^… \d+ more lines of this diff aren't shown \(\+(\d+) −(\d+)\)\.\n?\Z", re.MULTILINE)
+
+
+def left_out(lines: int, added: int, removed: int) -> str:
+    """The last line of a diff that is cut."""
+    return f"… {lines} more lines of this diff aren't shown (+{added} −{removed}).\n"
+
+
+def cut_line(diff: str) -> str:
+    """What `left_out` put at a diff's end; empty: it is whole."""
+    found = _LEFT_OUT.search(diff)
+    return found[0] if found else ""
+
+
 def diff_stat(diff: str) -> str:
-    """`+3 −1` for a unified diff; empty for any other text."""
-    body = [line for line in diff.splitlines() if not line.startswith(("+++ ", "--- "))]
+    """`+3 −1` for a unified diff, with the lines that were cut; empty for any other text."""
+    body = _HEADER.sub("", diff).split("\n")
     added = sum(line.startswith("+") for line in body)
     removed = sum(line.startswith("-") for line in body)
+    if found := _LEFT_OUT.search(diff):
+        added, removed = added + int(found[1]), removed + int(found[2])
     if not diff.startswith("--- ") and "\n--- " not in diff:
         return ""
     return " ".join(part for part in (f"+{added}" * bool(added), f"−{removed}" * bool(removed)) if part)

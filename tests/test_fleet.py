@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -158,6 +159,7 @@ def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
     fleet("resume", name, "--approve", "all")
     told = fleet("logs", name, "-f")
     assert (told.code, told.out.splitlines()[-1]) == (0, "Made it.")
+    assert f"Run {name} is done: there is nothing to stop." in fleet("cancel", name).err
     assert (tmp_path / "work" / "made.txt").read_text() == "made\n"
     assert (tmp_path / "work" / "count.txt").read_text() == "once\n"
     assert fleet("audit", "verify").code == 0
@@ -181,6 +183,24 @@ def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_i
     finally:
         assert second.end() == 0
     assert count.read_text() == "once\n"
+
+
+def test_a_worker_that_another_one_counted_out_begins_again(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    import psycopg
+
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+        # As another worker's start does after a long silence.
+        until(lambda: conn.execute("delete from procrastinate_workers").rowcount == 1)
+        name = _begin(fleet, tmp_path)
+        worker.line("It begins again.")
+        assert fleet("wait", name).code == 75
+        until(lambda: fleet("fleet", "--json").json["jobs"] == [])
+        told = fleet("cancel", name)
+        assert told.code == 0 and f"interlock resume {name} --cancel all" in told.err
+        assert worker.end() == 0
+        assert conn.execute("select from procrastinate_workers").rowcount == 0, "it signed off"
 
 
 def is_told(fleet: Run, name: str) -> None:
@@ -214,6 +234,35 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     fleet("resume", name)
     assert _status(fleet, name) == "queued"
     assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"
+
+
+def test_whoever_waits_for_a_run_or_follows_it_outlasts_an_outage(fleet: Run, tmp_path: Path) -> None:
+    import psycopg
+
+    name, sockets = _begin(fleet, tmp_path), tmp_path / "sockets"
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+        (folder,) = conn.execute("show unix_socket_directories").fetchone() or ("",)
+        sockets.symlink_to(folder)
+        of = conn.info
+        store = f"postgresql://{of.user}@/{of.dbname}?host={sockets}&port={of.port}"
+        env = {**os.environ, "INTERLOCK_STORE": store}
+        given: Any = {"cwd": Path.cwd(), "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        both = [warm.Warm(words, **given) for words in (["wait", name], ["logs", name, "-f"])]
+        lines = [one.stderr or () for one in both]
+        assert all("no worker is alive" in next(iter(said)) for said in lines)
+        sockets.unlink()
+        conn.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
+            "and datname = current_database()"
+        )
+        assert all("Waiting for it" in next(iter(said)) for said in lines)
+        sockets.symlink_to(folder)
+    assert fleet("cancel", name).code == 0
+    assert [one.wait(HANG_S) for one in both] == [130, 130]
+    for one in both:
+        assert one.stdout and one.stderr
+        one.stdout.close()
+        one.stderr.close()
 
 
 _TAMPERED = {

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 
+from interlock.state.text import left_out
 from interlock.tools._content import decode, lines_of
 
 _MOST_CHARS = 100_000
@@ -92,8 +93,10 @@ def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
         text = f"--- /dev/null\n+++ b/{path}\n"
     if len(text) <= _MOST_CHARS:
         return text
-    shown = text[: text.rfind("\n", 0, _MOST_CHARS) + 1]
-    return f"{shown}… {text.count(chr(10)) - shown.count(chr(10))} more lines of this diff aren't shown.\n"
+    end = text.rfind("\n", 0, _MOST_CHARS) + 1
+    rest = text[end:].removesuffix("\n").split("\n")
+    added, removed = (sum(line.startswith(sign) for line in rest) for sign in "+-")
+    return text[:end] + left_out(len(rest), added, removed)
 
 
 def _lines(data: bytes | None) -> list[str] | None:

@@ -20,7 +20,7 @@ from interlock.state.events import (
     ToolUse,
 )
 from interlock.state.task import steps_of
-from interlock.state.text import visible
+from interlock.state.text import cut_line, visible
 from interlock.tools.table import TOOLS
 
 Update = dict[str, Any]
@@ -182,7 +182,7 @@ def kind_of(tool: str) -> str:
 
 
 def diffs(diff: str, path: str) -> Iterator[Update]:
-    """A unified diff as texts before and after, one pair a hunk."""
+    """A unified diff as texts before and after, one pair a hunk; last, how much of it was cut."""
     starts = [*_HUNK.finditer(diff)]
     for number, start in enumerate(starts):
         end = starts[number + 1].start() if number + 1 < len(starts) else len(diff)
@@ -191,6 +191,8 @@ def diffs(diff: str, path: str) -> Iterator[Update]:
         new = "".join(line[1:] for line in lines if line[:1] in "+ ")
         made = start[1] == "0"
         yield {"type": "diff", "path": path, "oldText": None if made else old, "newText": new}
+    if cut := cut_line(diff):
+        yield _content(cut)
 
 
 def _plan(args: Mapping[str, Any]) -> Iterator[Update]:

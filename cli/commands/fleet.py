@@ -13,9 +13,17 @@ from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
 from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, RunRow, state_home
-from interlock.engine.client.fleet import STALLED_S, Fleet, FleetLimit, delivery, isolation, set_up_by_hand
+from interlock.engine.client.fleet import (
+    STALLED_S,
+    Fleet,
+    FleetLimit,
+    delivery,
+    is_on_server,
+    isolation,
+    set_up_by_hand,
+)
 from interlock.engine.client.words import call_facts
-from interlock.state.errors import EXIT_CODES, UserError
+from interlock.state.errors import EXIT_CODES, StoreError, UserError
 from interlock.state.events import Event, MessageEvent, ToolResultEvent
 from interlock.state.names import GIT_QUEUE
 
@@ -106,15 +114,30 @@ def logs(args: Args) -> int:
 async def _logged(client: Client, run: str, *, follows: bool) -> int:
     from interlock.engine.client.following import Standing
 
-    async for told in client.follow(run):
-        if not isinstance(told.event, Standing):
-            _print(told.event)
-        elif told.event.status not in _BUSY:
-            err().print(f"Run {run} is {told.event.status}.")
-            return _code(client, run)
-        elif not follows:
-            break
-    return 0
+    cursor = away = ""
+    while True:
+        try:
+            async for told in client.follow(run, cursor):
+                cursor = told.cursor or cursor
+                if not isinstance(told.event, Standing):
+                    _print(told.event)
+                elif told.event.status not in _BUSY:
+                    err().print(f"Run {run} is {told.event.status}.")
+                    return _code(client, run)
+                elif not follows:
+                    return 0
+        except StoreError as error:
+            away = _outlasted(error, away)
+            await asyncio.sleep(_LOOK_S)
+
+
+def _outlasted(error: StoreError, before: str) -> str:
+    """Say why the store doesn't answer, unless that was said before. Raises the error of a store that is a file."""
+    if not is_on_server(state_home()):
+        raise error
+    if str(error) != before:
+        err().print(f"The store doesn't answer. Waiting for it: {error}")
+    return str(error)
 
 
 def _print(event: Event) -> None:
@@ -140,19 +163,12 @@ def wait(args: Args) -> int:
     if waits := client.no_worker(client.named_runs(names)):
         err().print(waits)
     until = time.monotonic() + args.timeout if args.timeout else None
-    left = [*names]
+    left, away = [*names], ""
     while left:
-        rows = {row.run: row for row in client.named_runs(left)}
-        for name in [*left]:
-            status, (delivering, pushing) = _standing(client, rows.get(name))
-            if status in _BUSY or delivering:
-                continue
-            left.remove(name)
-            if pushing and pushing not in names:
-                names.append(pushing)
-                left.append(pushing)
-            if not args.json:
-                out().print(f"{name}  {status}" + (f"; {pushing} pushes what it changed" if pushing else ""))
+        try:
+            _note_ended(client, names, left, quiet=args.json)
+        except StoreError as error:
+            away = _outlasted(error, away)
         if left and until and time.monotonic() > until:
             err().print(f"Not over after {args.timeout:g} s: {', '.join(left)}.")
             return _TIMED_OUT
@@ -162,6 +178,21 @@ def wait(args: Args) -> int:
     if args.json:
         show_json([rows[name]._asdict() for name in names if name in rows])
     return next((code for name in names if (code := _code(client, name))), 0)
+
+
+def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: bool) -> None:
+    """Take those that are over from `left`; the push of one that is delivered is waited for, too."""
+    rows = {row.run: row for row in client.named_runs(left)}
+    for name in [*left]:
+        status, (delivering, pushing) = _standing(client, rows.get(name))
+        if status in _BUSY or delivering:
+            continue
+        left.remove(name)
+        if pushing and pushing not in names:
+            names.append(pushing)
+            left.append(pushing)
+        if not quiet:
+            out().print(f"{name}  {status}" + (f"; {pushing} pushes what it changed" if pushing else ""))
 
 
 def _standing(client: Client, row: RunRow | None) -> tuple[str, tuple[bool, str]]:
@@ -187,10 +218,17 @@ def cancel_parser() -> Parser:
 
 def cancel(args: Args) -> None:
     client = Client.at_home()
-    run = client.run(args.run).run
-    asked = Fleet(state_home()).cancel(run)
-    done = "The worker that drives it was asked to stop." if asked else "No worker drives it now."
-    err().print(f"{done} Resume it with: interlock resume {run}")
+    row = client.run(args.run)
+    next_step = f"Resume it with: interlock resume {row.run}"
+    if Fleet(state_home()).cancel(row.run):
+        err().print(f"The worker that drives it was asked to stop. {next_step}")
+    elif row.status in ("done", "failed", "cancelled"):
+        err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
+    elif row.status == "waiting":
+        stop = f"Stop it with: interlock resume {row.run} --cancel all"
+        err().print(f"Run {row.run} waits for a decision; no worker drives it. {stop}")
+    else:
+        err().print(f"No worker drives it now. {next_step}")
 
 
 _FIGURES = ("runs", "requests", "tokens", "usd_per_day", "usd_per_month")

@@ -28,6 +28,7 @@ from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import ToolOutput, ToolStart
+from interlock.state.text import cut_line
 
 _MOST_LINES = 400
 """Lines of a command's output to show; a pager suits longer output better."""
@@ -295,7 +296,10 @@ def _now(request: Request, workspace: Path) -> str:
 
 
 def sides(diff: str, now: str) -> tuple[str, str]:
-    """The text before and after a diff: whole where it fits `now`, else its hunks alone."""
+    """The text before and after a diff: whole where it fits `now`, else its hunks alone, as when it is cut."""
+    if cut := cut_line(diff):
+        was, becomes = _alone(diff)
+        return was + cut, becomes + cut
     before: list[str] = []
     after: list[str] = []
     lines, at = now.splitlines(keepends=True), 0

@@ -29,6 +29,8 @@ BODY_LIMIT = 8_000_000
 """Bytes of one request's body."""
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
 """Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
+_AGAIN_S = 2.0
+"""Seconds for which a stream isn't checked again."""
 _NAME = 100
 """Characters of a person's name."""
 _OPEN = ("/login", "/ok")
@@ -179,9 +181,24 @@ class Guard:
             return
         scope["state"]["cut"] = partial(_cut, send)
         if scope["type"] == "websocket":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, self._while_let(scope, send))
         else:
-            await self._app(scope, _bounded(receive), sender)
+            await self._app(scope, _bounded(receive), self._while_let(scope, sender))
+
+    def _while_let(self, scope: Scope, send: Send) -> Send:
+        """A stream lasts for days: it ends when its token is revoked."""
+        checked = time.monotonic()
+
+        async def sent(message: Message) -> None:
+            nonlocal checked
+            goes_on = message.get("more_body") or message["type"] == "websocket.send"
+            if goes_on and time.monotonic() - checked >= _AGAIN_S:
+                if await self._refusal(scope):
+                    return scope["state"]["cut"]()
+                checked = time.monotonic()
+            await send(message)
+
+        return sent
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

@@ -20,8 +20,8 @@ from interlock.state.text import elapsed, json_text, one_line
 
 _PAGE = 100
 """Runs in one answer."""
-_PREVIEW = 100_000
-"""Characters of a preview; the command line shows the rest."""
+_PREVIEW = 101_000
+"""Characters of a preview; the command line shows the rest. A diff is cut before that, and ends with how much."""
 _FILE = 1_000_000
 """Bytes of a file that is shown whole."""
 _LINE = 160

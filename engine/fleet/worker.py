@@ -68,8 +68,9 @@ class _Lines(logging.Handler):
         self._report, self._last = report, ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.name == "asyncio" and record.exc_info else None
-        said = str(error.__cause__ or error) if error else record.getMessage()  # not how the task looks
+        error = record.exc_info[1] if record.exc_info else None
+        cause = error and (error.__cause__ or (error if record.name == "asyncio" else None))
+        said = str(cause or record.getMessage())  # not how the task looks, nor that a database has errors
         line = " ".join(said.split())[:_LINE]
         if line != self._last:  # a pool says it at each try
             self._last = line
@@ -98,33 +99,49 @@ class Worker:
 
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
+        logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
+        worker = asyncio.ensure_future(self._take_jobs())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop, worker)
+        sweep = asyncio.ensure_future(self._sweep())
+        try:
+            with suppress(asyncio.CancelledError):
+                await worker
+        finally:
+            sweep.cancel()
+
+    async def _take_jobs(self) -> None:
+        """Take jobs from the queue; after an outage of the store, which ends that, begin again."""
+        while not self._stopping:
+            try:
+                with explained(Store(self.home).path), queue.explained():
+                    await self._take_jobs_while_it_answers()
+            except (StoreError, BusyError) as error:
+                if _is_counted_out(error):
+                    self.report(
+                        "It was silent for so long that another worker counted it out. It begins again."
+                    )
+                else:
+                    self._is_away(error)
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _take_jobs_while_it_answers(self) -> None:
         app = queue.app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive)
         app.task(name=schedules.START, pass_context=True)(self._begin)
-        logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
         async with app.open_async():
-            worker = asyncio.ensure_future(
-                app.run_worker_async(
-                    queues=self.queues,
-                    concurrency=self.concurrency,
-                    name=f"{os.uname().nodename}:{os.getpid()}",
-                    install_signal_handlers=False,
-                    update_heartbeat_interval=_BEAT_S,
-                    stalled_worker_timeout=_STALLED_S,
-                    fetch_job_polling_interval=_POLL_S,
-                    abort_job_polling_interval=_POLL_S,
-                    shutdown_graceful_timeout=_GRACE_S + 5,
-                    delete_jobs="always",
-                )
+            await app.run_worker_async(
+                queues=self.queues,
+                concurrency=self.concurrency,
+                name=f"{os.uname().nodename}:{os.getpid()}",
+                install_signal_handlers=False,
+                update_heartbeat_interval=_BEAT_S,
+                stalled_worker_timeout=_STALLED_S,
+                fetch_job_polling_interval=_POLL_S,
+                abort_job_polling_interval=_POLL_S,
+                shutdown_graceful_timeout=_GRACE_S + 5,
+                delete_jobs="always",
             )
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, self._stop, worker)
-            sweep = asyncio.ensure_future(self._sweep())
-            try:
-                with suppress(asyncio.CancelledError):
-                    await worker
-            finally:
-                sweep.cancel()
 
     def _stop(self, worker: "asyncio.Future[None]") -> None:
         if not self._stopping:
@@ -237,10 +254,13 @@ class Worker:
                     self.report("The store answers again.")
                 return done
             except (StoreError, BusyError) as error:
-                if str(error) != self._away:
-                    self._away = str(error)
-                    self.report(f"The store doesn't answer: {error}")
+                self._is_away(error)
                 await asyncio.sleep(_AGAIN_S)
+
+    def _is_away(self, error: Exception) -> None:
+        if str(error) != self._away:
+            self._away = str(error)
+            self.report(f"The store doesn't answer: {error}")
 
     async def _sweep(self) -> None:
         """Put back what nobody drives: jobs of dead workers, jobs whose run's lease is silent, runs without a job."""
@@ -265,6 +285,11 @@ class Worker:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
         return one.stalled or one.job is None or bool(one.held) or one.worker in self._own
+
+
+def _is_counted_out(error: Exception) -> bool:
+    """Whether it couldn't take a job because another worker, at its start, removed it as silent."""
+    return getattr(error.__cause__, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
 
 
 def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:

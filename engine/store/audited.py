@@ -13,6 +13,7 @@ from interlock.engine.store.audit import (
     AUDITED,
     CUT_OFF,
     REMOVED,
+    VARIABLE,
     Key,
     Record,
     body_of,
@@ -85,17 +86,30 @@ def _named(record: Record) -> str:
 
 
 def _broken(chain: list[Record], key: Key) -> Iterator[str]:
-    seq, before = 0, ""
+    seq, before, others = 0, "", dict[str, list[Record]]()
     for record in chain:
         if record.seq != seq + 1:
             yield f"records {seq + 1} to {record.seq - 1} were removed, before {_named(record)}"
         elif record.expected(before) != record.hash:
             yield f"{_named(record)} was changed, inserted or moved"
         elif not record.mac.startswith(f"{key.id}:"):
-            yield f"{_named(record)} was made with another key, {record.mac[:8]!r}; this one is {key.id!r}"
+            others.setdefault(record.mac[:8], []).append(record)
         elif not hmac.compare_digest(mac_of(key, record.hash), record.mac):
             yield f"{_named(record)} was made without the key"
         seq, before = record.seq, record.hash
+    for other, made in others.items():
+        yield _of_another_key(made, other, key)
+
+
+def _of_another_key(made: list[Record], other: str, key: Key) -> str:
+    """One line for all: with a key of its own for each host, they are most of the chain."""
+    which = f"{_named(made[0])} was"
+    if len(made) > 1:
+        which = f"{len(made)} records, from {_named(made[0])} to {_named(made[-1])}, were"
+    return (
+        f"{which} made with another key, {other!r}; this one is {key.id!r}. "
+        f"If another host made them, name one key for all hosts in {VARIABLE}"
+    )
 
 
 def _cut(chain: list[Record], newest: tuple[int, str] | None) -> Iterator[str]:

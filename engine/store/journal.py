@@ -76,7 +76,7 @@ class SqlJournal:
         if row.tool != call.name or row.args_hash != args_hash(call):
             raise RunError(
                 f"The journal has another call under {str(key)!r}: {row.tool!r}, expected {call.name!r} "
-                "with the same arguments. Nothing was run; check with: interlock show RUN --verify"
+                f"with the same arguments. Nothing was run; check with: interlock show {self.run} --verify"
             )
         return JournalRow(
             key=key,

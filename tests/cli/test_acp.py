@@ -25,8 +25,10 @@ from acp_editor import (
 from patience import HANG_S, until
 from warm import Warm
 
+from interlock.cli.session.programs import sides
 from interlock.engine.client import Client
 from interlock.state.messages import DataPart
+from interlock.tools._diff import unified_diff
 
 Open = Callable[..., Editor]
 
@@ -61,6 +63,21 @@ def test_an_edit_is_announced_asked_about_and_ended(
     assert all("a.txt" in name for name in names[2:4]), "what always covers"
     assert (tmp_path / "work" / "a.txt").exists() == written
     assert here.leave() == 0
+
+
+def test_a_diff_that_is_cut_says_so_in_the_editor_and_in_the_difftool(editor: Open) -> None:
+    args = {"file_path": "a.txt", "content": "one line of many\n" * 20_000}
+    here = editor({"tool_calls": [{"name": "write_file", "args": args}]}, DONE, person=REJECTS)
+    here.prompt(here.new(), "write a file")
+    ((_, question),) = here.asked
+    assert question["params"]["toolCall"]["title"].endswith("a.txt (+20000)")
+    *_, diff, rest = question["params"]["toolCall"]["content"]
+    shown = diff["newText"].count("\n")
+    left = f"… {20_000 - shown} more lines of this diff aren't shown (+{20_000 - shown} −0).\n"
+    assert rest["content"]["text"] == left and shown < 20_000
+    assert here.leave() == 0
+    before, after = sides(unified_diff("a.txt", None, args["content"].encode()), "")
+    assert before == left and after == diff["newText"] + left
 
 
 def test_a_cancel_withdraws_the_question_and_a_late_yes_writes_nothing(editor: Open, tmp_path: Path) -> None:

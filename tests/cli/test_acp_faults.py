@@ -210,7 +210,7 @@ def test_a_session_whose_record_is_damaged_is_an_error_and_can_be_loaded_once_it
     assert here.prompt(session, "hello") == "end_turn"
     here.call("session/close", {"sessionId": session})
     kept = (home / "interlock" / "outputs").rename(home / "kept")
-    with pytest.raises(FailedError, match="missing") as raised:
+    with pytest.raises(FailedError, match=f"missing. .* interlock show {session} --verify") as raised:
         here.load(session)
     assert raised.value.code == -32603
     with pytest.raises(FailedError, match="No session"):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,12 @@ def test_a_programs_token_has_a_role_and_its_name_is_recorded(serve: Callable[..
     here.until(run, "done")
     (call,) = here.http.get(f"/api/runs/{run}/calls").json()
     assert "approved by bot-decide" in call["who"]
-    assert cli("serve", "token", "rm", "bot-decide").returncode == 0
+    with here.http.stream("GET", f"/api/runs/{run}/events") as answer, suppress(httpx.RemoteProtocolError):
+        lines = answer.iter_lines()
+        next(lines)
+        assert cli("serve", "token", "rm", "bot-decide").returncode == 0
+        # At the next beat at the latest; without a change the stream lasts.
+        assert not any("beat" in line for line in lines), "it goes on"
     assert here.http.get("/api/runs").status_code == 401
 
 

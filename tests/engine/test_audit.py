@@ -270,7 +270,9 @@ def test_every_record_is_guarded_in_every_column_and_place(home: Path) -> None:
 def test_a_replaced_key_is_named(home: Path) -> None:
     (home / "audit" / "key").unlink()
     audit_key._read.cache_clear()  # as in another process
-    assert any("another key" in line for line in verify(home)[1])
+    records, (unread, told, *_) = verify(home)
+    assert "audit/head" in told and "INTERLOCK_AUDIT_KEY" in unread, unread
+    assert unread.startswith(f"{records} records, from record 1 (")
 
 
 def test_a_head_that_was_kept_elsewhere_shows_an_older_store_put_back(home: Path, ended: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.state.text import cut_line, diff_stat
 from interlock.tools._content import TextFile, decode, lines_of
 from interlock.tools._diff import unified_diff
 from interlock.tools.matcher.edit import nearest_text
@@ -106,7 +107,9 @@ def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
     ]
     cut = unified_diff("a", None, "".join(lines).encode())
     assert len(cut) < 101_000
-    assert cut.endswith("more lines of this diff aren't shown.\n")
+    assert cut_line(cut) and diff_stat(cut) == "+40000", "what isn't shown counts"
+    dashes = unified_diff("a", b"-- a\nkept\n", b"++ b\nkept\n")
+    assert diff_stat(dashes) == "+1 −1", "a line of the file isn't taken for a header"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,26 @@ def test_a_decision_that_comes_too_late_says_so(lab: Lab, person: Callable[..., 
     somebody.complaints.clear()  # the browser notes the refused requests
 
 
+def test_a_tab_that_is_signed_out_is_signed_in_by_the_address_in_it_or_in_another_one(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
+    somebody = person()
+    somebody.context.clear_cookies()
+    here, there = somebody.page, somebody.tab()
+    for page in (here, there):
+        page.goto(f"{lab.address}/all")
+        page.wait_for_selector("text=Sign in first")
+    here.wait_for_selector("#away:has-text('Not signed in')")
+    here.goto(f"{lab.address}/all#token={lab.token}")
+    here.wait_for_selector("text=Sign in first", state="detached")
+    assert here.url == f"{lab.address}/all", "no token stays in the address"
+    there.wait_for_selector("text=Sign in first", state="detached")
+    run = lab.park("signed", "fix it", script="edit")
+    for page in (here, there):
+        page.wait_for_selector(f".runs a[href='/run/{run}']")
+    somebody.complaints.clear()  # the browser notes what was refused
+
+
 @pytest.mark.sweep
 def test_a_server_that_restarts_leaves_nothing_out_and_doubles_nothing(
     lab: Lab, person: Callable[..., Person]
@@ -134,6 +154,14 @@ def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Call
         ".talk .said.assistant", "all => all.map(one => one.textContent)"
     )
     assert said == [*(f"Turn {n}." for n in range(turns)), "Large.", "The end."], "in order, each once"
+    whole = {"file_path": "calc.py", "content": "a = 1  # each line counts, shown or not\n" * 20_000}
+    waits = lab.park("whole", "write", replies=[{"tool_calls": [{"name": "write_file", "args": whole}]}])
+    somebody.do_go(f"/request/{waits}-1.1")
+    somebody.do_see("h1:has-text('calc.py (+20000 −2)')")
+    somebody.do_see(".diffs .plus:has-text('+20000')")
+    somebody.page.locator("details.whole summary").click()
+    somebody.do_see("details.whole pre:has-text('return a - b')")
+    assert somebody.page.locator("details.whole pre .add").count() == 0, "a part isn't taken for all of it"
 
 
 @pytest.mark.sweep

@@ -63,7 +63,7 @@ function wanted(one) {
   const { asked } = one;
   const parts = [];
   if (asked.preview) parts.push(asked.shows === "diff" ? diff(asked.preview) : asked.shows === "plan" ? prose(asked.preview) : block(asked.preview));
-  if (asked.cut) parts.push(el("p", { class: "warn" }, `Only the first 100,000 of ${asked.cut.toLocaleString()} characters stand here. All: interlock approvals ${one.run}`));
+  if (asked.cut) parts.push(el("p", { class: "warn" }, `Only the first 101,000 of ${asked.cut.toLocaleString()} characters stand here. All: interlock approvals ${one.run}`));
   if (asked.parts.length) {
     parts.push(el("ul", { class: "parts" }, asked.parts.map((part) => el("li", {}, el("code", {}, part.text), " ", el("span", { class: `verdict ${part.decision}` }, part.decision), " ", el("span", { class: "soft" }, part.reason)))));
   }

@@ -39,7 +39,7 @@ function counted(count) {
 
 /** One tab hears what changes and tells the others: a browser has six connections for all its tabs. */
 const tabs = new BroadcastChannel("interlock");
-let known = null;
+let known = null, out = false;
 function heard(waiting, first) {
   if (unreached) return location.reload();
   counted(waiting.length);
@@ -48,7 +48,11 @@ function heard(waiting, first) {
   if (!document.hidden) look();
   if (first && news?.length) notify(news[0], waiting.length);
 }
-tabs.onmessage = ({ data }) => (data === "decided" ? look() : heard(data, false));
+tabs.onmessage = ({ data }) => {
+  if (data === "decided") look();
+  else if (data !== "signed in") heard(data, false);
+  else if (out) location.reload();
+};
 window.addEventListener("decided", () => look());
 
 async function notify(id, count) {
@@ -59,22 +63,24 @@ async function notify(id, count) {
   made.onclick = () => (window.focus(), go(`/request/${id}`), made.close());
 }
 
-function listen() {
+/** Hears what changes until this browser is signed out: then another tab's turn comes. */
+const hears = () => (navigator.locks ? navigator.locks.request("interlock", () => new Promise(listen)) : listen(() => {}));
+function listen(end) {
   const source = new EventSource("/api/changes");
   source.onopen = () => (away.textContent = "");
   source.onerror = async () => {
     away.textContent = "The server is away. The page comes back by itself.";
     if (source.readyState !== EventSource.CLOSED) return;
     const answer = await fetch("/api/requests").catch(() => null);
-    if (answer?.status === 401) away.textContent = "Not signed in.";
-    else setTimeout(listen, 2000);
+    if (answer?.status !== 401) return setTimeout(listen, 2000, end);
+    [away.textContent, out] = ["Not signed in.", true];
+    end();
   };
   source.onmessage = ({ data }) => {
     const { waiting } = JSON.parse(data);
     tabs.postMessage(waiting);
     heard(waiting, true);
   };
-  return new Promise(() => {});
 }
 
 document.addEventListener("click", (event) => {
@@ -91,16 +97,18 @@ setInterval(() => document.hidden || document.querySelectorAll("time[data-at]").
 // Workers come and go without a change of any run.
 setInterval(() => document.hidden || !document.querySelector(".badge.queued") || look(), 10000);
 
-const token = /^#token=(.+)$/.exec(location.hash)?.[1];
+const given = () => /^#token=(.+)$/.exec(location.hash)?.[1];
+window.addEventListener("hashchange", () => given() && location.reload()); // an address that is typed into an open tab
+const token = given();
 if (token) {
   history.replaceState(null, "", location.pathname);
   const answer = await fetch("/login", { method: "POST", body: token });
-  if (!answer.ok) say((await answer.json()).detail);
+  if (answer.ok) tabs.postMessage("signed in");
+  else say((await answer.json()).detail);
 }
 ask("/api/me").then(({ role, why }) => {
   document.body.classList.toggle("looks", role === "view");
   document.getElementById("may").textContent = role === "view" ? `You can look at runs, but not decide or change anything. ${why}` : "";
-}).catch(() => {}); // not signed in, which the page says
+}).catch(({ status }) => (out ||= status === 401)); // not signed in, which the page says
 open();
-if (navigator.locks) navigator.locks.request("interlock", listen);
-else listen();
+hears();

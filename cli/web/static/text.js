@@ -36,6 +36,7 @@ export function block(text, kind = "") {
   return place;
 }
 
+const CUT = /^… \d+ more lines of this diff aren't shown \(\+(\d+) −(\d+)\)\.$/;
 const NOISE = /^(diff --git|index |new file|deleted file|similarity|rename|old mode|new mode|\\ No newline)/;
 
 /** The files of a unified diff: each with its path and its lines, which are `{sign, number, text}` or a gap. */
@@ -57,6 +58,12 @@ export function parsed(text) {
       file[sign] = (file[sign] ?? 0) + 1;
       file.lines.push(one);
       file.hunks.at(-1).lines.push(one);
+    } else if (file && CUT.test(line)) {
+      const [, added, removed] = CUT.exec(line);
+      file.cut = true;
+      file["+"] = (file["+"] ?? 0) + Number(added);
+      file["-"] = (file["-"] ?? 0) + Number(removed);
+      file.lines.push({ sign: " ", text: line, number: "" });
     } else if (line.startsWith("--- ")) file = start(files, path(line));
     else if (line.startsWith("+++ ") && file) file.path = path(line) === "/dev/null" ? file.path : path(line);
     else if (line.startsWith("Binary files ")) start(files, line);
@@ -95,9 +102,10 @@ export function diff(text) {
     rows(file.lines))));
 }
 
-/** A whole file with the lines that a diff takes and gives marked; null if the diff doesn't fit the file any more. */
+/** A whole file with the lines that a diff takes and gives marked; null if the diff is cut or doesn't fit the file any more. */
 export function whole(content, text) {
   const old = content.replace(/\n$/, "").split("\n"), [file] = parsed(text), made = [];
+  if (file?.cut) return null;
   let at = 0;
   for (const hunk of file?.hunks ?? []) {
     for (; at < Math.min(hunk.at - 1, old.length); at += 1) made.push({ sign: " ", text: old[at] });
