@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -54,22 +54,9 @@ ENTRY = (sys.executable, "-P", "-c", "import sys; from interlock.cli.main import
 Ended = subprocess.CompletedProcess[str]
 
 
-def execute(
-    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, entry: Sequence[str] = ()
-) -> Ended:
-    """Run in a separate process without a terminal; with an `entry`, without preloaded imports."""
-    if not entry:
-        return warm.run(arguments, cwd=folder, env={**os.environ, **(env or {})})
-    return subprocess.run(
-        [*entry, *arguments],
-        cwd=folder,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def execute(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Ended:
+    """Run in a separate process without a terminal."""
+    return warm.run(arguments, cwd=folder, env={**os.environ, **(env or {})})
 
 
 def python(program: str, folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:

@@ -30,8 +30,10 @@ _TEMPLATE = "template_store"
 
 
 def postgres_store(folder: Path) -> Store:
-    """A store in an empty database; the test is skipped where no server is installed."""
-    return Store(placed(folder, fresh_database()))
+    """A store in a new database with its tables; the test is skipped where no server is installed."""
+    if not IN_POSTGRESQL:  # there `everywhere` has made it
+        _make_template()
+    return Store(placed(folder, fresh_database(_TEMPLATE)))
 
 
 def fresh_database(template: str = "template1") -> str:
@@ -74,6 +76,7 @@ def everywhere(server: str = "") -> None:
     sqlite3.connect = connected
 
 
+@cache
 def _make_template() -> None:
     """Tables, without an audit: each store begins its own."""
     from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions

@@ -109,9 +109,17 @@ def test_print_is_refused_without_init(run: Run) -> None:
     assert refused.code == 2 and "interlock fleet init --print" in refused.err
 
 
+HASTY = Path(__file__).with_name("hasty_worker.py")
+
+
 class Worker:
-    def __init__(self, *flags: str) -> None:
-        self.process = warm.Warm(["worker", *flags], cwd=Path.cwd(), env=os.environ, stderr=subprocess.PIPE)
+    """`program`: one that is a worker in its own way."""
+
+    def __init__(self, *flags: str, program: Path | None = None) -> None:
+        words = flags if program else ("worker", *flags)
+        self.process = warm.Warm(
+            words, cwd=Path.cwd(), env=os.environ, stderr=subprocess.PIPE, program=program
+        )
         self.line("Worker for host:")
 
     def line(self, wanted: str) -> str:
@@ -176,7 +184,7 @@ def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_i
     name, count = _begin(fleet, tmp_path, "-y", "--skip-trust"), tmp_path / "work" / "count.txt"
     until(count.exists)
     worker.end(signal.SIGKILL)
-    second = Worker()
+    second = Worker(program=HASTY)
     try:
         assert fleet("wait", name).code == 75
         is_told(fleet, name)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from commands import Run, run
 from patience import until
-from test_fleet import Worker, fleet, is_told
+from test_fleet import HASTY, Worker, fleet, is_told
 
 from interlock.engine.fleet.mirrors import Mirror
 from interlock.state.errors import RunError
@@ -90,7 +90,7 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     was = _tree(one / name)
     first.end(signal.SIGKILL)
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
-    second = Worker("--workspaces", str(two))
+    second = Worker("--workspaces", str(two), program=HASTY)
     try:
         assert fleet("wait", name).code == 75
         assert _tree(two / name) == {path: was[path] for path in was if path != "x.o"}

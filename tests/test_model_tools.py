@@ -2,7 +2,7 @@
 
 import base64
 import json
-import sys
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import HTTPServer
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from commands import Ended, execute, one_call, response
 from fake_gemini.fake import FakeGemini
+from folders import put
 from serving import Quiet, serving
 
 PNG = base64.b64decode(
@@ -65,8 +67,9 @@ def test_killed_before_it_is_written_the_same_picture_is_written_and_not_paid_ag
     interlock: Callable[..., Ended], fake_gemini: FakeGemini, tmp_path: Path
 ) -> None:
     fake_gemini.play([answered(picture()), answered(picture(PNG + b"another"))])
-    call = one_call("generate_image", prompt="x", path="a.png")
-    assert interlock(*call, "-y", entry=[sys.executable, "-P", "-c", KILLED]).returncode == -9
+    call, killed = one_call("generate_image", prompt="x", path="a.png"), put(tmp_path / "killed.py", KILLED)
+    env = {**os.environ, **fake_gemini.env}
+    assert warm.run([*call, "-y"], cwd=tmp_path / "work", env=env, program=killed).returncode == -9
     assert not (tmp_path / "work/a.png").exists()
     assert response(interlock("resume", "latest"))["status"] == "success"
     assert (tmp_path / "work/a.png").read_bytes() == PNG

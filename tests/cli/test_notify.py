@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import ENTRY, Ended, execute
+import warm
+from commands import Ended, execute
 from folders import put, tree
 from patience import HANG_S
 from serving import Quiet, serving
@@ -144,8 +144,8 @@ def test_one_that_fails_is_a_warning_and_changes_nothing(
 def test_the_terminal_rings_where_there_is_one(work: Path, home: Path) -> None:
     wants(home, terminal=["bell", "osc9", "osc777"])
     ours, theirs = pty.openpty()
-    program = [*ENTRY, "-p", "write\x1b]0;both; now", "-m", "script:../replies.yaml"]
-    process = subprocess.Popen(program, cwd=work, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    words = ["-p", "write\x1b]0;both; now", "-m", "script:../replies.yaml"]
+    process = warm.Warm(words, cwd=work, env=os.environ, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = b""
     while True:

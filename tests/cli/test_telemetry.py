@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -277,17 +276,6 @@ def test_a_detected_loop_is_an_event_and_a_figure(cli: Cli, set_up: Any, tmp_pat
         '"event_name": "interlock.loop_detected"' in out.read_text() and "interlock.loops" in out.read_text()
     )
     assert out.stat().st_mode & 0o777 == 0o600
-
-
-def test_nothing_is_imported_without_the_setting(tmp_path: Path) -> None:
-    put(tmp_path / "s.json", REPLIES)
-    program = (
-        "import sys; from interlock.cli import main; main._is_watched = lambda: True  # come back here\n"
-        "sys.argv = ['interlock', '-p', 'go', '-m', 'script:s.json', '-y']; assert main.main() == 0\n"
-        "print([m for m in sys.modules if m.startswith(('opentelemetry.sdk', 'interlock.engine.telemetry'))])"
-    )
-    done = subprocess.run((sys.executable, "-P", "-c", program), cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout == "all done here\n[]\n", done.stderr
 
 
 def test_what_telemetry_cannot_do_is_one_line_and_no_failure(cli: Cli, set_up: Any) -> None:

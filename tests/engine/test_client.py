@@ -1,14 +1,16 @@
 """test_client: what a front end does with runs, through the client alone: a second front end, following, one loop."""
 
 import asyncio
+import os
 import queue
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+import warm
+from folders import put
 from patience import HANG_S
 from scripted import says
 from toy_front import Toy
@@ -176,7 +178,7 @@ def test_a_follower_that_is_cancelled_as_a_piece_arrives_ends(tmp_path: Path) ->
 
 
 def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, _WORK)
+    stage, program = Stage(tmp_path, _WORK), put(tmp_path / "elsewhere.py", _ELSEWHERE)
     client = Client(stage.options)
     parked = client.start_sync("main", {"prompt": "write a file"})
     assert parked.status == "waiting"
@@ -184,8 +186,8 @@ def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path
     async def followed() -> list[Followed]:
         arguments = [str(stage.home), str(stage.work), str(stage.script), parked.run]
         following = asyncio.create_task(_until_over(client, parked.run))
-        other = await asyncio.create_subprocess_exec(sys.executable, "-c", _ELSEWHERE, *arguments)
-        assert await other.wait() == 0
+        other = warm.Warm(arguments, cwd=tmp_path, env=os.environ, program=program)
+        assert await asyncio.to_thread(other.wait, HANG_S) == 0
         return await following
 
     found = asyncio.run(followed())

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,13 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import warm
 from patience import HANG_S, until
 
 from interlock.engine.driver import lease as leases
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
 from interlock.engine.store.runs import read_lease
-from interlock.services.process.identity import this_host, this_process
+from interlock.services.process.identity import started_at, this_host, this_process
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")
@@ -30,33 +30,40 @@ class Process:
     """A real separate process, and its output."""
 
     def __init__(self, home: Path, run: str, deed: str, **options: object) -> None:
-        words = [f"{key}={value}" for key, value in options.items()]
-        self.popen = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(home), run, deed, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        words = [str(home), run, deed, *(f"{key}={value}" for key, value in options.items())]
+        read, write = os.pipe()
+        self.fork = warm.Warm(
+            words, cwd=home, env=os.environ, stdin=read, stdout=subprocess.PIPE, program=SCRIPT
         )
-        self.pid = self.popen.pid
+        os.close(read)
+        self.pid = self.fork.pid
+        self._stdin = os.fdopen(write, "w")
 
     def line(self) -> str:
-        assert self.popen.stdout
-        return self.popen.stdout.readline().strip()
+        assert self.fork.stdout
+        return self.fork.stdout.readline().strip()
 
     def go_on(self) -> None:
-        assert self.popen.stdin
-        self.popen.stdin.write("\n")
-        self.popen.stdin.flush()
+        self._stdin.write("\n")
+        self._stdin.flush()
 
     def tell_to_end(self) -> None:
-        assert self.popen.stdin
-        self.popen.stdin.close()
+        self._stdin.close()
 
     def wait_until_stopped(self) -> None:
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+        until(lambda: state_of(self.pid) == "T", "the stop of the owner")
 
     def send(self, number: signal.Signals) -> None:
-        self.popen.send_signal(number)
+        self.fork.send_signal(number)
+
+    def end(self) -> None:
+        self.fork.kill()
+        self.fork.ends()
+        self._stdin.close()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.fixture
@@ -69,11 +76,7 @@ def start(store: Store) -> Iterator[Start]:
 
     yield begin
     for process in started:
-        process.popen.kill()
-        process.popen.wait()
-        for stream in (process.popen.stdin, process.popen.stdout):
-            if stream and not stream.closed:
-                stream.close()
+        process.end()
 
 
 def take(store: Store, stale_after_s: float = 30, *, wait: bool = True) -> Lease:
@@ -113,18 +116,18 @@ def test_of_two_that_start_at_the_same_moment_exactly_one_drives(start: Start, r
         assert lines[0] == f"acquired {attempt + 1}", lines
         assert lines[1].startswith("busy Run 'r' is driven by process "), lines
         racers.go_on()
-    assert racers.popen.wait() == 0
+    assert racers.fork.wait() == 0
 
 
 def test_of_two_that_replace_a_stopped_owner_exactly_one_drives(start: Start) -> None:
-    owner = start("r", "hold", stale=3)
+    owner = start("r", "hold", stale=1)
     assert owner.line() == "acquired 1"
     owner.send(signal.SIGSTOP)
-    racers = start("r", "race", drivers=2, stale=3)
+    racers = start("r", "race", drivers=2, stale=1)
     lines = sorted((racers.line(), racers.line()))
     assert lines[0] == "acquired 2"
     assert lines[1].startswith("busy ")
-    assert owner.popen.wait() == -signal.SIGKILL
+    assert owner.fork.wait() == -signal.SIGKILL
     racers.tell_to_end()
 
 
@@ -138,13 +141,15 @@ def test_a_run_that_was_released_is_free_at_once(store: Store) -> None:
 
 
 def test_a_dead_owner_that_its_parent_has_not_reaped_is_replaced_at_once(
-    start: Start, store: Store, nobody_waits: None
+    store: Store, nobody_waits: None
 ) -> None:
-    owner = start("r", "hold")
-    assert owner.line() == "acquired 1"
-    owner.popen.kill()
-    os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
     take(store).release()
+    with subprocess.Popen(["sleep", "600"]) as owner:
+        started = started_at(owner.pid)
+        store.connect().execute(f"update lease set held = 1, pid = {owner.pid}, started = '{started}'")
+        owner.kill()
+        os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+        take(store).release()
 
 
 @pytest.mark.parametrize("field", ["pid", "started", "boot"])
@@ -162,7 +167,7 @@ def test_an_owner_whose_pid_is_another_process_now_is_dead_and_nothing_is_killed
     lease.release()
     store.connect().execute(f"update lease set held = 1, {change} where run = 'r'")
     take(store).release()
-    assert bystander.popen.poll() is None
+    assert bystander.fork.poll() is None
 
 
 def test_a_living_owner_is_left_alone_and_named(start: Start, store: Store) -> None:
@@ -174,7 +179,7 @@ def test_a_living_owner_is_left_alone_and_named(start: Start, store: Store) -> N
         f"Run 'r' is driven by process {owner.pid} on {this_host()}. "
         f"Wait for it, or end it with: kill {owner.pid}"
     )
-    assert owner.popen.poll() is None
+    assert owner.fork.poll() is None
     owner.tell_to_end()
     assert owner.line() == "released"
     take(store).release()
@@ -220,7 +225,7 @@ def test_a_stopped_owner_is_ended_then_replaced(start: Start, store: Store, deed
     lease = take(store, 1)
     assert lease.epoch == 2
     owner.send(signal.SIGCONT)  # as if somebody woke it
-    assert owner.popen.wait() == -signal.SIGKILL
+    assert owner.fork.wait() == -signal.SIGKILL
     (intents,) = store.connect().execute("select count(*) from journal").fetchone()
     assert intents == (1 if deed == "stop-before-effect" else 0)
     with (store.home / "effects").open("a") as effects:
@@ -236,12 +241,12 @@ def test_an_owner_on_another_host_is_fenced_when_it_wakes(start: Start, store: S
     lease = take(store, 1)
     assert lease.epoch == 2
     owner.send(signal.SIGCONT)
-    assert owner.popen.stdout
-    refused = [line for line in owner.popen.stdout if line != "lost\n"]  # if its heartbeat came to say so
+    assert owner.fork.stdout
+    refused = [line for line in owner.fork.stdout if line != "lost\n"]  # if its heartbeat came to say so
     here = this_process()
     assert len(refused) == 1
     assert refused[0].startswith(f"refused This process lost the run 'r' to pid {here.pid} on {here.host}")
-    assert owner.popen.wait() == 0
+    assert owner.fork.wait() == 0
     assert store.connect().execute("select state from journal").fetchall() == [("intent",)]
     lease.release()
 
@@ -289,7 +294,7 @@ def test_a_store_that_a_third_process_holds_does_not_cost_the_owner_its_run(
     third.execute("begin immediate")
     with pytest.raises(BusyError, match=f"held by process {os.getpid()}, so nobody can drive 'r'"):
         take(store, 1.2)
-    assert owner.popen.poll() is None
+    assert owner.fork.poll() is None
     third.execute("rollback")
     third.close()
     with pytest.raises(BusyError, match="is driven by process"):

@@ -324,14 +324,14 @@ def test_what_an_earlier_version_wrote_of_a_call_in_one_string_is_read(stored: A
 def test_the_rest_of_a_wait_for_a_model_goes_on_after_a_kill_or_a_stop(
     tmp_path: Path, how: signal.Signals, code: int
 ) -> None:
-    busy = {"error": {"status": 503, "retry_after": 3}}
+    busy = {"error": {"status": 503, "retry_after": 1.5}}
     again = {"error": {"status": 429, "retry_after": 0, "message": "slow down"}}
     place = Place(tmp_path / "p", [busy, again, {"text": ""}, {"text": "done"}])
     process = place.start("-m", place.model, "-p", "go", "-o", "stream-json")
     assert process.stdout is not None
     told = next(event for event in map(json.loads, process.stdout) if event["type"] == "retry")
-    assert told["delay_s"] == 3
-    time.sleep(1)
+    assert told["delay_s"] == 1.5
+    time.sleep(0.5)
     process.send_signal(how)
     assert process.ends()[0] == code
     events = list[Any]()
@@ -339,7 +339,7 @@ def test_the_rest_of_a_wait_for_a_model_goes_on_after_a_kill_or_a_stop(
     outcome = resume_sync("latest", options=options, renderers=[events.append])
     assert (outcome.status, outcome.output["response"]) == ("done", "done")
     retries = [event for event in events if event.type == "retry"]
-    assert 0 <= retries[0].delay_s <= 2, "what is left of the wait, not all of it"
+    assert 0 <= retries[0].delay_s <= 1, "what is left of the wait, not all of it"
     # The attempt before the kill isn't made, nor counted, again.
     assert [event.attempt for event in retries] == [2, 3, 2]
     lines = place.start("history", "latest", "--all").ends()[1].splitlines()

@@ -3,12 +3,18 @@
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import Sequence
+import subprocess
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+import warm
+from commands import ENTRY
 from mcp import Client, StdioServerParameters
+from mcp.server.stdio import stdio_server
 from mcp.types import ElicitResult
 from mcp_servers.place import Place
 from patience import HANG_S
@@ -33,26 +39,44 @@ graph = StateGraph(State).add_node(ask).add_edge(START, "ask").compile()
 '''
 
 
-def server(
-    place: Place,
-    *replies: dict[str, Any],
-    mode: str = "default",
-    names: Sequence[str] = ("main", "next-speaker"),
-) -> StdioServerParameters:
-    program = (
-        "import os, sys; from pathlib import Path; from interlock.cli.main import main\n"
-        "Path(os.environ['SERVER']).write_text(str(os.getpid())); sys.exit(main())"
-    )
-    flags = ["mcp", "serve", *names, "-C", str(place.work), "-m", place.script(*replies)]
-    flags += ["--approval-mode", mode]
-    env = {**os.environ, "HOME": str(place.user), "INTERLOCK_HOME": str(place.home)}
-    env["SERVER"] = str(place.work.parent / "server")
-    return StdioServerParameters(command=sys.executable, args=["-P", "-c", program, *flags], env=env)
+class Server:
+    """`mcp serve` in a place, and its process once it is forked."""
+
+    def __init__(
+        self,
+        place: Place,
+        *replies: dict[str, Any],
+        mode: str = "default",
+        names: Sequence[str] = ("main", "next-speaker"),
+    ) -> None:
+        self.words = ["mcp", "serve", *names, "-C", str(place.work), "-m", place.script(*replies)]
+        self.words += ["--approval-mode", mode]
+        self.env = {**os.environ, "HOME": str(place.user), "INTERLOCK_HOME": str(place.home)}
+
+    def started(self) -> StdioServerParameters:
+        """As a client starts it."""
+        program, *arguments = ENTRY
+        return StdioServerParameters(command=program, args=[*arguments, *self.words], env=self.env)
+
+    @asynccontextmanager
+    async def forked(self) -> AsyncGenerator[Any]:
+        """As if it was started. The library's streams of a server are a client's, too."""
+        stdin, asking = os.pipe()
+        self.process = warm.Warm(
+            self.words, cwd=Path.cwd(), env=self.env, stdin=stdin, stdout=subprocess.PIPE
+        )
+        os.close(stdin)
+        assert self.process.stdout
+        with self.process.stdout as answers, os.fdopen(asking, "w") as asks:
+            async with stdio_server(anyio.wrap_file(answers), anyio.wrap_file(asks)) as streams:
+                yield streams
+                asks.close()  # it ends, and with it what is read
+        self.process.wait(HANG_S)
 
 
-@pytest.mark.parametrize("protocol", ["legacy", "auto"])
+@pytest.mark.parametrize(("protocol", "start"), [("legacy", Server.started), ("auto", Server.forked)])
 def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_is_asked(
-    place: Place, protocol: str
+    place: Place, protocol: str, start: Callable[[Server], Any]
 ) -> None:
     asked: list[str] = []
 
@@ -61,8 +85,8 @@ def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_i
         return ElicitResult(action="accept", content={"choice": "proceed_once"})
 
     async def played() -> None:
-        parameters = server(place, WRITE, {"text": "Done."})
-        async with Client(parameters, mode=protocol, elicitation_callback=approve) as client:
+        transport = start(Server(place, WRITE, {"text": "Done."}))
+        async with Client(transport, mode=protocol, elicitation_callback=approve) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert list(tools) == ["main", "next-speaker"]
             assert {"workspace", "model", "approval_mode"}.isdisjoint(
@@ -95,8 +119,8 @@ def test_somebodys_graph_is_a_tool_with_its_own_fields_and_its_question_reaches_
         return said.pop(0)
 
     async def played() -> None:
-        parameters = server(place, names=[f"{place.work / 'agent.py'}:graph"])
-        async with Client(parameters, mode="legacy", elicitation_callback=told) as client:
+        transport = Server(place, names=[f"{place.work / 'agent.py'}:graph"]).forked()
+        async with Client(transport, mode="legacy", elicitation_callback=told) as client:
             (tool,) = (await client.list_tools()).tools
             assert (tool.name, tool.description) == ("agent_graph", "Publishes")
             assert {*tool.input_schema["properties"]} == {"topic", "model", "text"}
@@ -116,7 +140,7 @@ def test_somebodys_graph_is_a_tool_with_its_own_fields_and_its_question_reaches_
 
 def test_without_a_person_the_run_is_parked_and_says_how_to_go_on(place: Place) -> None:
     async def played() -> Any:
-        async with Client(server(place, WRITE, {"text": "Done."}), mode="legacy") as client:
+        async with Client(Server(place, WRITE, {"text": "Done."}).forked(), mode="legacy") as client:
             return await client.call_tool("main", {"prompt": "write"})
 
     answer = asyncio.run(played())
@@ -132,14 +156,14 @@ def test_a_stopped_call_leaves_a_run_that_goes_on_and_no_traceback(
     begin = {"name": "run_shell_command", "args": {"command": "touch begun && sleep 1000"}}
 
     async def played() -> Any:
-        parameters = server(place, {"tool_calls": [begin]}, {"text": "Done."}, mode="yolo")
-        async with Client(parameters, mode="legacy") as client:
+        server = Server(place, {"tool_calls": [begin]}, {"text": "Done."}, mode="yolo")
+        async with Client(server.forked(), mode="legacy") as client:
             call = asyncio.ensure_future(client.call_tool("main", {"prompt": "write"}))
             async with asyncio.timeout(HANG_S):
                 while not (place.work / "begun").exists():
                     await asyncio.sleep(0.05)
                 if how == "signal":
-                    os.kill(int((place.work.parent / "server").read_text()), signal.SIGTERM)
+                    server.process.send_signal(signal.SIGTERM)
                     return await call
                 call.cancel()
                 while not (found := stopped()):

@@ -60,18 +60,23 @@ def play(
     return done
 
 
-def test_no_write_leaves_the_workspace(desk: Desk) -> None:
+rounds = pytest.mark.parametrize("rounds", [6, pytest.param(25, marks=pytest.mark.sweep)])
+
+
+@rounds
+def test_no_write_leaves_the_workspace(desk: Desk, rounds: int) -> None:
     def calls(turn: int, name: str) -> Iterator[tuple[str, ToolResult]]:
         path = f"{name}/secret.txt"
         yield "write_file", desk.call("write_file", file_path=path, content=f"inside {turn}\n")
         yield "replace", desk.call("replace", file_path=path, old_string="inside", new_string="still inside")
         yield "new", desk.call("write_file", file_path=f"{name}/new/{turn}/x", content="new")
 
-    done = play(desk, 25, calls)
-    assert min(done[tool] for tool in ("write_file", "replace", "new")) > 5, done
+    done = play(desk, rounds, calls)
+    assert min(done[tool] for tool in ("write_file", "replace", "new")) > rounds // 5, done
 
 
-def test_no_read_leaves_the_workspace(desk: Desk) -> None:
+@rounds
+def test_no_read_leaves_the_workspace(desk: Desk, rounds: int) -> None:
     def calls(turn: int, name: str) -> Iterator[tuple[str, ToolResult]]:
         yield "read_file", desk.call("read_file", file_path=f"{name}/secret.txt")
         yield "missing", desk.call("read_file", file_path=f"{name}/only-outsid")
@@ -79,8 +84,10 @@ def test_no_read_leaves_the_workspace(desk: Desk) -> None:
         yield "list_directory", desk.call("list_directory", dir_path=name)
         yield "glob", desk.call("glob", pattern="**", dir_path="." if turn % 2 else name)
 
-    done = play(desk, 25, calls)
-    assert min(done[tool] for tool in ("read_file", "read_many_files", "list_directory", "glob")) > 5, done
+    done = play(desk, rounds, calls)
+    assert (
+        min(done[tool] for tool in ("read_file", "read_many_files", "list_directory", "glob")) > rounds // 5
+    ), done
 
 
 def test_no_search_leaves_the_workspace(desk: Desk) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm
 from patience import HANG_S, until
 from sandboxes import needs_sandbox
 
@@ -47,7 +48,7 @@ def marker() -> Iterator[str]:
 
 
 def alive(marker: str) -> list[int]:
-    """Processes with the marker among their arguments, except supervisors and the driver."""
+    """Processes with the marker among their arguments, except supervisors."""
     found: list[int] = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -55,7 +56,7 @@ def alive(marker: str) -> list[int]:
                 line = (process / "cmdline").read_bytes()
             except OSError:
                 continue
-            if marker.encode() in line and b"import supervisor" not in line and b"kill_driver" not in line:
+            if marker.encode() in line and b"import supervisor" not in line:
                 found.append(int(process.name))
     return found
 
@@ -73,8 +74,8 @@ def gone(pids: list[int]) -> bool:
     return not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)  # a zombie has none
 
 
-def start_driver(folder: Path, mode: str, command: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(DRIVER), str(folder), mode, command])
+def start_driver(folder: Path, mode: str, command: str) -> warm.Warm:
+    return warm.Warm([str(folder), mode, command], cwd=folder, env=os.environ, program=DRIVER)
 
 
 def command_of(shape: str, marker: str) -> str:

@@ -1,9 +1,12 @@
 """Missing permissions are reported in one line; a superuser gives up its rights for these tests."""
 
 import json
-import subprocess
-import sys
+import os
 import textwrap
+from pathlib import Path
+
+import warm
+from folders import put
 
 SCRIPT = """
     import asyncio, json, os, tempfile
@@ -58,9 +61,9 @@ SCRIPT = """
 """
 
 
-def test_missing_permissions_are_told_in_one_line() -> None:
-    argv = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
-    done = subprocess.run(argv, capture_output=True, text=True, cwd="/", check=False)
+def test_missing_permissions_are_told_in_one_line(tmp_path: Path) -> None:
+    program = put(tmp_path / "program.py", textwrap.dedent(SCRIPT))
+    done = warm.run([], cwd=Path("/"), env=os.environ, program=program)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "read": "permission_denied",

@@ -3,12 +3,12 @@
 import os
 import random
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from folders import put
 from kill_runs.started import seed
 from patience import HANG_S
 from travel.conftest import Desk, shell
@@ -174,17 +174,17 @@ for number in range(10_000):
 def test_a_kill_while_snapshots_are_taken_and_packed_loses_none(tmp_path: Path, times: int) -> None:
     """Each one reported is complete, and later ones can be taken."""
     folder, work, rng = tmp_path, tmp_path / "work", random.Random(seed(17))
+    program = put(tmp_path / "taking.py", TAKING)
     work.mkdir()
     told: list[list[str]] = []
     for _ in range(times):
-        command = [sys.executable, "-c", TAKING, str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            told.append(process.stdout.readline().split())
-            time.sleep(rng.uniform(0.01, 0.4))
-            process.kill()
-            told += [line.split() for line in process.stdout.read().splitlines() if line.count(" ") == 2]
+        process = Warm([str(folder)], cwd=folder, env=os.environ, stdout=subprocess.PIPE, program=program)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        told.append(process.stdout.readline().split())
+        time.sleep(rng.uniform(0.01, 0.4))
+        process.kill()
+        told += [line.split() for line in process.ends()[1].splitlines() if line.count(" ") == 2]
     shots = WorkspaceSnapshots(folder / "home", FolderWorkspace(work), SnapshotSettings.model_validate({}))
     last = shots.repository.contents(shots.take("refs/runs/killed"))
     texts = shots.repository.blobs([kept.blob for kept in last.files.values()])

@@ -84,7 +84,7 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.home, self.state = folder, folder / "interlock"
         self.env = {**os.environ, "HOME": str(folder), "INTERLOCK_HOME": str(self.state)}
-        self.env |= {f"XDG_{name}_HOME": str(folder / name) for name in ("STATE", "CONFIG", "CACHE")}
+        self.env |= {f"XDG_{name}_HOME": str(folder / name) for name in ("STATE", "CONFIG")}
         self.server: warm.Warm | subprocess.Popen[str] | None = None
         self.address = self.token = ""
 

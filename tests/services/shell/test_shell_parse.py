@@ -247,12 +247,13 @@ def test_no_line_takes_long(line: str) -> None:
     assert lines_run(lambda: parse.__wrapped__(line)) < MOST_LINES
 
 
-def test_bent_lines_take_no_longer() -> None:
+@pytest.mark.parametrize("lines", [40, pytest.param(600, marks=pytest.mark.sweep)])
+def test_bent_lines_take_no_longer(lines: int) -> None:
     rng = random.Random(5)
     pieces = [
         *("a", " ", ";", "|", "(", ")", "$(", "`", '"', "'", "{", "}", "<<E", "\n", "[[", "]]", "(("),
         *("))", "if ", "$x"),
     ]
-    for _ in range(150):
+    for _ in range(lines):
         line = "".join(rng.choices(pieces, k=rng.choice((20, 200, 3000))))
         assert lines_run(lambda line=line: parse.__wrapped__(line)) < MOST_LINES, line
