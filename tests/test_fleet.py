@@ -25,6 +25,9 @@ from patience import HANG_S, until
 
 from interlock.cli.commands.fleet import fleet_parser, worker_parser
 from interlock.cli.commands.serve import serve_parser
+from interlock.engine.store import audit
+from interlock.engine.store.audit import VARIABLE, key_of
+from interlock.engine.store.audited import sign
 
 __all__ = ["run"]
 
@@ -618,6 +621,20 @@ def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
 
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "fleet"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl isn't installed")
+def test_compose_makes_one_audit_key_for_all_and_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (command,) = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())["services"]["key"]["command"]
+    monkeypatch.setenv(VARIABLE, f"{tmp_path}/key")
+    signed: set[tuple[str, str]] = set()
+    for _ in range(2):
+        subprocess.run(["sh", "-c", command.replace("$$", "$")], check=True)
+        signed.add(sign(key_of(tmp_path), b"head"))
+        audit._read.cache_clear()
+    assert len(signed) == 1
 
 
 def test_the_set_ups_for_compose_systemd_and_kubernetes_start_commands_that_exist(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ class Worker:
         """Take jobs from the queue; after an outage of the store, which ends that, begin again."""
         while not self._stopping:
             try:
-                with explained(Store(self.home).path), queue.explained():
+                with Store(self.home).database.explained(), queue.explained():
                     await self._take_jobs_while_it_answers()
             except (StoreError, BusyError) as error:
                 if _is_counted_out(error):
