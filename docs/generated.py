@@ -1,8 +1,8 @@
 """generated: the blocks of README and other pages that are generated from the code, so they always match it.
 
 A block lies between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
-`settings` (every key), `tour` (the demo's real output), `session` (its commands and keys), `chart NAME`,
-`diagram WORKFLOW` or `api MODULE`.
+`settings` (every key), `tour` (the demo's real output), `session` (its commands and keys), `diagram WORKFLOW`
+or `api MODULE`.
 """
 
 import ast
@@ -25,10 +25,8 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from interlock.cli.session.commands import page as session_page
-from interlock.engine.diagrams import mermaid, render
-from interlock.engine.diagrams.shape import extract_chart
+from interlock.engine.diagrams import render
 from interlock.graphs import PIPELINES
-from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.tools.table import TOOLS
@@ -164,8 +162,6 @@ def _text(name: str) -> str:
     kind, _, workflow = name.partition(" ")
     if kind == "diagram" and workflow:
         return f"```mermaid\n{render(workflow)!s}```\n"
-    if kind == "chart" and workflow in CHARTS:
-        return f"```mermaid\n{mermaid(extract_chart(workflow, CHARTS[workflow]))}```\n"
     if kind == "api" and workflow:
         return page(workflow)
     if name not in _BLOCKS:
