@@ -86,8 +86,12 @@ class Parser(argparse.ArgumentParser):
         flag(self, "--json", "print JSON")
         return self
 
+    def format_usage(self) -> str:
+        """Empty: argparse asks before it parses, and lists every flag. Errors name the help instead."""
+        return ""
+
     def format_help(self) -> str:
-        if self.usage is None:
+        if self.description is None:
             name = self.prog.removeprefix("interlock ").replace(" ", "-")
             usage, text = (_HELP / f"{name}.txt").read_text("utf-8").split("\n\n", 1)
             self.usage = f"{self.prog} {usage}".strip()

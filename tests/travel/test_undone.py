@@ -54,7 +54,7 @@ def test_an_editors_state_comes_after_it(desk: Desk, worked: str) -> None:
 def test_a_batch_that_waited_meanwhile_hears_of_it_too(desk: Desk) -> None:
     replies = [
         write("m.py", "x = 1\n"),
-        shell("date"),
+        shell("/bin/date"),
         {"expect": "The user undid the changes of this run: D m.py", "text": "ok"},
     ]
     first = desk.run(replies, approval_mode="auto_edit")
