@@ -169,7 +169,7 @@ def _add(args: Args) -> None:
     trusted = args.scope == "user" or folder_of(args)[2]
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
-        then = "This folder isn't trusted, so it doesn't count yet. To let it: interlock trust"
+        then = "This folder isn't trusted, so the server doesn't count yet. Trust it with: interlock trust"
     err().print(f"{args.name} {took} in {place(str(file))}. {then}")
 
 

@@ -56,7 +56,7 @@ def test_a_server_is_added_tried_listed_and_removed(place: Place, cli: Cli) -> N
 
 def test_what_a_project_adds_counts_once_the_folder_is_trusted(place: Place, cli: Cli) -> None:
     code, _, said = cli("add", "-t", "sse", "-H", "X-Key: $KEY", "far", "http://127.0.0.1:9/sse")
-    assert code == 0 and "so it doesn't count yet. To let it: interlock trust" in said
+    assert code == 0 and "so the server doesn't count yet. Trust it with: interlock trust" in said
     entry = {"url": "http://127.0.0.1:9/sse", "type": "sse", "headers": {"X-Key": "$KEY"}}
     assert written(place.work) == {"mcpServers": {"far": entry}}
     code, _, said = cli("test", "far")
