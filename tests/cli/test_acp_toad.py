@@ -41,6 +41,9 @@ def tell(tmux: Tmux, prompt: str) -> None:
 
     tmux.types(prompt)
     tmux.waits_for(prompt)
+    if "@" in prompt:  # a slow Toad still shows its list of files, and Enter would take one
+        tmux.presses("Escape")
+        time.sleep(1)
     until(sent, "a sent prompt")
 
 
