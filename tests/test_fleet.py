@@ -25,9 +25,10 @@ from patience import HANG_S, until
 
 from interlock.cli.commands.fleet import fleet_parser, worker_parser
 from interlock.cli.commands.serve import serve_parser
-from interlock.engine.store import audit
+from interlock.engine.store import Store, audit, state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
+from interlock.engine.store.queue import hand_to_workers, put_job, take_back, unsure
 
 __all__ = ["run"]
 
@@ -170,7 +171,11 @@ def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
     fleet("resume", name, "--approve", "all")
     told = fleet("logs", name, "-f")
     assert (told.code, told.out.splitlines()[-1]) == (0, "Made it.")
+    until(lambda: fleet("fleet", "--json").json["jobs"] == [])
+    with Store(state_home()).writing() as conn:
+        put_job(conn, name, "nobody's")  # as while its worker delivers what it changed
     assert f"Run {name} is done: there is nothing to stop." in fleet("cancel", name).err
+    assert [job["run"] for job in fleet("fleet", "--json").json["jobs"]] == [name], "it is delivered"
     assert (tmp_path / "work" / "made.txt").read_text() == "made\n"
     assert (tmp_path / "work" / "count.txt").read_text() == "once\n"
     assert fleet("audit", "verify").code == 0
@@ -224,9 +229,6 @@ def is_told(fleet: Run, name: str) -> None:
 
 def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_path: Path) -> None:
     from contextlib import closing
-
-    from interlock.engine.store import Store, state_home
-    from interlock.engine.store.queue import unsure
 
     name = _begin(fleet, tmp_path)
     assert _status(fleet, name) == "queued"
@@ -568,9 +570,6 @@ def test_a_job_is_put_back_on_the_databases_clock(
     from datetime import timedelta
 
     from procrastinate import utils
-
-    from interlock.engine.store import Store, state_home
-    from interlock.engine.store.queue import hand_to_workers, take_back
 
     name, now = _begin(fleet, tmp_path), utils.utcnow
     monkeypatch.setattr(utils, "utcnow", lambda: now() + timedelta(hours=1))

@@ -218,9 +218,10 @@ def cancel_parser() -> Parser:
 
 def cancel(args: Args) -> None:
     client = Client.at_home()
+    stops = Fleet(state_home()).cancel(client.run(args.run).run)
     row = client.run(args.run)
     next_step = f"Resume it with: interlock resume {row.run}"
-    if Fleet(state_home()).cancel(row.run):
+    if stops:
         err().print(f"The worker that drives it was asked to stop. {next_step}")
     elif row.status in ("done", "failed", "cancelled"):
         err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")

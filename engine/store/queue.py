@@ -225,12 +225,12 @@ def give(conn: Connection, run: str, queue: str) -> None:
 
 
 def take_back(conn: Connection, run: str) -> bool:
-    """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does."""
+    """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does.
+
+    A worker that has a run that is done delivers what it changed, and isn't stopped.
+    """
     note_stopped(conn, run, "cancelled", "Stopped on request.")
-    query = (
-        "select id, status = 'doing' from procrastinate_jobs where lock = ? and status in ('todo', 'doing')"
-    )
-    found = conn.execute(query, (run,)).fetchall()
+    found = conn.execute(_STOPPABLE, (run,)).fetchall()
     for job, _ in found:
         app().job_manager.cancel_job_by_id(job, abort=True, connection=_own(conn))
     return any(doing for _, doing in found)
@@ -379,6 +379,10 @@ select j.queue_name, {_AGE} from procrastinate_jobs j
 where j.status = 'todo' and j.queueing_lock in ({{}}) and j.queue_name not like '{HELD}%' and not exists (
     select 1 from procrastinate_workers
     where last_heartbeat > now() - make_interval(secs => cast(? as double precision)))
+"""
+_STOPPABLE = """
+select j.id, j.status = 'doing' from procrastinate_jobs j join runs r on r.run = j.lock
+where j.lock = ? and j.status in ('todo', 'doing') and (r.status <> 'done' or j.args ->> 'server' is not null)
 """
 _JOBS = f"""
 select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
