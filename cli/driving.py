@@ -138,7 +138,7 @@ def notified(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Ou
     try:
         problems = [line for one in dict.fromkeys(sent) if one for line in one.result()]
     except KeyboardInterrupt:
-        problems = ["It isn't known whether the notification was sent: stopped by Ctrl-C."]
+        problems = ["Stopped by Ctrl-C. The notification may not have been sent."]
     return replace(outcome, warnings=[*outcome.warnings, *problems])
 
 

@@ -60,7 +60,7 @@ def why_cold() -> str:
     if os.environ.get("CI"):
         return "CI is set"
     if os.environ.get("SUDO_UID"):
-        return "it is run by sudo"
+        return "it runs under sudo"
     return "" if _descriptors()[:3] == [0, 1, 2] else "stdin, stdout or stderr is closed"
 
 

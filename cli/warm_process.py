@@ -226,11 +226,11 @@ def _locked(folder: Path) -> int:
     made = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     found = os.fstat(made)
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{folder} isn't this user's alone (chmod 700)")
+        raise PermissionError(f"{folder} is open to other users (chmod 700 it)")
     try:
         fcntl.flock(made, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BlockingIOError("another one is about to be ready") from None
+        raise BlockingIOError("another one is starting") from None
     return made
 
 

@@ -102,7 +102,7 @@ def made_shop(folder: Path) -> Path:
 def first_start(terminal: Terminal) -> None:
     terminal.waits_for("Which one? [1]")
     terminal.press("enter")
-    terminal.waits_for("Key (isn't shown):")
+    terminal.waits_for("Key (hidden):")
     terminal.type(f"{KEY}\r")
     terminal.waits_for("Model [auto")
     terminal.press("enter")

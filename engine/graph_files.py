@@ -49,9 +49,7 @@ class GraphFile:
     def load(self, name: str) -> Pipeline:
         """Raises `ConfigError`: one line with file, line, what was expected and what to do."""
         if not self.file.is_file():
-            raise ConfigError(
-                f"There is no file {str(self.file)!r}; expected a Python file with a LangGraph graph."
-            )
+            raise ConfigError(f"No file {str(self.file)!r}; expected a Python file with a LangGraph graph.")
         if self.listing:
             _prepare(self.listing)
         module = _module(self.file, self.file.read_bytes())

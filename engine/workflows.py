@@ -186,7 +186,7 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
     file, root = Path(options.source["file"]), workspace_of(options)
     if not file.is_file():
         raise RunError(
-            f"Run {run!r} is one of the workflow file {str(file)!r}, which is gone. Put it back, then: "
+            f"Run {run!r} is one of the workflow file {str(file)!r}, which no longer exists. Put it back, then: "
             f"interlock resume {run}"
         )
     folder = file.parent.parent.parent
@@ -200,7 +200,9 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
     return chosen, [_CHANGED.format(what="workflow file", shown=shown)]
 
 
-_CHANGED = "The {what} {shown} has changed since this run began; it goes on by the file as it is."
+_CHANGED = (
+    "The {what} {shown} has changed since this run began; the run continues with the file as it is now."
+)
 
 
 def _offered(options: Options) -> dict[str, Source]:

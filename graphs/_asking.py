@@ -76,7 +76,7 @@ def check_given(graph: Any, name: str, values: dict[str, Any], prompt: str | Non
     for key in values:
         if key not in fields:
             known = nearest(key, fields) or f" {name} has: {', '.join(fields)}."
-            raise InputError(f"Input field {key!r}: there is none of this name.{known}", key)
+            raise InputError(f"Unknown input field {key!r}.{known}", key)
     if prompt == MESSAGES and isinstance(values.get(MESSAGES), str):
         values = {**values, MESSAGES: [{"role": "user", "content": values[MESSAGES]}]}
     taken(graph, values)

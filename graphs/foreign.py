@@ -201,7 +201,7 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iter
     name = name or str(getattr(graph, "name", "") or getattr(graph, "__name__", "") or "graph")
     graph = _outlined(factory) if factory else graph
     if not is_graph(graph):
-        raise SetupError(f"{graph!r} is no graph of LangGraph; expected a StateGraph or an @entrypoint.")
+        raise SetupError(f"{graph!r} isn't a LangGraph graph; expected a StateGraph or an @entrypoint.")
     try:
         compiled = compiled_graph(graph)
     except ValueError as error:

@@ -69,7 +69,7 @@ def enter(input: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
             "agent",
         )
     if input.prompt is None and not input.inputs:
-        raise InputError("Input field 'prompt': say what the agent shall do, or give 'inputs'.", "prompt")
+        raise InputError("Input field 'prompt': say what the agent should do, or give 'inputs'.", "prompt")
     args: dict[str, JsonValue] = {"agent_name": input.agent, "prompt": input.prompt or ""}
     if input.inputs:
         args["inputs"] = input.inputs

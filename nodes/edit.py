@@ -242,7 +242,9 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Nothing is written here: a file's text goes on to `write`, content and proposals are only recorded."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult) or edit.file is None:
-        return _refused(state, "external_change", "The file is gone since it was read. Look where it went.")
+        return _refused(
+            state, "external_change", "The file was removed after it was read. Find out where it went."
+        )
     at = await edit.at(placed_or_repaired)
     if isinstance(at, Problem):
         return _refused(state, *at)

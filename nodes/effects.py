@@ -142,7 +142,7 @@ def _entry(runtime: Any, key: str, idempotent: bool) -> "Entry | None":
     if (deps := deps_here(runtime)) is None:
         return None
     if not key:
-        raise UserError("effect needs a key: a text that names it within its step.")
+        raise UserError("effect needs a key: a string that names it within its step.")
     info = info_here(f"Effect {key!r}", deps, runtime)
     return Entry(deps, info.task_id, key, place_of(info), idempotent)
 

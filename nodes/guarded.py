@@ -60,7 +60,7 @@ def _tool(one: Any) -> BaseTool:
         return one
     if callable(one):
         return made_tool(one)
-    raise SetupError(f"guarded: {one!r} is no tool; expected a LangChain tool or a function.")
+    raise SetupError(f"guarded: {one!r} isn't a tool; expected a LangChain tool or a function.")
 
 
 def _guarded(tool: BaseTool, risks: Risk | Mapping[str, Risk], *, asked_for: bool = False) -> BaseTool:

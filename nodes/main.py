@@ -358,7 +358,9 @@ def _command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
     name, args = split_prompt(deps.transcript.message(prompt).text)
     command = deps.context.commands().usable.get(name)
     if command is None:
-        raise RunError(f"Command {'/' + name!r} is gone since its prompt was given. Resume when it is back.")
+        raise RunError(
+            f"Command {'/' + name!r} was removed after its prompt was given. Put it back, then resume."
+        )
     return command, args
 
 

@@ -32,7 +32,7 @@ async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
     if asked.server is None or asked.server in known:
         return fresh
     near = difflib.get_close_matches(asked.server, known, 3, 0.6) or known
-    hint = f" There are: {', '.join(map(repr, near))}." if near else " There are none in settings."
+    hint = f" There are: {', '.join(map(repr, near))}." if near else " Settings name none."
     return {
         **fresh,
         **_failed("unknown_server", f"No MCP server {asked.server!r}.{hint}"),

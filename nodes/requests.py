@@ -47,7 +47,7 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     key = state["approval"]
     request = deps.approvals.get(key)
     if request is None:
-        raise RunError(f"Request {key!r} isn't there. See: interlock approvals")
+        raise RunError(f"Request {key!r} doesn't exist. See: interlock approvals")
     await notified(deps, request, runtime.stream_writer)
     return {"label": request.kind}
 

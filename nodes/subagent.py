@@ -74,9 +74,7 @@ def _definition(deps: Deps, call: CallView) -> AgentDefinition:
     name = call.name if call.name == INVESTIGATOR else str(call.args.get("agent_name", ""))
     definition = deps.agents.definition(name)
     if definition is None:
-        raise RunError(
-            f"Agent {name!r} was there when the call was decided, and is gone. Resume when it is back."
-        )
+        raise RunError(f"Agent {name!r} was removed after the call was decided. Put it back, then resume.")
     return definition
 
 

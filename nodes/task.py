@@ -58,7 +58,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Load the mode before the first request, and again for each further prompt."""
     deps, mode = runtime.context, state.get("mode") or DEFAULT
     if deps.modes.get(mode) is None:
-        message = f"There is no mode {mode!r} any more; the task goes on in {DEFAULT!r}."
+        message = f"Mode {mode!r} no longer exists; the task continues in {DEFAULT!r}."
         runtime.stream_writer(ErrorEvent(severity="warning", message=message))
         mode = DEFAULT
     opened: TaskState = {
@@ -193,7 +193,7 @@ async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 async def ask_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The person's answer says how to continue."""
     reason = (
-        f"The model made {state['mistakes']} mistakes in a row. Say how it shall go on; reject ends the task."
+        f"The model made {state['mistakes']} mistakes in a row. Say how to continue; reject ends the task."
     )
     return _ask(state, runtime, "guidance", reason, reason)
 

@@ -178,7 +178,7 @@ def info_of(deps: Deps, call: CallView) -> ToolInfo:
     info = deps.toolset.info(call.name)
     if info is None:
         raise RunError(
-            f"Tool {call.name!r} was there when the call was resolved, and is gone. Resume when it is back."
+            f"Tool {call.name!r} was removed after the call was decided. Put it back, then resume."
         )
     return info
 

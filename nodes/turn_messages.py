@@ -301,7 +301,7 @@ def replacement(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) 
             parts = answer.candidates[0].content.parts
             text = "".join(p if isinstance(p, str) else str(p.get("text", "")) for p in parts)
         if not is_visible(text):
-            raise BadChangeError("llm_response: expected a text in `text` or in the first of `candidates`")
+            raise BadChangeError("llm_response: expected a string in `text` or in the first of `candidates`")
         return clean(text)
     except BadChangeError as problem:
         warn(event, outcome, str(problem), runtime)
@@ -328,7 +328,7 @@ def _message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
     text = item.get("content")
     if not isinstance(text, str):
         raise BadChangeError(
-            f"llm_request.messages.{index}.content: expected a text, or the parts as they were"
+            f"llm_request.messages.{index}.content: expected a string, or the parts unchanged"
         )
     if item.get("role") == "tool" or item.get("tool_calls"):
         return _original(index, item, shown).model_copy(update={"content": clean(text)})
@@ -350,7 +350,7 @@ def _original(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
         if all(as_shown.get(key) == item.get(key) for key in _BOUND):
             return message
     raise BadChangeError(
-        f"llm_request.messages.{index}: calls and results can't be made up or changed, only their texts"
+        f"llm_request.messages.{index}: calls and results can't be added or changed, only their text"
     )
 
 

@@ -67,9 +67,9 @@ def _declared(text: str) -> list[Mapping[str, Any]]:
     try:
         found: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"its output is no JSON ({error})") from None
+        raise ValueError(f"its output isn't JSON ({error})") from None
     if not isinstance(found, list):
-        raise ValueError("its output is no JSON list of function declarations")
+        raise ValueError("its output isn't a JSON list of function declarations")
     return [*_flat(cast(list[Any], found))]
 
 

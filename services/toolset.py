@@ -287,7 +287,7 @@ class BuiltinToolset:
     async def _ask(self, key: CallKey, role: str, messages: Sequence[Message], feature: Feature) -> Message:
         """Ask a model. Recorded under the call's key: a call repeated after a crash gets the same answer."""
         if self.models is None:
-            raise ToolError("no_model", "There is no model here that could be asked.")
+            raise ToolError("no_model", "No model is available.")
         call = ModelCall(
             task=f"tool {key}", role=role, head="", messages=messages, feature=feature, attempts=3
         )

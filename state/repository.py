@@ -38,12 +38,12 @@ def repository(text: str) -> Repository:
     """Parse `URL[@REF]`. Raises `RepositoryError`."""
     shown = without_user(text)
     if not text.isprintable() or " " in text or text.startswith("-"):
-        raise RepositoryError(f"{shown!r} is no address of a repository. {_EXPECTED}")
+        raise RepositoryError(f"{shown!r} isn't a repository address. {_EXPECTED}")
     scheme, has_scheme, rest = text.partition("://")
     if "::" in text.partition("/")[0] or (has_scheme and scheme not in _TRANSPORTS):
         raise RepositoryError(f"{shown!r} uses a transport that isn't allowed. {_EXPECTED}")
     if not has_scheme and not _SCP.fullmatch(text):
-        raise RepositoryError(f"{shown!r} is no address of a repository. {_EXPECTED}")
+        raise RepositoryError(f"{shown!r} isn't a repository address. {_EXPECTED}")
     if has_scheme:
         host, slash, path = rest.partition("/")
         if not path or (not host and scheme != "file"):
@@ -56,7 +56,7 @@ def repository(text: str) -> Repository:
     found = re.fullmatch(r"(.*[^/@])@([^@]+)", path)
     name, ref = (found[1], found[2]) if found else (path, "")
     if ref and not _REF.fullmatch(ref):
-        raise RepositoryError(f"{ref!r} is no branch, tag or commit.")
+        raise RepositoryError(f"{ref!r} isn't a branch, tag or commit.")
     return Repository(start + name, ref)
 
 

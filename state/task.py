@@ -38,7 +38,7 @@ def all_steps(text: str) -> str:
         if line.strip() and not steps_of(line):
             short = line.strip()[:60]
             raise ValueError(
-                f"line {number} ({short!r}) is no step, expected `[ ] step`, `[-] step` or `[x] step`"
+                f"line {number} ({short!r}) isn't a step, expected `[ ] step`, `[-] step` or `[x] step`"
             )
     return text
 

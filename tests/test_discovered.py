@@ -106,9 +106,9 @@ def test_what_cannot_be_used_is_told_and_the_rest_works(interlock: Callable[...,
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "its output is no JSON"),
-        ("[" * 5000, "its output is no JSON"),
-        ("{}", "no JSON list"),
+        ("{", "its output isn't JSON"),
+        ("[" * 5000, "its output isn't JSON"),
+        ("{}", "JSON list of"),
         (None, "exit code 1"),
     ],
 )

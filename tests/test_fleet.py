@@ -237,7 +237,7 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     waited = fleet("wait", name, "--timeout", "1s")
     lonely, late = waited.err.splitlines()
     assert "no worker is alive" in lonely
-    assert (waited.code, late) == (124, f"Not over after 1 s: {name}.")
+    assert (waited.code, late) == (124, f"Not finished after 1 s: {name}.")
     assert fleet("cancel", name).code == 0
     assert fleet("fleet", "--json").json["jobs"] == []
     assert _status(fleet, name) == "interrupted"

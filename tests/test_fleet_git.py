@@ -205,11 +205,11 @@ def test_what_a_run_changed_is_delivered_though_its_worker_died_before_that(
 
 
 REFUSED = {
-    "ext::sh -c 'touch /tmp/x'": "is no address of a repository",
+    "ext::sh -c 'touch /tmp/x'": "isn't a repository address",
     "ext::sh": "uses a transport that isn't allowed",
-    "/srv/repository": "is no address of a repository",
-    "-uhttps://example.com/a": "is no address of a repository",
-    "https://example.com/a@-x": "is no branch, tag or commit",
+    "/srv/repository": "isn't a repository address",
+    "-uhttps://example.com/a": "isn't a repository address",
+    "https://example.com/a@-x": "isn't a branch, tag or commit",
     "https://me:secret@example.com/a": "holds a password or a token",
     "https://secret@example.com/a": "holds a password or a token",
 }

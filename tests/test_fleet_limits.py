@@ -147,7 +147,7 @@ def test_a_run_that_meets_the_limit_of_a_model_goes_on_once_it_has_room(fleet: R
         until(lambda: not fleet("fleet", "--json").json["jobs"][0]["doing"])
         (row,) = fleet("runs", "--json").json
         assert (row["status"], row["error"]["type"]) == ("queued", "limit")
-        assert "1 of 1 requests a minute. The run goes on by itself." in row["error"]["message"]
+        assert "1 of 1 requests a minute. The run continues by itself." in row["error"]["message"]
         assert fleet("limits", "model=*", "--requests", "100").code == 0
         assert fleet("wait", name).code == 0
     finally:
@@ -180,7 +180,7 @@ REFUSED = (
     (("user=anna", "--runs", "0"), "--runs: '0' isn't a whole number of 1 or more"),
     (("user=anna", "--usd-per-day", "0"), "--usd-per-day: '0' isn't a number of 0.01 or more"),
     (("anna", "--runs", "1"), "'anna': expected user=NAME, workflow=NAME or model=NAME"),
-    (("--runs", "1"), "Say whose limit"),
+    (("--runs", "1"), "Name the limit"),
     (("model=m", "--runs", "1"), "--runs is for a user or a workflow"),
     (("workflow=mian", "--runs", "1"), "No workflow 'mian'. Did you mean 'main'?"),
     (("user=anna", "--remove"), "No limit of user 'anna'"),

@@ -44,10 +44,13 @@ def test_a_schedule_that_cannot_be_kept_is_refused_in_one_line(fleet: Run, tmp_p
     _scheduled(fleet, tmp_path, "--name", "nightly")
     script = f"script:{tmp_path / 'script.json'}"
     for words, said in (
-        (("61 * * * *", "main", "x"), "'61 * * * *' is no cron line. Expected minute hour day month weekday"),
+        (
+            ("61 * * * *", "main", "x"),
+            "'61 * * * *' isn't a cron line. Expected minute hour day month weekday",
+        ),
         (("0 0 31 2 *", "main", "x"), "The time of '0 0 31 2 *' never comes."),
-        (("* * * * * *", "main", "x"), "is no cron line"),
-        (("0", "2", "*", "*", "*", "main", "x"), "'0' is no cron line."),
+        (("* * * * * *", "main", "x"), "isn't a cron line"),
+        (("0", "2", "*", "*", "*", "main", "x"), "'0' isn't a cron line."),
         (("@daily", "mian", "x"), "No workflow 'mian'. Did you mean 'main'?"),
         (("@daily", "main", "x", "--timezone", "Mars/Base"), "No time zone 'Mars/Base'."),
         (("@daily", "main", "x", "--timezone", "../UTC"), "No time zone '../UTC'."),

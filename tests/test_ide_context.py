@@ -56,7 +56,7 @@ def test_it_is_told_in_full_then_what_changed_and_nothing_twice(
     change = json.loads(third[1].partition("\n")[2])
     assert (change["opened"], change["closed"]) == (["/w/c.py"], ["/w/a.py"])
     assert change["active"]["path"] == "/w/c.py"
-    assert "It is left out" in next(e.message for e in heard if e.type == "error")
+    assert "It is ignored" in next(e.message for e in heard if e.type == "error")
     edges = [("mask_tool_outputs", "ide_context"), ("ide_context", "check_context")]
     assert {("turn", *edge) for edge in edges} <= place.taken(first_run)
 
@@ -76,7 +76,7 @@ def test_only_the_newest_ten_are_told_and_a_long_selection_is_cut(tmp_path: Path
 )
 def test_a_file_of_no_use_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "ide.json").write_text(text)
-    with pytest.raises(ConfigError, match=r"ide.json' can't be used .*It is left out\.$"):
+    with pytest.raises(ConfigError, match=r"ide.json' can't be used .*It is ignored\.$"):
         read_ide(tmp_path / "ide.json")
 
 
@@ -112,6 +112,4 @@ def test_an_input_of_no_use_is_one_line_and_left_out(tmp_path: Path) -> None:
     given = {"prompt": "go", "ide": {"openFiles": 3}}
     assert run_sync("context", given, options=place.options(), renderers=[heard.append]).status == "done"
     [line] = [e.message for e in heard if e.type == "error"]
-    assert line.startswith("The IDE's context of the input can't be used") and line.endswith(
-        "It is left out."
-    )
+    assert line.startswith("The IDE's context of the input can't be used") and line.endswith("It is ignored.")

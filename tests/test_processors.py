@@ -100,8 +100,8 @@ def test_nobody_may_change_the_file_unasked(place: Place) -> None:
         ("import nothing_like_it", 1, "ModuleNotFoundError"),
         ("", 1, "there is no PROCESSORS"),
         ("\nPROCESSORS = 3", 2, "PROCESSORS is 3"),
-        ("\n\nPROCESSORS = {'before_lunch': []}", 3, "there is no place 'before_lunch'"),
-        ("PROCESSORS = {'before_model': [print]}", 1, "is no function under @node"),
+        ("\n\nPROCESSORS = {'before_lunch': []}", 3, "unknown place 'before_lunch'"),
+        ("PROCESSORS = {'before_model': [print]}", 1, "isn't a function under @node"),
         ("PROCESSORS = {'before_model': ['compress']}", 1, "'compress' may stand at after_tool"),
     ],
 )

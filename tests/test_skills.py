@@ -75,8 +75,8 @@ def test_an_untrusted_projects_skill_cannot_be_read(place: Place) -> None:
     [
         ("no front matter", "expected YAML front matter"),
         ("---\nname: x\n---\n", "'description' is missing"),
-        ("---\nname: [x]\ndescription: d\n---\n", "'name' is ['x'], expected a text"),
-        ("---\n- x\n---\n", "no mapping"),
+        ("---\nname: [x]\ndescription: d\n---\n", "'name' is ['x'], expected a string"),
+        ("---\n- x\n---\n", "isn't a mapping"),
         ("---\na: &a [*a]\n---\n", "its front matter"),
     ],
 )

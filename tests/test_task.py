@@ -282,8 +282,8 @@ def test_steps_are_kept_and_those_that_a_task_is_given_are_its_first(tmp_path: P
     odd = tools(call("update_todo_list", todos="[x] first\nSteps:\n- [?] second"))
     outcome = play(Stage(tmp_path / "c", [odd, DONE]), [], todos="[ ] first")
     assert outcome.output["todos"] == [{"description": "first", "status": "pending"}]
-    assert "line 2 ('Steps:') is no step, expected `[ ] step`" in answers(outcome)[0]
-    with pytest.raises(InputError, match=r"line 1 \('- \[\?\] second'\) is no step"):
+    assert "line 2 ('Steps:') isn't a step, expected `[ ] step`" in answers(outcome)[0]
+    with pytest.raises(InputError, match=r"line 1 \('- \[\?\] second'\) isn't a step"):
         play(Stage(tmp_path / "d", []), [], todos="- [?] second")
 
 

@@ -26,7 +26,7 @@ def url_problem(url: str) -> str | None:
         return str(error)
     if parts.scheme.lower() not in ("http", "https"):
         return f"expected http:// or https://, got {parts.scheme + '://' if parts.scheme else 'no scheme'}"
-    return None if parts.hostname else "there is no host name in it"
+    return None if parts.hostname else "the host name is missing"
 
 
 async def looked_up(host: str) -> list[str]:

@@ -187,7 +187,7 @@ async def _asked(socket: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     except TimeoutError:
         raise ToolError("timeout", f"The browser did not answer within {_ACTION_S} s; close it.") from None
     except OSError as error:
-        raise ToolError("no_browser", f"The browser is gone ({error}); launch it again.") from error
+        raise ToolError("no_browser", f"The browser has exited ({error}); launch it again.") from error
     if not answer:
         raise ToolError("no_browser", "The browser ended before it answered; launch it again.")
     return json.loads(answer)
@@ -223,7 +223,7 @@ def _summary(args: BrowserActionArgs) -> str:
 
 TOOL = Tool(
     name="browser_action",
-    description="Does one thing in a browser without a window and returns a picture of the page, its address, and what"
+    description="Performs one action in a headless browser and returns a picture of the page, its address, and what"
     " it logged. Begin with launch, end with close; look at each picture before the next action, and click"
     " the middle of what you mean. It reaches what you launched and public addresses.",
     args=BrowserActionArgs,

@@ -71,7 +71,7 @@ def _result(args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: s
 
 TOOL = Tool(
     name="codebase_search",
-    description="Finds the code that answers a question, best first, from an index of the workspace: functions,"
+    description="Finds the code that answers a question, best matches first, from an index of the workspace: functions,"
     " classes and sections of documents by their words, names and paths. For exact text use grep_search.",
     args=CodebaseSearchArgs,
     risk="read",

@@ -12,7 +12,7 @@ from interlock.state.tooling import Args, Tool, ToolContext, always
 
 
 class EnterPlanModeArgs(Args):
-    reason: str = Field(default="", description="Why a plan is worth making first.")
+    reason: str = Field(default="", description="Why to plan first.")
 
 
 _BEGINS = (
@@ -40,17 +40,17 @@ class ExitPlanModeArgs(Args):
         min_length=1, description="Name of the plan file (*.md) in the plans folder, as you wrote it."
     )
     plan: SkipJsonSchema[str | None] = Field(
-        default=None, description="By a person's edit only: the plan's new text."
+        default=None, description="Set only by a person's edit: the plan's new text."
     )
     approval_mode: SkipJsonSchema[Literal["default", "auto_edit"] | None] = Field(
-        default=None, description="By a person's edit only: the mode to go on in."
+        default=None, description="Set only by a person's edit: the mode to continue in."
     )
 
 
 EXIT_PLAN_MODE = Tool(
     name="exit_plan_mode",
-    description="Hands the finished plan in for the user's review. Approved, plan mode ends; otherwise you are told"
-    " what to change.",
+    description="Submits the finished plan for the user's review. If approved, plan mode ends; otherwise you learn what"
+    " to change.",
     args=ExitPlanModeArgs,
     risk="state",
     kind="review",
@@ -67,7 +67,7 @@ class SwitchModeArgs(Args):
 
 async def _switch_mode(args: SwitchModeArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
     because = f" because: {args.reason.strip()}" if args.reason.strip() else ""
-    text = f"You go on in mode {args.mode_slug!r}{because}. Its tools and its rules hold from now on."
+    text = f"You continue in mode {args.mode_slug!r}{because}. Its tools and rules apply from now on."
     return ToolResult(
         status="success", content=text, meta={"switch_to_mode": args.mode_slug, "summary": args.mode_slug}
     )
@@ -75,7 +75,7 @@ async def _switch_mode(args: SwitchModeArgs, context: ToolContext) -> ToolResult
 
 SWITCH_MODE = Tool(
     name="switch_mode",
-    description="Goes on in another mode of work, with its tools and its rules; the user is asked.",
+    description="Switches to another mode of work, with its tools and rules; the user is asked.",
     args=SwitchModeArgs,
     risk="state",
     summary=lambda args: f"Switch to mode {args.mode_slug}" + (f": {args.reason}" if args.reason else ""),
@@ -109,8 +109,8 @@ class InvokeAgentArgs(Args):
     agent_name: str = Field(min_length=1, description="Name of the agent.")
     prompt: str = Field(
         default="",
-        description="What it shall do, whole: it sees nothing of this conversation. Say what is wanted, what is known,"
-        " and what the result shall hold.",
+        description="The complete task: the agent sees nothing of this conversation. Say what you want, what you know,"
+        " and what the result should contain.",
     )
     inputs: dict[str, JsonValue] = Field(
         default_factory=dict[str, JsonValue],
@@ -120,7 +120,7 @@ class InvokeAgentArgs(Args):
     @model_validator(mode="after")
     def _has_work(self) -> "InvokeAgentArgs":
         if not self.prompt.strip() and not self.inputs:
-            raise ValueError("'prompt' is missing: say what the agent shall do")
+            raise ValueError("'prompt' is missing: say what the agent should do")
         return self
 
 
@@ -128,8 +128,8 @@ NO_LEVEL_LEFT = always(failure("too_deep", "No sub-agent can be started from her
 """Only reached if the depth limit is used up: normally the graph runs the sub-agent and answers the call."""
 INVOKE_AGENT = Tool(
     name="invoke_agent",
-    description="Hands a piece of work to a sub-agent, which works by itself with a history of its own and returns its"
-    " result. Several calls in one message run side by side.",
+    description="Delegates work to a sub-agent, which has its own conversation and returns its result. Several calls in"
+    " one message run side by side.",
     args=InvokeAgentArgs,
     risk="state",
     kind="agent",
@@ -159,13 +159,13 @@ CODEBASE_INVESTIGATOR = Tool(
 
 
 class NewTaskArgs(Args):
-    mode: str = Field(min_length=1, description="Slug of the mode that the task begins in.")
+    mode: str = Field(min_length=1, description="Slug of the mode that the task starts in.")
     message: str = Field(
         min_length=1,
         description="The task, with everything that it needs to know: it sees nothing of this conversation.",
     )
     todos: Annotated[str, AfterValidator(all_steps)] = Field(
-        default="", description="Its first list of steps, one `[ ] step` a line; may be left out."
+        default="", description="Its initial list of steps, one `[ ] step` per line; optional."
     )
 
     @field_validator("message")
@@ -183,8 +183,8 @@ async def _new_task(args: NewTaskArgs, context: ToolContext) -> ToolResult:  # n
 
 NEW_TASK = Tool(
     name="new_task",
-    description="Has a part of the work done as a task of its own, with its own conversation, in the mode that fits;"
-    " the user is asked. This task waits for its result.",
+    description="Delegates part of the work to a task with its own conversation, in a suitable mode; the user is asked."
+    " This task waits for its result.",
     args=NewTaskArgs,
     risk="state",
     summary=lambda args: f"New task in mode {args.mode}: {args.message}",
@@ -207,7 +207,7 @@ ACTIVATE_SKILL = Tool(
     args=ActivateSkillArgs,
     risk="read",
     summary=lambda args: f"Skill {args.name}" + (f": {args.file}" if args.file else ""),
-    run=always(failure("no_skill", "There are no skills here.")),
+    run=always(failure("no_skill", "No skills are available.")),
 )
 
 
@@ -236,7 +236,7 @@ USE_MCP_TOOL = Tool(
     risk="execute",
     summary=lambda args: f"{args.server_name}: {args.tool_name}",
     # Normally the graph calls the server's tool instead; this answers if there is none.
-    run=always(failure("mcp_unavailable", "There is no such server here.")),
+    run=always(failure("mcp_unavailable", "No such server.")),
 )
 
 
@@ -252,5 +252,5 @@ ACCESS_MCP_RESOURCE = Tool(
     risk="network",
     summary=lambda args: f"{args.server_name}: {args.uri}",
     # As with use_mcp_tool.
-    run=always(failure("mcp_unavailable", "There is no such server here.")),
+    run=always(failure("mcp_unavailable", "No such server.")),
 )

@@ -22,10 +22,10 @@ class GenerateImageArgs(Args):
     path: str = Field(
         min_length=1,
         description="File to write it to, relative to the workspace or absolute inside it; ends in .png, as models make"
-        " PNG. One that is there is replaced.",
+        " PNG. An existing file is replaced.",
     )
     image: str | None = Field(
-        default=None, min_length=1, description="Path of a picture of the workspace to start from."
+        default=None, min_length=1, description="Path of a picture in the workspace to start from."
     )
 
     @field_validator("path")
@@ -39,7 +39,7 @@ class GenerateImageArgs(Args):
 async def plan(args: GenerateImageArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     target = await asyncio.to_thread(open_target, args.path, context, earlier, text=False)
     if context.ask is None:
-        raise TypeError("A picture is planned only when it is its call's turn.")
+        raise TypeError("A picture is planned only when its call runs.")
     message = await context.ask("image", [await asyncio.to_thread(_question, args, context)], "picture")
     parts = () if isinstance(message.content, str) else message.content
     pictures = [part for part in parts if isinstance(part, DataPart) and part.type == "image"]
@@ -61,7 +61,7 @@ def _question(args: GenerateImageArgs, context: ToolContext) -> Message:
     part = media_part(args.image, read_bytes(context.workspace, path))
     if not isinstance(part, DataPart) or part.type != "image":
         raise ToolError(
-            "not_a_picture", f"{args.image!r} is no picture that models take (PNG, JPEG, GIF, WebP)."
+            "not_a_picture", f"{args.image!r} isn't a picture that models accept (PNG, JPEG, GIF, WebP)."
         )
     return Message(role="user", content=(TextPart(text=args.prompt), part))
 
@@ -79,8 +79,8 @@ async def preview(args: GenerateImageArgs, context: ToolContext) -> Preview:
 
 TOOL = Tool(
     name="generate_image",
-    description="Has a model make a picture from a description, or change a picture of the workspace, and writes it to"
-    " a file. Say what it shows, where, in what style, colours and light.",
+    description="Makes a picture from a description, or changes a picture of the workspace, with a model, and writes it"
+    " to a file. Say what it shows, where, in what style, colours and light.",
     args=GenerateImageArgs,
     risk="write",
     summary=lambda args: f"Make the picture {args.path}",

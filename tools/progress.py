@@ -51,9 +51,8 @@ def _todo_summary(args: WriteTodosArgs) -> str:
 
 WRITE_TODOS = Tool(
     name="write_todos",
-    description="Writes down the steps of a larger task, so that you and the user see where it stands. Use it when"
-    " there are three steps or more; mark a step in_progress when you begin it and completed when it is done, one at a"
-    " time.",
+    description="Records the steps of a larger task, so that you and the user see its progress. Use it for three steps"
+    " or more; mark a step in_progress when you start it and completed when it is done, one at a time.",
     args=WriteTodosArgs,
     risk="state",
     summary=_todo_summary,
@@ -78,8 +77,8 @@ async def _update_todo_list(args: UpdateTodoListArgs, context: ToolContext) -> T
 
 UPDATE_TODO_LIST = Tool(
     name="update_todo_list",
-    description="Writes down the steps of the task, so that you and the user see where it stands. Use it when there are"
-    " three steps or more, and after each step that is done or found.",
+    description="Records the steps of the task, so that you and the user see its progress. Use it for three steps or"
+    " more, and after each step that you finish or discover.",
     args=UpdateTodoListArgs,
     risk="state",
     summary=lambda args: f"Steps: {len(steps_of(args.todos))}",
@@ -106,8 +105,8 @@ class UpdateScratchpadArgs(Args):
 
 UPDATE_SCRATCHPAD = Tool(
     name="update_scratchpad",
-    description="Keeps your scratchpad: what to look at, what is open, what you found, what doesn't matter. Call it in"
-    " every turn, beside other calls.",
+    description="Updates your scratchpad: what to look at, what is open, what you found, what doesn't matter. Call it"
+    " in every turn, together with other calls.",
     args=UpdateScratchpadArgs,
     risk="state",
     summary=lambda args: f"Scratchpad: {counted(len(args.findings), 'new finding')}",
@@ -135,12 +134,12 @@ class CompleteTaskArgs(Args):
 
 COMPLETE_TASK = Tool(
     name="complete_task",
-    description="Ends your work and hands over its result. Call it once, when everything is done.",
+    description="Ends your work and returns its result. Call it once, when everything is done.",
     args=CompleteTaskArgs,
     risk="state",
     summary=lambda _: "Hand over the result",
     # The graph reads the result from the call and ends the agent.
-    run=always(ToolResult(status="success", content="The result was handed over.")),
+    run=always(ToolResult(status="success", content="The result was returned.")),
 )
 
 
@@ -156,13 +155,13 @@ class AttemptCompletionArgs(Args):
 
 async def _complete(args: AttemptCompletionArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
     meta = {"completed": args.result, "summary": "the result"}
-    return ToolResult(status="success", content="The result was handed over.", meta={**meta})
+    return ToolResult(status="success", content="The result was returned.", meta={**meta})
 
 
 ATTEMPT_COMPLETION = Tool(
     name="attempt_completion",
-    description="Hands over the result of the task. Call it when everything is done and every call before it has"
-    " succeeded. The user may answer with what is still to be done.",
+    description="Returns the result of the task. Call it when everything is done and every call before it has"
+    " succeeded. The user may answer with what is still missing.",
     args=AttemptCompletionArgs,
     risk="state",
     summary=lambda _: "Hand over the result",

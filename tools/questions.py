@@ -53,7 +53,7 @@ ASK_USER = Tool(
     run=always(
         failure(
             "no_answer",
-            "Nobody could be asked; decide by yourself, or say in your answer what you need to know.",
+            "Nobody could be asked; decide yourself, or say in your answer what you need to know.",
         )
     ),
 )
@@ -63,9 +63,9 @@ _SUGGEST = re.compile(r'<suggest(?:\s+mode="([^"]*)")?\s*>(.*?)</suggest>', re.D
 
 
 class Suggestion(Args):
-    text: str = Field(min_length=1, description="An answer, whole and ready to be given.")
+    text: str = Field(min_length=1, description="A complete answer, ready to use.")
     mode: str | None = Field(
-        default=None, description="Slug of the mode to go on in, if this answer needs another."
+        default=None, description="Slug of the mode to continue in, if this answer needs another."
     )
 
 
@@ -106,5 +106,5 @@ ASK_FOLLOWUP_QUESTION = Tool(
     risk="question",
     summary=lambda args: f"Ask: {args.question}",
     preview=_preview,
-    run=always(failure("no_answer", "Nobody could be asked; decide by yourself, and say so in the result.")),
+    run=always(failure("no_answer", "Nobody could be asked; decide yourself, and say so in the result.")),
 )

@@ -27,20 +27,20 @@ _MOST_SHOWN = 60
 
 class ReplaceArgs(Args):
     file_path: FilePath
-    instruction: str = Field(default="", description="What the change is for, in one sentence.")
+    instruction: str = Field(default="", description="The purpose of the change, in one sentence.")
     old_string: str = Field(
-        description="The exact text to be replaced, with its whitespace and indentation, as read_file shows it. Take a"
-        " few whole lines around the change, so that it stands only once in the file. Empty: create a new file."
+        description="The exact text to replace, with its whitespace and indentation, as read_file shows it. Include a"
+        " few whole lines around the change, so that it occurs only once in the file. Empty: create a new file."
     )
     new_string: str = Field(
-        description="The exact text to put there, every line written out: never a placeholder such as"
+        description="The exact replacement text, with every line written out: never a placeholder such as"
         " '... rest of code ...'."
     )
     expected_replacements: int | None = Field(
         default=1,
         ge=1,
-        description="How often old_string stands in the file; all of them are replaced. Default 1. Null: every one,"
-        " however many there are.",
+        description="How often old_string occurs in the file; every occurrence is replaced. Default 1. Null: replace"
+        " every occurrence, however many.",
     )
 
 
@@ -103,9 +103,9 @@ def _now_there(text: str, spans: Sequence[Span]) -> str:
 
 TOOL = Tool(
     name="replace",
-    description="Replaces text in a file. old_string must be the file's exact text, and it must stand there exactly as"
-    " often as expected_replacements says (default: once). Read the file first. Line endings, encoding, mode and the"
-    " final newline of the file are kept.",
+    description="Replaces text in a file. old_string must match the file's text exactly, and must occur exactly"
+    " expected_replacements times (default: once). Read the file first. Line endings, encoding, mode and the final"
+    " newline of the file are kept.",
     args=ReplaceArgs,
     risk="write",
     summary=lambda args: f"Edit {args.file_path}" + (f": {args.instruction}" if args.instruction else ""),

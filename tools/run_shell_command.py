@@ -13,7 +13,9 @@ from interlock.tools._opening import kind_of, trouble
 
 class RunShellCommandArgs(Args):
     command: str = Field(min_length=1, description="The command line, as for `bash -c`.")
-    description: str | None = Field(default=None, description="What it does, in a few words, for the user.")
+    description: str | None = Field(
+        default=None, description="What the command does, in a few words, for the user."
+    )
     dir_path: str = Field(
         default=".",
         min_length=1,
@@ -21,11 +23,13 @@ class RunShellCommandArgs(Args):
     )
     is_background: bool = Field(
         default=False,
-        description="True: start it and go on, for servers and watchers. Its output goes to a file."
-        " It ends with the run.",
+        description="True: start it in the background, for servers and watchers. Its output goes to a file. It ends"
+        " with the run.",
     )
     timeout_s: float | None = Field(
-        default=None, gt=0, description="Seconds after which it is ended; the user's settings may allow less."
+        default=None,
+        gt=0,
+        description="Seconds after which the command is stopped; the user's settings may allow less.",
     )
 
 
@@ -81,9 +85,9 @@ def _result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
     if ended.how == "exited":
         return ToolResult(status="success", content=text, meta=meta)
     reasons = {
-        "timeout": f"The command was ended because it ran longer than {timeout_s:g} s.",
-        "inactivity": f"The command was ended because it wrote nothing for {inactivity_s:g} s.",
-        "limit": f"The command was ended because it used {ended.excess}.",
+        "timeout": f"The command was stopped because it ran longer than {timeout_s:g} s.",
+        "inactivity": f"The command was stopped because it wrote nothing for {inactivity_s:g} s.",
+        "limit": f"The command was stopped because it used {ended.excess}.",
     }
     reason = reasons[ended.how]
     return failure(ended.how, reason).model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
@@ -137,9 +141,9 @@ def _summary(args: RunShellCommandArgs) -> str:
 
 TOOL = Tool(
     name="run_shell_command",
-    description="Runs a command line with `bash -c` and returns its output (stdout and stderr as they came), with the"
-    " exit code when it isn't 0. There is no terminal and no input: use flags that answer questions. Processes that the"
-    " command leaves behind are ended with it; start servers with is_background.",
+    description="Runs a command line with `bash -c` and returns its output (stdout and stderr in order), with the exit"
+    " code when it isn't 0. There is no terminal and no input: use flags that answer questions. Processes that the"
+    " command leaves behind are stopped with it; start servers with is_background.",
     args=RunShellCommandArgs,
     risk="execute",
     summary=_summary,

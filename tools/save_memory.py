@@ -15,17 +15,17 @@ HEADING = "## Remembered"
 
 
 class SaveMemoryArgs(Args):
-    fact: str = Field(min_length=1, description="The fact or rule, in one sentence that is clear by itself.")
+    fact: str = Field(min_length=1, description="The fact or rule, in one sentence that needs no context.")
     file_path: str = Field(
         min_length=1,
-        description="Memory file to add it to, such as GEMINI.md; it is made where there is none.",
+        description="Memory file to add it to, such as GEMINI.md; created if missing.",
     )
 
 
 async def plan(args: SaveMemoryArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     names = context.settings.context.file_names
     if PurePath(args.file_path).name not in names:
-        text = f"{args.file_path!r} is no memory file; expected {' or '.join(names)}."
+        text = f"{args.file_path!r} isn't a memory file; expected {' or '.join(names)}."
         raise ToolError("invalid_tool_params", text)
     return _changed(await asyncio.to_thread(open_target, args.file_path, context, earlier), args.fact)
 

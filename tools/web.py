@@ -142,7 +142,7 @@ _PAGE_CHARS = 40_000
 
 class WebSearchArgs(Args):
     query: str = Field(
-        min_length=1, max_length=2000, description="What to look for, as one would ask a search engine."
+        min_length=1, max_length=2000, description="What to look for, phrased as for a search engine."
     )
 
 
@@ -150,9 +150,7 @@ async def _search(args: WebSearchArgs, context: ToolContext) -> ToolResult:
     backend = context.settings.tools.web_search
     if not backend:
         if context.ask is None:
-            raise ToolError(
-                "no_model", "There is no model here that could search; name a backend in tools.webSearch."
-            )
+            raise ToolError("no_model", "No model here can search; name a backend in tools.webSearch.")
         text = (await context.ask("web_search", [Message(role="user", content=args.query)], "web")).text
     elif backend.startswith(("http://", "https://")):
         text = await _by_address(backend, args.query, context)
@@ -225,8 +223,8 @@ async def _search_preview(args: WebSearchArgs, context: ToolContext) -> Preview:
 
 SEARCH = Tool(
     name="web_search",
-    description="Searches the web and returns what it says, with the addresses that it is from. Use it for what is"
-    " newer than you know, or not in the workspace; read a page that matters with web_fetch.",
+    description="Searches the web and returns an answer with its sources. Use it for facts newer than your knowledge,"
+    " or not in the workspace; read a page that matters with web_fetch.",
     args=WebSearchArgs,
     risk="network",
     summary=lambda args: f"Search the web for {args.query!r}",

@@ -18,7 +18,7 @@ from interlock.tools.matcher.edit import omission, omission_message, with_final_
 Content = Annotated[
     str,
     Field(
-        description="The whole text that the file shall have, every line written out: never a placeholder such as"
+        description="The complete new text of the file, with every line written out: never a placeholder such as"
         " '... rest of code ...'. Line endings, encoding and mode of an existing file are kept."
     ),
 ]
@@ -95,7 +95,7 @@ class InsertContentArgs(Args):
         ge=0,
         description="The line, counted from 1, before which the content comes. 0: it comes at the end of the file.",
     )
-    content: str = Field(min_length=1, description="The lines to put in, with their indentation.")
+    content: str = Field(min_length=1, description="The lines to insert, with their indentation.")
 
 
 def _inserted(args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
@@ -132,7 +132,7 @@ def _offset(target: Target, file: TextFile, line: int) -> int:
 
 INSERT_CONTENT = Tool(
     name="insert_content",
-    description="Puts new lines into a file before the given line, or at its end, and changes nothing else: for"
+    description="Inserts lines into a file before the given line, or at its end, and changes nothing else: for"
     " imports, functions, list entries. Line endings, encoding and mode of the file are kept.",
     args=InsertContentArgs,
     risk="write",

@@ -133,7 +133,7 @@ class Agent:
 
     async def authenticate(self, params: Params) -> object:
         if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL):
-            raise RpcError(PARAMS, f"No way to sign in {given!r}. There is {_LOGIN['id']!r}.")
+            raise RpcError(PARAMS, f"Unknown sign-in method {given!r}. Expected {_LOGIN['id']!r}.")
         await asyncio.to_thread(Client(self._options).check_model)
         return {}
 
@@ -180,7 +180,7 @@ class Agent:
     async def listed(self, params: Params) -> object:
         wanted, start = _optional(params, "cwd", str), _optional(params, "cursor", str) or "0"
         if not start.isdecimal():
-            raise RpcError(PARAMS, f"session/list: {start!r} is no cursor.")
+            raise RpcError(PARAMS, f"session/list: {start!r} isn't a valid cursor.")
         rows = await asyncio.to_thread(self._rows, wanted and os.path.realpath(wanted))
         page = rows[int(start) : int(start) + _PAGE]
         more = {"nextCursor": str(int(start) + _PAGE)} if len(rows) > int(start) + _PAGE else {}
@@ -306,7 +306,7 @@ def _import_ahead() -> None:
 
 def _text(params: Params, name: str) -> str:
     if not isinstance(value := params.get(name), str):
-        raise RpcError(PARAMS, f"{name} is {json.dumps(value)[:60]}, expected a text.")
+        raise RpcError(PARAMS, f"{name} is {json.dumps(value)[:60]}, expected a string.")
     return value
 
 

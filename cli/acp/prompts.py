@@ -82,7 +82,7 @@ def _text(value: object) -> str:
 
 def _kept(data: object, kind: str, spool: Path) -> Path:
     if not isinstance(data, str):
-        raise TypeError("its data isn't a text in base 64")
+        raise TypeError("its data isn't valid base64")
     file = spool.with_suffix(mimetypes.guess_extension(kind) or ".bin")
     file.write_bytes(base64.b64decode(data, validate=True))
     return file

@@ -93,7 +93,7 @@ class EditorSession:
     async def prompt(self, blocks: Sequence[Block]) -> dict[str, Any]:
         """One turn. Raises `RpcError` for a prompt that can't be used, and for a turn that failed."""
         if self._turn is not None:
-            raise RpcError(INVALID, "A prompt is under way in this session: cancel it, or wait for its end.")
+            raise RpcError(INVALID, "A prompt is running in this session. Cancel it, or wait until it ends.")
         self._turn = asyncio.get_running_loop().create_future()
         self._cancelled, self._elsewhere, self._result, self._problems = False, False, None, []
         try:
@@ -134,7 +134,7 @@ class EditorSession:
     async def _executed(self, command: prompts.Command, rest: str) -> None:
         if self.talk.busy:
             raise RpcError(
-                INVALID, "A request is open in this session. Decide it, or cancel, before a command."
+                INVALID, "A request is open in this session. Decide or cancel it before you run a command."
             )
         try:
             await command.run(self, rest)

@@ -62,9 +62,9 @@ class Chosen:
         if option not in take:
             raise RpcError(PARAMS, f"No option {option!r}. There are {', '.join(take)}.")
         if not isinstance(value, str):
-            raise RpcError(PARAMS, f"Option {option!r} takes a text, got {value!r}.")
+            raise RpcError(PARAMS, f"Option {option!r} takes a string, got {value!r}.")
         if option == "mode" and value == _OWN:
-            raise RpcError(PARAMS, "A mode of work can be changed, and not be left.")
+            raise RpcError(PARAMS, "You can change the mode of work, but not leave it.")
         take[option](self._talk, value)
         if self.kept.get(option) != value:
             self.kept = {**self.kept, option: value}

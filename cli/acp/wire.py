@@ -172,7 +172,9 @@ def _problem(frame: object) -> str:
         ok = "id" not in fields or (
             isinstance(fields["id"], str | int) and not isinstance(fields["id"], bool)
         )
-        return "" if ok else "'id' is neither a text nor a whole number."
+        return "" if ok else "'id' must be a string or an integer."
     if not isinstance(fields.get("id"), str | int):
-        return "The frame has neither a method nor the id of a request."
-    return "" if ("result" in fields) != ("error" in fields) else "An answer has either a result or an error."
+        return "The frame needs a method or the id of a request."
+    return (
+        "" if ("result" in fields) != ("error" in fields) else "A response needs either a result or an error."
+    )

@@ -86,11 +86,11 @@ def _models(found: list[str]) -> str:
 def _set(options: Options, provider: str, url: str) -> None:
     from interlock.engine.client.credentials import shadowing, stored
 
-    key = _key(f"Key of {provider} (isn't shown{'; empty: it needs none' if url else ''}): ")
+    key = _key(f"Key for {provider} (hidden{'; leave empty if none is needed' if url else ''}): ")
     found = stored(options, provider, key, url)
-    out().print(f"{provider} works: {_models(found)}. Stored in ~/.gemini/.env, which only you can read.")
+    out().print(f"{provider} works: {_models(found)}. Stored in ~/.gemini/.env, readable only by you.")
     if name := shadowing(options, provider):
-        err().print(f"warning: {name} of the environment wins over it. Unset it.")
+        err().print(f"warning: {name} in the environment overrides it. Unset it.")
 
 
 def _key(question: str) -> str:
@@ -103,6 +103,4 @@ def _remove(options: Options, provider: str) -> None:
     from interlock.engine.client.credentials import removed
 
     still = removed(options, provider)
-    out().print(
-        f"Removed what ~/.gemini/.env had of {provider}." + (f" Still set: {still}." if still else "")
-    )
+    out().print(f"Removed {provider} from ~/.gemini/.env." + (f" Still set: {still}." if still else ""))

@@ -94,7 +94,7 @@ def policy(args: Args) -> int | None:
 
 def _question(args: Args) -> dict[str, Any]:
     if args.args == "-" == args.annotations:
-        raise UserError("Standard input can be read once. Give JSON or --annotations in another way.")
+        raise UserError("Standard input can be read only once. Pass JSON or --annotations another way.")
     found: dict[str, Any] = {"tool": args.tool}
     if args.args is not None:
         as_written = args.tool in SHELL and not args.args.lstrip().startswith(("{", "@")) and args.args != "-"

@@ -77,7 +77,7 @@ def _machine() -> Iterator[Finding]:
     no_code = f"code is indexed by lines, not by definition; {EXTRA}"
     for what, found, level, without in (
         ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
-        ("git", shutil.which("git"), "note", "ignore files count, git status doesn't"),
+        ("git", shutil.which("git"), "note", "ignore files apply; git status isn't shown"),
         ("code", f"definitions in {len(grammars())} languages" * installed(), "note", no_code),
         (
             "dot",
@@ -100,7 +100,7 @@ def _warm() -> Iterator[Finding]:
         return
     pid, why = from_here()
     if pid is None:
-        yield Finding("ok", "warm", "off; starts are ordinary ones. To turn it on: interlock warm")
+        yield Finding("ok", "warm", "off. To turn it on: interlock warm")
     else:
         text = f"process {pid} (interlock warm); a start from here is {f'cold: {why}' if why else 'warm'}"
         yield Finding("note" if why else "ok", "warm", text)
@@ -142,7 +142,7 @@ def _settings() -> Iterator[Finding]:
         yield Finding("problem", "settings", str(error))
         return
     yield Finding("ok", "settings", _named(loaded.files) or "no file: defaults")
-    unknown = [f"{where}: no setting is called {key!r}" for where, key in loaded.unknown]
+    unknown = [f"{where}: unknown setting {key!r}" for where, key in loaded.unknown]
     yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
     yield from _notify(loaded.settings)
     yield from _found(root, home, trusted, loaded.settings)
@@ -316,7 +316,7 @@ def _closed(home: Path) -> Iterator[Finding]:
         yield Finding("problem", "state", f"{home} can be read by others and not be closed: {error}")
         return
     if repaired:
-        yield Finding("note", "state", f"{home}: others could read {', '.join(repaired)}; closed to them now")
+        yield Finding("note", "state", f"{home}: others could read {', '.join(repaired)}; made private")
     if home.stat().st_mode & 0o077:
         close = f"chmod 700 {shlex.quote(str(home))}"
         yield Finding("problem", "state", f"{home} can be read by others. Close it with: {close}")

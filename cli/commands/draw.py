@@ -74,7 +74,7 @@ def diagram(args: Args) -> int | None:
         )
     shape = args.format or _format_of(args.output, _DRAWN)
     if shape == "png" and args.output is None and sys.stdout.isatty():
-        raise UserError("A terminal can't show a PNG. Give a file: -o FILE.png")
+        raise UserError("A PNG can't be printed to a terminal. Give a file: -o FILE.png")
     chosen = workflow
     if workflow not in CHARTS:
         options = options_here(args)
@@ -156,9 +156,7 @@ def _format_of(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
     found = next((name for name, endings in formats.items() if ending in endings), None)
     if found is None:
         known = ", ".join(f".{endings[0]}" for endings in formats.values())
-        raise UserError(
-            f"No format has the extension of {str(file)!r}. Expected {known}, or name the format: --format"
-        )
+        raise UserError(f"Unknown extension in {str(file)!r}. Expected {known}, or name the format: --format")
     return found
 
 

@@ -170,7 +170,7 @@ def wait(args: Args) -> int:
         except StoreError as error:
             away = _outlasted(error, away)
         if left and until and time.monotonic() > until:
-            err().print(f"Not over after {args.timeout:g} s: {', '.join(left)}.")
+            err().print(f"Not finished after {args.timeout:g} s: {', '.join(left)}.")
             return _TIMED_OUT
         if left:
             time.sleep(_LOOK_S)
@@ -264,7 +264,7 @@ def limits(args: Args) -> None:
             return fleet.set_limit(kind, name, given)
     elif given or args.remove:
         raise UserError(
-            "Say whose limit: user=NAME, workflow=NAME or model=NAME. See: interlock limits --help"
+            "Name the limit: user=NAME, workflow=NAME or model=NAME. See: interlock limits --help"
         )
     found = [one for one in fleet.limits() if not args.whose or one.limit[:2] == _whose(args.whose)]
     if args.json:

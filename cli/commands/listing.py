@@ -182,7 +182,7 @@ def models(args: Args) -> None:
         return show_json(rows)
     if not rows:
         return err().print(
-            "No model: no key is set and no server nearby answers. Set a key with: interlock auth set"
+            "No models: no key is set, and no local server answers. Set a key with: interlock auth set"
         )
     shown = [
         (
@@ -198,7 +198,7 @@ def models(args: Args) -> None:
     ]
     show_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
     err().print(
-        f"Windows and prices of known models: {source()}. Set your own with models.NAME; tiers: --json."
+        f"Context windows and prices of known models: {source()}. Set your own with models.NAME; tiers: --json."
     )
     unknown = [row["model"] for row in rows if not row["window_known"]]
     if unknown:

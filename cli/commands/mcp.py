@@ -77,7 +77,7 @@ def mcp_parser() -> Parser:
     flag(made, "--timeout MS", "add: time limit of a request, in milliseconds", type=number(int, 1))
     flag(made, "--trust", "add: run the server's tools without asking")
     flag(made, "--include-tools A,B", "add: use only these tools", action="append", default=[])
-    flag(made, "--exclude-tools A,B", "add: use all tools but these", action="append", default=[])
+    flag(made, "--exclude-tools A,B", "add: use all tools except these", action="append", default=[])
     flag(made, "--forget", "auth: sign out and delete stored tokens")
     flag(made, "-m --model MODEL", "serve: model of the workflows")
     flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE)

@@ -69,8 +69,8 @@ def _prune(args: Args) -> None:
     max_gb = args.max_gb if args.max_gb is not None else kept.max_gb
     if keep_days is None and max_gb is None:
         raise UserError(
-            "Nothing says what to delete. Set store.keepDays or store.maxGb in ~/.interlock/settings.json, or give "
-            "--keep-days or --max-gb."
+            "No limit is set, so nothing is deleted. Set store.keepDays or store.maxGb in ~/.interlock/settings.json,"
+            " or give --keep-days or --max-gb."
         )
     plan = client.prune_plan(time.time(), keep_days, max_gb)
     gone = plan.due if args.dry_run else [*client.prune(plan)]

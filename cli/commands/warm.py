@@ -23,13 +23,13 @@ def warm_parser() -> Parser:
         "how long to keep it unused: 90s, 15m, 2h (default: start.keepWarm in settings, else 15m)",
         type=duration,
     )
-    flag(made, "--stop", "end it; what it started goes on")
+    flag(made, "--stop", "stop it; commands that it started keep running")
     return made.json_flag()
 
 
 def warm(args: Args) -> int | None:
     if not sys.platform.startswith("linux"):
-        raise UserError("A warm start needs Linux. Here every start is an ordinary one.")
+        raise UserError("Warm starts need Linux. Commands start cold here.")
     pid, why = from_here(stop=args.stop)
     if args.stop:
         text = f"The warm process {pid} has ended." if pid else "There was no warm process."
@@ -41,7 +41,7 @@ def warm(args: Args) -> int | None:
                 raise SetupError(f"The warm process didn't start: {said or 'it ended'}.")
             pid, why = from_here()
         text = f"Commands start warm from here (process {pid})."
-        text = f"A start from here is an ordinary one: {why}." if why else text
+        text = f"Commands start cold from here: {why}." if why else text
     if args.json:
         show_json({"process": pid, "warm": not why, "why": why})
     else:

@@ -192,7 +192,7 @@ def _one_of(*known: str) -> Callable[[str], str]:
 def _secret(prompt: str) -> str:
     key = _line(prompt, hidden=True).strip().strip("'\"")
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise UserError("That is no key: a key has only letters, digits and signs, and no spaces.")
+        raise UserError("That isn't a key. Keys contain letters, digits and punctuation, and no spaces.")
     return key
 
 
@@ -217,7 +217,7 @@ def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
     """A working key, and the models it gives access to."""
     from interlock.services.models.probe import fetched, gemini_models
 
-    if not (key := _secret("Key (isn't shown): ")):
+    if not (key := _secret("Key (hidden): ")):
         raise UserError("Paste the key, then press Enter; Ctrl-C leaves.")
     models = gemini_models(base, key)
     trial = settings.model.aliases.get("flash-lite", "")
@@ -244,7 +244,7 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         base = _line(f"Its address [{usual}] ").strip().rstrip("/") or usual
         base = base if "://" in base else f"http://{base}"
         with unechoed():
-            key = _secret("Key (isn't shown; empty: it needs none): ")
+            key = _secret("Key (hidden; leave empty if none is needed): ")
             return key, *_served(base, bearer(key))
 
     key, base, models = _until_it_works(server)
@@ -306,7 +306,7 @@ def _store(chosen: _Chosen, home: Path) -> None:
         signal.signal(signal.SIGINT, before)
     key = "key" if any(name.endswith("KEY") for name in chosen.variables) else "address"
     model = "; the model in ~/.interlock/settings.json" if chosen.model != "auto" else ""
-    print(f"Stored: the {key} in ~/.gemini/.env, which only you can read{model}.\n")
+    print(f"Stored: the {key} in ~/.gemini/.env, readable only by you{model}.\n")
 
 
 def _list(names: Sequence[str]) -> str:

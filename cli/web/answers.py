@@ -125,5 +125,7 @@ def step_of(request: Request, run: str) -> int | None:
     """The step that the query names; None: the newest. Raises `RefusedError`."""
     step = request.query_params.get("step", "")
     if not re.fullmatch(r"(-?\d{1,9})?", step):
-        raise RefusedError(422, f"{step[:40]!r} is no step. Expected a number; see: interlock history {run}")
+        raise RefusedError(
+            422, f"{step[:40]!r} isn't a step. Expected a number; see: interlock history {run}"
+        )
     return int(step) if step else None

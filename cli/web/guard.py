@@ -240,7 +240,7 @@ class Guard:
         if self._proxy and headers.get("host") == self._proxy.host:
             name = headers.get(self._proxy.header, "").strip()[:_NAME]
             if not name:
-                return _no(401, f"The proxy says nobody's name: {self._proxy.header} is missing.")
+                return _no(401, f"The proxy sent no user name: {self._proxy.header} is missing.")
             person = person._replace(name=name)
         scope["state"]["person"] = (
             person._replace(role="view", why=self._only_reads) if self._only_reads else person

@@ -130,4 +130,4 @@ def last_change(home: Path, run: RunRow) -> tuple[str, Call]:
         changed = files.touched([snapshot]).first.keys() - files.generated([snapshot])
         if changed and files.undo([snapshot]):
             return by_key[snapshot.key]
-    raise UserError("Nothing to undo: the changes of this run are undone already.")
+    raise UserError("Nothing to undo: the changes of this run are already undone.")

@@ -45,7 +45,7 @@ from interlock.tools.table import TOOLS
 
 _SERVER_TOOL = "mcp_"
 _CHECKER = "No session rule lifts what a safety checker says."
-_PRIVATE = "A private address is asked about each time; a rule of yours with its `host` allows it."
+_PRIVATE = "Private addresses ask every time; a rule of yours with its `host` allows it."
 
 
 class Question(BaseModel):
@@ -151,7 +151,7 @@ class PolicyCheck:
             hint = f" A tool of an MCP server ({named}) needs --server NAME." if named else ""
             raise InputError(f"No tool {call.name!r}. Did you mean one of: {near}?{hint}", "tool")
         whose = f"sub-agent {agent!r}" if agent else "the main agent"
-        return other.risk, f"`{call.name}` is no tool of {whose}."
+        return other.risk, f"`{call.name}` isn't a tool of {whose}."
 
     def _path_refused(self, tool: Tool, call: CallView) -> str | None:
         try:
@@ -348,7 +348,7 @@ class McpCheck:
     def _spec(self, server: str) -> ServerSpec:
         specs = specs_of(self._prepared.settings, self.workspace)
         if server not in specs:
-            there = f"There are: {', '.join(map(repr, specs))}." if specs else "There are none in settings."
+            there = f"There are: {', '.join(map(repr, specs))}." if specs else "Settings name none."
             raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")
         return specs[server]
 

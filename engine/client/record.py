@@ -86,7 +86,7 @@ class Cursor:
         try:
             return cls(int(taken or 0), {int(number) for number in calls.split(".") if number})
         except ValueError:
-            raise UserError(f"{text!r} is no place in a run's record. Begin without one.") from None
+            raise UserError(f"{text!r} isn't a position in a run's record. Start without one.") from None
 
     def __str__(self) -> str:
         return f"{self.taken}:{'.'.join(map(str, sorted(self.open)))}"

@@ -114,7 +114,7 @@ def compress(talk: "Conversation") -> None:
         talk.options = replace(talk.options, compress=True)
         await talk.go_on()
         if talk.run == run and head() == before:
-            talk.tell("unchanged", "Nothing was compressed: there is too little to leave out.")
+            talk.tell("unchanged", "Nothing was compressed: the conversation is too short.")
 
     talk.pursue(compressed)
 

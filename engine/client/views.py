@@ -159,7 +159,7 @@ class Views:
 
         if chart not in ("tool-call", "approval-mode"):
             raise UserError(
-                f"The way of a run through {chart!r} isn't recorded. Its status: interlock show {run}"
+                f"The path of a run through {chart!r} isn't recorded. Its status: interlock show {run}"
             )
         if chart == "tool-call" and call is None:
             raise UserError(

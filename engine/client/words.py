@@ -73,7 +73,7 @@ def notice(event: Event, verbose: bool) -> str:
         case ChatCompressed():
             return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"
         case RouteEvent() if verbose or event.strategy == "fallback":
-            return f"… {event.model} answers, by {event.strategy}: {one_line(event.reason, 300)}"
+            return f"… {event.model} answers, chosen by {event.strategy}: {one_line(event.reason, 300)}"
         case HelperFailed() if verbose:
             return f"… the helper {event.role} gave no answer: {one_line(event.reason, 300)}"
         case Undone():
@@ -81,7 +81,7 @@ def notice(event: Event, verbose: bool) -> str:
         case HandOver():
             return f"▸ run {event.run} carries on from here ({event.workflow})"
         case AgentBlocked():
-            return f"… a hook says no: {one_line(event.reason, 300)}"
+            return f"… a hook refused: {one_line(event.reason, 300)}"
         case HookRan() if verbose:
             why = f": {one_line(event.reason, 300)}" if event.reason else ""
             return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{why}"

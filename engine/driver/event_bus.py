@@ -164,7 +164,7 @@ class EventBus:
 
     def _detached(self, renderer: Renderer, error: Exception) -> None:
         name = getattr(renderer, "__qualname__", type(renderer).__qualname__)
-        line = f"Output {name!r} failed and is off from here: {type(error).__name__}: {error}"
+        line = f"Output {name!r} failed and is now off: {type(error).__name__}: {error}"
         self(ErrorEvent(severity="warning", message=line))
         self.failures.append(line)
 
@@ -234,7 +234,7 @@ class _Outlet(threading.Thread):
                 self._changed.wait_for(lambda: self._closed, self._patience_s())
             if self._left_out and isinstance(self._queue[0][0], Result):
                 count, self._left_out = self._left_out, 0
-                message = f"This output was slower than the run: {count} events were left out."
+                message = f"This output was slower than the run: {count} events were skipped."
                 return ErrorEvent(severity="warning", message=message)
             event, weight = self._queue.popleft()
             self._weight -= weight

@@ -183,15 +183,15 @@ async def end_process(owner: Owner) -> None:
         _kill(owner)
     except PermissionError as error:
         raise BusyError(
-            f"Process {owner.pid} of another user doesn't answer and holds what is needed here. "
-            f"Have it ended, then try again: kill -9 {owner.pid}"
+            f"Process {owner.pid} of another user doesn't answer and blocks this run. "
+            f"Have it stopped, then try again: kill -9 {owner.pid}"
         ) from error
     deadline = time.monotonic() + _KILLED_S
     while is_alive(owner):
         if time.monotonic() > deadline:
             raise BusyError(
                 f"Process {owner.pid} was killed but doesn't end (it waits for a device). "
-                "Try again when it is gone."
+                "Try again when it has exited."
             )
         await asyncio.sleep(0.005)
 

@@ -47,7 +47,7 @@ def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
     if Path(row.workspace).is_dir() or folder == row.workspace or prepared.options.repository:
         return
     move_task(store.home, row.run, folder)
-    prepared.warnings.append(f"Run {row.run!r} works in {folder!r} from now on: {row.workspace!r} is gone.")
+    prepared.warnings.append(f"Run {row.run!r} now works in {folder!r}: {row.workspace!r} no longer exists.")
 
 
 def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
@@ -198,7 +198,7 @@ def _declared_processors(found: Any) -> Iterator[Processor]:
         raise MisdeclaredError(f"PROCESSORS is {found!r}" if found is not None else "there is no PROCESSORS")
     for place, nodes in cast(Mapping[Any, Any], found).items():
         if place not in PLACES:
-            raise MisdeclaredError(f"there is no place {place!r}")
+            raise MisdeclaredError(f"unknown place {place!r}")
         several = isinstance(nodes, list | tuple)
         for node in cast(Sequence[Any], nodes) if several else [nodes]:
             yield _processor(place, node)
@@ -211,7 +211,7 @@ def _processor(place: str, node: Any) -> Processor:
         return Processor(place, f"{place}_{COMPRESS}", None)
     spec = spec_of(node) if callable(node) else None
     if spec is None or spec.labels or not node.__name__.isidentifier():
-        raise MisdeclaredError(f"{node!r} at {place} is no function under @node without labels")
+        raise MisdeclaredError(f"{node!r} at {place} isn't a function under @node without labels")
     return Processor(place, f"{place}_{node.__name__}", cast(Any, node))
 
 

@@ -81,7 +81,9 @@ def checked_modes(options: Options, root: Path, trusted: bool) -> tuple[ModeBook
         raise needed(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.all()]
     hint = nearest(name, slugs)
-    raise InputError(f"Input field 'mode': no mode {name!r}.{hint} There are {', '.join(slugs)}.", "mode")
+    raise InputError(
+        f"Input field 'mode': no mode {name!r}.{hint} Expected one of {', '.join(slugs)}.", "mode"
+    )
 
 
 def check_hooks(event: HookEvent, root: Path, options: Options) -> None:

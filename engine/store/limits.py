@@ -183,7 +183,7 @@ def wait_for_runs(limit: Limit) -> Wait:
 
 
 def _why(limit: Limit, used: str) -> str:
-    return f"The limit of {limit.kind} {limit.name!r} leaves no room: {used}. The run goes on by itself."
+    return f"The limit of {limit.kind} {limit.name!r} leaves no room: {used}. The run continues by itself."
 
 
 def _shown(figure: float) -> str:

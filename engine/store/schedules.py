@@ -71,7 +71,7 @@ def next_time(cron: str, zone: str, moment: datetime) -> datetime:
         raise UserError(f"No time zone {zone!r}. Expected a name such as UTC or Europe/Berlin.") from error
     fields = cron.split()
     if not (len(fields) == 5 or (len(fields) == 1 and cron.startswith("@"))) or not croniter.is_valid(cron):
-        raise UserError(f"{cron!r} is no cron line. {_EXPECTED}")
+        raise UserError(f"{cron!r} isn't a cron line. {_EXPECTED}")
     times: Any = croniter(cron, moment.astimezone(there))
     try:
         found = cast(datetime, times.get_next(datetime))

@@ -86,7 +86,7 @@ def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
     path = Path(url.removeprefix("sqlite:///")).expanduser()
     if not path.is_file():
         raise UserError(
-            f"There is no file {url!r}. Expected one of SqliteSaver's, or postgresql://USER@HOST/DATABASE."
+            f"No file {url!r}. Expected one of SqliteSaver's, or postgresql://USER@HOST/DATABASE."
         )
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver
@@ -100,7 +100,7 @@ def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
         try:
             yield saver
         except SqliteConnection.errors as error:
-            raise UserError(f"{path} is no database of SqliteSaver's: {error}.") from error
+            raise UserError(f"{path} isn't a SqliteSaver database: {error}.") from error
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def _postgres(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
         driver: Any = import_module("psycopg")
     except ImportError as error:
         raise UserError(
-            f"Reading PostgreSQL needs the extra `fleet`: install interlock-agent[fleet] (there is no {error.name})."
+            f"Reading PostgreSQL needs the extra `fleet`: install interlock-agent[fleet] ({error.name} is missing)."
         ) from error
     try:
         with savers.PostgresSaver.from_conn_string(url) as saver:

@@ -34,7 +34,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     chosen, source = find_workflow(workflow, options)
     if not isinstance(chosen, Foreign):
         raise UserError(
-            f"{workflow!r} is no graph of LangGraph, so it can't go on with a thread: give FILE.py:graph."
+            f"{workflow!r} isn't a LangGraph graph, so it can't continue a thread. Give FILE.py:graph."
         )
     prepared = prepare(replace(options, source=source), chosen.needs_model)
     store, run = Store(options.home), new_run_id()

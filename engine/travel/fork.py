@@ -106,9 +106,7 @@ def point_of(home: Path, run: RunRow, step: int) -> _Point:
 def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
     """Write the files of that step to a temporary folder beside the target, replacing leftovers of a kill."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(
-            f"{str(folder)!r} is there and isn't empty. Give a folder that isn't there: --workspace DIR"
-        )
+        raise UserError(f"{str(folder)!r} exists and isn't empty. Give a new folder: --workspace DIR")
     if not folder.parent.is_dir():
         raise UserError(f"No folder {str(folder.parent)!r} to make {folder.name!r} in.")
     found = None if point.parked else commit_at(home, run.run, point.at.step)

@@ -82,7 +82,7 @@ def front_matter(text: str, parsed: Callable[[str], object] = parse_yaml) -> tup
     except ValueError as error:
         raise ValueError(f"its front matter: {error}") from error
     if not isinstance(front, dict):
-        raise ValueError("its front matter is no mapping of names to values")
+        raise ValueError("its front matter isn't a mapping of names to values")
     return cast(Mapping[str, Any], front), parts[2]
 
 

@@ -288,7 +288,7 @@ def _without_users_own(layer: Layer, warnings: list[str]) -> Layer:
         holder: dict[str, Any] = dict(data.get(section, {})) if section else data
         if name not in holder:
             continue
-        warnings.append(f"{layer.source}: {key} counts only in ~/.interlock/settings.json; it is left out.")
+        warnings.append(f"{layer.source}: {key} counts only in ~/.interlock/settings.json; ignored here.")
         del holder[name]
         if section:
             data[section] = holder
@@ -299,7 +299,7 @@ def _warnings(layer: Layer) -> Iterator[str]:
     yield from (f"{layer.source}: ${name} is not set." for name in layer.unset)
     for key, near in layer.unknown.items():
         if near:
-            yield f"{layer.source}: no setting is called {key!r}. Did you mean {near!r}?"
+            yield f"{layer.source}: unknown setting {key!r}. Did you mean {near!r}?"
 
 
 def _hooks(layers: list[Layer], project: Collection[str]) -> list[HookLayer]:
@@ -334,7 +334,7 @@ def _server_layers(workspace: Path, env: Mapping[str, str], warnings: list[str])
         try:
             servers = (read_object(file) or {}).get("mcpServers", {})
         except ConfigError as error:
-            warnings.append(f"{error} Its MCP servers are left out.")
+            warnings.append(f"{error} Its MCP servers are ignored.")
             continue
         if not isinstance(servers, dict):
             warnings.append(f"{file}: mcpServers is {shown(servers)}, expected an object.")
@@ -349,7 +349,7 @@ def _server_layers(workspace: Path, env: Mapping[str, str], warnings: list[str])
                 one = {"mcpServers": {name: expand(server, env, unset)}}
                 layer = check_layer(str(file), one)
             except ConfigError as error:
-                warnings.append(f"{error} The server is left out.")
+                warnings.append(f"{error} The server is ignored.")
                 continue
             good |= layer.data["mcpServers"]
             unknown |= layer.unknown

@@ -140,7 +140,7 @@ def _loaded(
             try:
                 info = path.stat()
                 if not S_ISREG(info.st_mode):
-                    raise ValueError("it is no regular file")
+                    raise ValueError("it isn't a regular file")
                 if info.st_size > _LARGEST:
                     raise ValueError(f"it is larger than {_LARGEST} bytes")
                 name, definition = read(path, base)
@@ -231,7 +231,7 @@ def _skill(file: Path, _: Path) -> tuple[str, Skill]:
     front, _rest = front_matter(file.read_text(encoding="utf-8-sig"))
     name, description = front.get("name", file.parent.name), front.get("description")
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"'name' is {name!r}, expected a text")
+        raise ValueError(f"'name' is {name!r}, expected a string")
     if not isinstance(description, str) or not 0 < len(description.strip()) <= _DESCRIPTION:
         raise ValueError(f"'description' is missing, or no text of at most {_DESCRIPTION} characters")
     skill = Skill(clean(name.strip()), clean(" ".join(description.split())), file.parent)
@@ -293,7 +293,7 @@ def _command(path: Path, base: Path) -> tuple[str, CustomCommand]:
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError(f"'prompt' is {prompt!r}, expected the text of the prompt")
     if not isinstance(description, str):
-        raise ValueError(f"'description' is {description!r}, expected a text")
+        raise ValueError(f"'description' is {description!r}, expected a string")
     if (count := sum(piece.kind != "text" for piece in pieces(prompt))) > MOST_PIECES:
         raise ValueError(f"it has {count} of !{{…}} and @{{…}}, expected at most {MOST_PIECES}")
     return name, CustomCommand(name, prompt, description, str(path))
@@ -358,7 +358,7 @@ def _rule(file: RuleFile, slug: str, modes: Collection[str]) -> Found:
 
 
 def _no_mode(slug: str, modes: Collection[str]) -> str:
-    return "" if not slug or slug in modes else f"there is no mode {slug!r}"
+    return "" if not slug or slug in modes else f"unknown mode {slug!r}"
 
 
 def _memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[Found]:

@@ -66,7 +66,7 @@ def of_mode(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement |
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} can't be read as text ({error}); mend or remove it.") from None
+        raise ConfigError(f"{file} can't be read as text ({error}); repair or remove it.") from None
     values = {
         "workspace": str(workspace),
         "mode": mode,
@@ -207,7 +207,7 @@ def _useless(where: str, error: Exception) -> ConfigError:
     why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     return ConfigError(
         f"The IDE's context {where} can't be used ({why}); expected "
-        '{"workspaceState": {"openFiles": [{"path": …}]}}. It is left out.'
+        '{"workspaceState": {"openFiles": [{"path": …}]}}. It is ignored.'
     )
 
 
@@ -215,7 +215,7 @@ def _file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     path, selection = entry["path"], entry.get("selectedText") or ""
     cursor: dict[str, Any] = entry.get("cursor") or {}
     if not isinstance(path, str) or not isinstance(selection, str):
-        raise TypeError("'path' and 'selectedText' are texts")
+        raise TypeError("'path' and 'selectedText' are strings")
     if len(selection) > _MOST_CHARS:
         selection = selection[:_MOST_CHARS] + "… [cut]"
     one: dict[str, Any] = {"path": clean(path), "active": entry.get("isActive") is True}

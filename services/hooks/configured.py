@@ -32,8 +32,8 @@ def event_named(name: str) -> HookEvent | None:
 def no_event(name: str) -> str:
     """Explain that a name is not an event, suggesting the one probably meant."""
     if name in ("enabled", "disabled", "notifications"):
-        return f"no event is called so; write hooksConfig.{name}."
-    return f"no event is called so.{nearest(name, [*EVENTS, *ALIASES], cutoff=0.6)}"
+        return f"unknown event; write hooksConfig.{name}."
+    return f"unknown event.{nearest(name, [*EVENTS, *ALIASES], cutoff=0.6)}"
 
 
 TOOL_EVENTS: frozenset[HookEvent] = frozenset({"BeforeTool", "AfterTool"})
@@ -240,7 +240,7 @@ class _Reader:
             raise ConfigError(explain(self.source, table, error, f"{place}.")) from None
         for key in found.model_extra or ():
             hint = nearest(key, model.model_fields, cutoff=0.6)
-            self.problems.append(f"{self.source}: {place}: no setting is called {key!r}.{hint}")
+            self.problems.append(f"{self.source}: {place}: unknown setting {key!r}.{hint}")
         return found
 
     def _wrong(self, place: str, data: object, expected: str) -> str:

@@ -134,7 +134,7 @@ def _parsed(ended: Ended) -> tuple[dict[str, Any] | None, str]:
     except (ValueError, RecursionError):
         return None, "its output isn't one JSON object and nothing else"
     if not isinstance(value, dict):
-        return None, "its output is JSON, but no object"
+        return None, "its output is JSON, but not an object"
     return cast(dict[str, Any], clean_json(cast(dict[str, Any], value))), ""
 
 

@@ -145,7 +145,7 @@ async def sign_in(
     async def tell(address: str) -> None:
         if urlsplit(address).scheme not in ("http", "https"):
             raise UserError(
-                f"MCP server {spec.name!r} wants you to sign in at {address!r}, which is no web page."
+                f"MCP server {spec.name!r} wants you to sign in at {address!r}, which isn't a web page."
             )
         expected.extend(parse_qs(urlsplit(address).query).get("state", []))
         show(address, lambda ended: _came_back(ended.strip(), back.path, expected, found)[1])

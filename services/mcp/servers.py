@@ -77,12 +77,12 @@ class Servers:
         await asyncio.gather(*(one.ready() for one in wanted))
         for one in wanted:
             view = self._view(one)
-            lines = [f"MCP server {view.name!r}: {line}; it is left out." for line in view.warnings]
+            lines = [f"MCP server {view.name!r}: {line}; skipped." for line in view.warnings]
             if view.status == "connecting":
                 lines = [f"MCP server {view.name!r} is still starting; its tools come when it is ready."]
             if view.status == "failed":
                 lines = [
-                    f"MCP server {view.name!r} is left out: {view.error}. Check it: interlock mcp test {view.name}"
+                    f"MCP server {view.name!r} is skipped: {view.error}. Check it: interlock mcp test {view.name}"
                 ]
             self._say(line for line in lines if line not in self._warned)
             self._note(json.dumps([one.spec.name]), known(one))

@@ -119,7 +119,7 @@ def _bad_url(server: McpServer) -> str:
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         fine = False
-    return "" if fine else f"{url!r} is no address: expected http://… or https://…"
+    return "" if fine else f"{url!r} isn't an address: expected http://… or https://…"
 
 
 def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:

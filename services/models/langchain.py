@@ -159,7 +159,7 @@ def chat_class(model: str) -> type[BaseChatModel]:
         ) from error
     if not isinstance(cls, type) or not issubclass(cls, BaseChatModel):
         raise UserError(
-            f"Model {model!r}: {spec.module}.{spec.cls} is no LangChain chat model. Expected a class."
+            f"Model {model!r}: {spec.module}.{spec.cls} isn't a LangChain chat model. Expected a class."
         )
     return cls
 

@@ -219,7 +219,7 @@ def _nearest(settings: Settings, name: str) -> str:
     return nearest(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
 
 
-_WAYS = "Go on with one of: export GEMINI_API_KEY=…, -m provider:model, -m script:FILE."
+_WAYS = "Use one of: export GEMINI_API_KEY=…, -m provider:model, -m script:FILE."
 
 
 def check_credentials(settings: Settings, env: Mapping[str, str], model: str | None = None) -> None:
@@ -232,7 +232,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
     if provider == "gemini":
         if gemini_key(env) is None:
             what = f"for model {resolved!r}" if name != "auto" else "and no model was named"
-            raise CredentialsError(f"No API key {what}: {' or '.join(GEMINI_KEYS)} is expected. {_WAYS}")
+            raise CredentialsError(f"No API key {what}: {' or '.join(GEMINI_KEYS)} is missing. {_WAYS}")
         return
     check_package(resolved)
     spec = provider_spec(provider)

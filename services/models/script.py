@@ -104,7 +104,7 @@ def _parsed(path: Path, text: str) -> Any:
         return [] if loaded is None else loaded
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         line = " ".join(str(error).split())
-        raise UserError(f"Script {str(path)!r} is no valid YAML or JSON: {line}.") from error
+        raise UserError(f"Script {str(path)!r} isn't valid YAML or JSON: {line}.") from error
 
 
 def write_reply(path: Path, message: Message, **more: Any) -> None:

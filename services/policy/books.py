@@ -80,13 +80,13 @@ class Books:
 def _unknown(rule: Rule, tools: set[str], agents: Collection[str], servers: Collection[str]) -> str | None:
     for name in rule.tools:
         if name not in tools and not name.startswith("mcp_"):
-            return f"there is no tool {name!r}{_near(name, tools)}"
+            return f"unknown tool {name!r}{_near(name, tools)}"
     if rule.subagent is not None and rule.subagent not in agents:
-        return f"there is no agent {rule.subagent!r}{_near(rule.subagent, agents)}"
+        return f"unknown agent {rule.subagent!r}{_near(rule.subagent, agents)}"
     if rule.server is not None and servers and rule.server not in servers:
-        return f"there is no MCP server {rule.server!r}{_near(rule.server, servers)}"
+        return f"unknown MCP server {rule.server!r}{_near(rule.server, servers)}"
     if (risk := rule.annotations.get("risk", "read")) not in _RISKS:
-        return f"there is no risk {risk!r}; expected one of {', '.join(sorted(_RISKS))}"
+        return f"unknown risk {risk!r}; expected one of {', '.join(sorted(_RISKS))}"
     return None
 
 

@@ -145,9 +145,7 @@ def _by_person(what: str, outcome: Ruling) -> str | None:
         return None
     name = rule_name(rule)
     if rule.broken is not None:
-        return (
-            f"{name[:1].upper()}{name[1:]} can't be used ({rule.broken}), so {what} asks until it is right."
-        )
+        return f"{name[:1].upper()}{name[1:]} can't be used ({rule.broken}), so {what} asks until it is repaired."
     message = (rule.deny_message or "").rstrip(".") if outcome.decision == "deny" else ""
     return f"{what} is {_VERB[outcome.decision]} by {name}{f': {message}' if message else ''}."
 
@@ -155,7 +153,7 @@ def _by_person(what: str, outcome: Ruling) -> str | None:
 def _of_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
     """Explain a decision on a call that is no shell line."""
     if outcome.cause == "protected":
-        return f"`{tool}` {outcome.detail}, which is asked about in every mode."
+        return f"`{tool}` {outcome.detail}, which asks in every mode."
     if reason := _by_person(f"`{tool}`", outcome):
         return reason
     if outcome.rule is None:
@@ -200,7 +198,7 @@ def _of_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> str:
     """Explain a decision on a shell line by the deciding part, or by the line as a whole."""
     rule, detail = outcome.rule, outcome.detail
     if outcome.cause == "protected":
-        return f"The line {detail}, which is asked about in every mode."
+        return f"The line {detail}, which asks in every mode."
     if outcome.cause == "redirection":
         why = detail or f"redirects input or output, which asks in mode {mode}"
         return f"Every command is allowed, but the line {why}."
@@ -226,8 +224,8 @@ def _quoted(text: str) -> str:
     return f"`{short if len(short) <= _SHOWN else short[:_SHOWN] + '…'}`"
 
 
-_DANGER = "A dangerous form is asked about each time: it {}."
-_HIDDEN = "Not all that it runs can be seen{}, so it is asked about each time."
+_DANGER = "A dangerous form asks every time: it {}."
+_HIDDEN = "Not all that it runs can be seen{}, so it asks every time."
 
 
 def _not_always(decided: PolicyDecision) -> str:
@@ -252,11 +250,11 @@ def _unliftable(outcome: Ruling) -> str | None:
     if outcome.cause in ("opaque", "hidden"):
         return _HIDDEN.format(f" ({detail})" if detail else "")
     if outcome.cause == "elsewhere":
-        return f"It {detail}; rules count for the workspace's own folder, so it is asked about each time."
+        return f"It {detail}; rules count for the workspace's own folder, so it asks every time."
     if outcome.cause in ("redirection", "protected") and detail:
-        return f"It {detail}, which is asked about each time."
+        return f"It {detail}, which asks every time."
     if rule is not None and rule.broken is not None:
-        return f"{rule_name(rule)} can't be used ({rule.broken}); until it is right, it asks each time."
+        return f"{rule_name(rule)} can't be used ({rule.broken}); until it is repaired, it asks every time."
     if rule is not None and not liftable(rule):
         return f"{rule_name(rule)} stands above what a session's rule may allow."
     return None

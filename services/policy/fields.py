@@ -249,7 +249,7 @@ def _of_entry(entry: str, source: str, decision: Decision, priority: int) -> Rul
     name = canonical(narrowed[1] if narrowed else entry.strip())
     prefix = narrowed[2].strip() if narrowed else ""
     if not usable_tool_name(name):
-        raise ValueError(f"{name!r} is no tool's name")
+        raise ValueError(f"{name!r} isn't a tool's name")
     if prefix and name not in SHELL:
         raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")
     prefixes = (_words("commandPrefix", prefix),) if prefix else ()

@@ -105,7 +105,7 @@ def read_rules(path: Path, tier: int) -> str:
         with open(handle, "rb") as file:  # noqa: PTH123 - the file that is checked is the one that is read
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                raise RuleTextError("can't be read: it is no file")
+                raise RuleTextError("can't be read: it isn't a file")
             if tier not in (SHIPPED, WORKSPACE):
                 _check(found, tier, "it")
                 _check(os.stat(os.path.dirname(os.path.realpath(path))), tier, "its folder")  # noqa: PTH116, PTH120 - as the texts of the others

@@ -115,9 +115,7 @@ class ModeBook:
     def refusal(self, slug: str, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
         mode = self._modes.get(slug)
         if mode is None:
-            return (
-                f"There is no mode {slug!r} any more; it was {call.name} that asked. Switch to another mode."
-            )
+            return f"Mode {slug!r} no longer exists; {call.name} asked for it. Switch to another mode."
         named = None if files is None else [*files]
         refusal = _refusal(mode, call, tool, named)
         if refusal is None and (before := _refusal(self._then.get(slug, mode), call, tool, named)):

@@ -71,7 +71,7 @@ async def asked_if_private(call: CallView, verdict: Verdict) -> Verdict:
         return verdict  # the tool fails for the same reason
     if private is None:
         return verdict
-    reason = f"`{call.name}` leads to a private address ({private}), which is asked about each time."
+    reason = f"`{call.name}` leads to a private address ({private}), which asks every time."
     changed = {"decision": "ask", "rule": f"{PRIVATE_RULE}: {private}", "reason": reason, "by_checker": True}
     return verdict.model_copy(update={**changed, "session": None})
 

@@ -147,7 +147,7 @@ def open_sandbox(
         return None
     if settings.sandbox not in (True, "bwrap", "bubblewrap"):
         raise SandboxError(
-            f"There is no sandbox {settings.sandbox!r} here, only 'bwrap' (true means the same): name that, {_WITHOUT}."
+            f"Unknown sandbox {settings.sandbox!r}; expected 'bwrap' (or true): name it, {_WITHOUT}."
         )
     writable, readable = _paths(settings.sandbox_paths, home)
     return _tried(

@@ -40,7 +40,7 @@ REQUESTS: dict[str, tuple[str, Any, int, str]] = {
     "unknown session": ("session/prompt", {"sessionId": "x", "prompt": []}, -32002, "No session 'x'"),
     "unknown session to load": ("session/load", {"sessionId": "x", "cwd": "/"}, -32002, "No session 'x'"),
     "no session named": ("session/close", {}, -32602, "sessionId"),
-    "bad cursor": ("session/list", {"cursor": "x"}, -32602, "no cursor"),
+    "bad cursor": ("session/list", {"cursor": "x"}, -32602, "valid cursor"),
     "version that is a word": ("initialize", {"protocolVersion": "new"}, -32602, "whole number"),
     "unknown way to sign in": ("authenticate", {"methodId": "x"}, -32602, "'setup'"),
 }
@@ -93,7 +93,7 @@ def test_a_second_prompt_is_refused_while_one_is_under_way(editor: Open) -> None
     session = here.new()
     turn = here.begin("session/prompt", prompted(session, "write"))
     here.until(lambda: bool(here.asked))
-    with pytest.raises(FailedError, match="under way"):
+    with pytest.raises(FailedError, match="is running in this session"):
         here.prompt(session, "and this")
     other = here.new()
     assert {row["sessionId"] for row in here.call("session/list", {})["sessions"]} == {session}

@@ -128,7 +128,7 @@ def test_show_draws_only_the_groups_that_are_named(
         ("run --show main", "The statechart 'run' has no groups of nodes. Leave --show out."),
         ("tool-call --call 1", "--call needs the statechart of calls and a run"),
         ("turn --call 1", "--call needs the statechart of calls and a run"),
-        ("turn -o turn.pdf", "extension of 'turn.pdf'. Expected .mmd, .dot, .svg, .png, or name the format"),
+        ("turn -o turn.pdf", "extension in 'turn.pdf'. Expected .mmd, .dot, .svg, .png, or name the format"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_in_one_line(

@@ -39,7 +39,7 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     def said(level: str, what: str, part: str) -> bool:
         return any(f[:2] == (level, what) and part in f[2] for f in lines)
 
-    assert said("ok", "warm", "off; starts are ordinary ones") or not sys.platform.startswith("linux")
+    assert said("ok", "warm", "off. To turn it on") or not sys.platform.startswith("linux")
     assert said("ok", "memory", "GEMINI.md: global, about 2 tokens")
     assert said("note", "memory", "not imported: ")
     assert said("note", "memory", "CLAUDE.md: not used; context.fileName names GEMINI.md, AGENTS.md")
@@ -48,7 +48,7 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     assert said("ok", "ignore", ".geminiignore")
     assert said("ok", "rules", ".roo/rules/a.md: every mode of the task loop")
     assert said("note", "rules", ".roorules: not used; there are rules that come before it")
-    assert said("note", "rules", ".roo/rules-nothing/a.md: not used; there is no mode 'nothing'")
+    assert said("note", "rules", ".roo/rules-nothing/a.md: not used; unknown mode 'nothing'")
     assert said("note", "prompt", ".roo/system-prompt-ask: not used; the folder isn't trusted")
     ignored = next(f[2] for f in lines if f[1] == "trust")
     assert ".mcp.json (2 MCP servers)" in ignored and ".roomodes" in ignored and "agents/helper.md" in ignored

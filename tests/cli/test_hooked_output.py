@@ -71,7 +71,7 @@ def test_of_an_answer_that_was_sent_back_only_the_better_one_is_on_stdout(
     hook(home, "AfterAgent", ONCE)
     done = go(run, tmp_path)
     assert (done.code, done.out) == (0, "Second answer.\n")
-    assert done.err.index("First answer.") < done.err.index("a hook says no: the tests are red")
+    assert done.err.index("First answer.") < done.err.index("a hook refused: the tests are red")
     (tmp_path / "once").rmdir()
     assert go(run, tmp_path, "-o", "json").json["response"] == "Second answer."
 

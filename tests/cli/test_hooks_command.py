@@ -103,7 +103,7 @@ def test_what_cannot_be_used_is_said_with_its_place_here_and_by_doctor(run: Run,
     file = settings(home, {"BeforTool": [], "AfterTool": [{"hooks": [{"command": 5}]}]})
     for done in (run("hooks"), run("doctor")):
         told = done.err + done.out
-        assert "hooks.BeforTool: no event is called so" in told
+        assert "hooks.BeforTool: unknown event" in told
         assert "hooks.AfterTool.0.hooks.0.command is 5, expected a string" in told
     assert str(file) in run("hooks").err
 

@@ -69,14 +69,14 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     assert asked["covers"] == "`npm test` (also with flags of output)"
     dangerous = check("run_shell_command", command("rm -rf x"))
     assert "proceed_always" not in dangerous["choices"]
-    assert dangerous["not_always"] == "A dangerous form is asked about each time: it deletes recursively."
+    assert dangerous["not_always"] == "A dangerous form asks every time: it deletes recursively."
     hidden = check("run_shell_command", command("eval $x"))
     assert hidden["unseen"] and hidden["not_always"].startswith("Not all that it runs can be seen")
     assert check("run_shell_command", "npm test") == asked  # a line is its own argument
     assert check("glob", '{"pattern": "*"}')["choices"] == []
     private = check("web_fetch", '{"url": "http://169.254.169.254/"}', "--allowed-tools", "web_fetch")
     assert private["decision"] == "ask" and "proceed_always" not in private["choices"]
-    assert private["not_always"].startswith("A private address is asked about each time")
+    assert private["not_always"].startswith("Private addresses ask every time")
 
 
 def test_it_lists_every_rule_that_was_considered(run: Run, check) -> None:
@@ -135,7 +135,7 @@ def test_scopes_of_agents_servers_and_annotations(check, run: Run, home: Path) -
     write = check("write_file", '{"file_path": "a", "content": ""}', "--mode", "yolo", *agent)
     assert (write["decision"], write["reason"]) == (
         "deny",
-        "`write_file` is no tool of sub-agent 'codebase_investigator'.",
+        "`write_file` isn't a tool of sub-agent 'codebase_investigator'.",
     )
 
 

@@ -39,7 +39,7 @@ def test_a_policy_that_the_model_writes_waits_for_a_person(
     done = run(*script(tmp_path, asks, {"text": "Well."}), *mode, "-p", "do it", "-o", "json")
     assert done.code == 75
     (waiting,) = done.json["pending_approvals"]
-    assert "asked about in every mode" in waiting["reason"] and not Path(policy).exists()
+    assert "asks in every mode" in waiting["reason"] and not Path(policy).exists()
 
 
 def test_the_state_directory_in_the_workspace_is_asked_about(
@@ -154,7 +154,7 @@ def test_a_workspace_that_is_itself_what_the_program_goes_by_is_asked_about(
     place = place / folder.partition("/")[2]
     place.mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(place)
-    assert "asked about in every mode" in asked(run, "policies/p.toml")
+    assert "asks in every mode" in asked(run, "policies/p.toml")
 
 
 def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: Path) -> None:
@@ -344,6 +344,6 @@ def test_a_rule_that_names_nothing_is_told_of_by_a_run_and_by_doctor(
     policies = home / ".interlock/policies"
     put(policies / "typo.toml", RULE.format(tool="wirte_file", decision="deny"))
     done = run(*script(tmp_path, {"text": "Done."}), "-p", "do it", "-o", "json")
-    told = "typo.toml:1: there is no tool 'wirte_file'; did you mean 'write_file'?; it never counts here"
+    told = "typo.toml:1: unknown tool 'wirte_file'; did you mean 'write_file'?; it never counts here"
     assert any(told in text for text in done.json["warnings"])
     assert told in run("doctor").out

@@ -214,7 +214,7 @@ def test_bad_input_gets_one_line_that_says_what_was_expected(serve: Callable[...
         ("GET", f"{at}/state?step=x", None, 422, "interlock history"),
         ("GET", f"{at}/state?step={long}", None, 422, "interlock history"),
         ("GET", f"{at}/state?step=999", None, 422, "no step 999"),
-        ("GET", f"{at}/events?cursor=x", None, 422, "no place"),
+        ("GET", f"{at}/events?cursor=x", None, 422, "isn't a position"),
         ("GET", f"{at}/diagram?depth={long}", None, 200, "<svg"),
         ("GET", f"/api/runs?start={long}", None, 200, run),
         ("POST", f"{at}/decide", "{", 422, "Invalid JSON"),

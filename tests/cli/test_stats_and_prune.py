@@ -150,7 +150,7 @@ def test_the_page_has_a_chart_and_a_table(by: bytes, key: str, ended: dict[str, 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("store", "prune"), "Nothing says what to delete. Set store.keepDays or store.maxGb"),
+        (("store", "prune"), "No limit is set, so nothing is deleted. Set store.keepDays or store.maxGb"),
         (("store", "prune", "--keep-days", "0"), "--keep-days"),
         (("stats", "--since", "soon"), "--since 'soon': expected a date"),
         (("stats", "--by", "hour"), "hour"),

@@ -243,7 +243,7 @@ def deaf() -> None:
         ("another variables", {}, {"PYTHONDEVMODE": "1"}),
         ("another variables", {}, {"LANG": "C"}),
         ("CI is set", {}, {"CI": "true"}),
-        ("it is run by sudo", {}, {"SUDO_UID": "1000"}),
+        ("it runs under sudo", {}, {"SUDO_UID": "1000"}),
     ],
 )
 def test_a_start_in_another_place_is_an_ordinary_one(
@@ -303,7 +303,7 @@ def test_a_folder_that_others_can_enter_is_refused(place: Place) -> None:
     folder.chmod(0o755)
     done = place.run("warm")
     assert done.returncode == 1
-    assert f"{folder} isn't this user's alone (chmod 700)" in done.stderr
+    assert f"{folder} is open to other users (chmod 700 it)" in done.stderr
     folder.chmod(0o700)
 
 

@@ -229,7 +229,7 @@ def test_a_run_whose_file_is_gone_names_it(run: Run, work: Path, tmp_path: Path)
     file = work / ".interlock" / "workflows" / "note.py"
     file.rename(work / "kept.py")
     refused = run("resume", "latest", "--approve", "1")
-    assert (refused.code, str(file) in refused.err, "which is gone" in refused.err) == (1, True, True)
+    assert (refused.code, str(file) in refused.err, "no longer exists" in refused.err) == (1, True, True)
     (work / "kept.py").rename(file)
     assert run("resume", "latest", "--approve", "1").code == 75
 

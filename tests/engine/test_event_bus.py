@@ -124,7 +124,7 @@ def test_a_full_queue_drops_pieces_first_and_says_so(piece: ev.Event) -> None:
     assert pieces < 200
     warning = ev.ErrorEvent(
         severity="warning",
-        message=f"This output was slower than the run: {200 - pieces} events were left out.",
+        message=f"This output was slower than the run: {200 - pieces} events were skipped.",
     )
     assert gate.seen[-2:] == [warning, ev.Result(status="done")]
 

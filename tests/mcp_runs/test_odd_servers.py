@@ -164,7 +164,7 @@ def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> 
         ),
         ({"command": sys.executable, "args": ["-c", "print('hello')"]}, "ended with code 0"),
         ({"url": "http://127.0.0.1:9/mcp"}, "ConnectError"),
-        ({"url": "here"}, "is no address"),
+        ({"url": "here"}, "isn't an address"),
         ({}, "it needs `command`"),
         ({"command": "x", "url": "http://x"}, "exclude each other"),
     ],
@@ -176,7 +176,7 @@ def test_a_server_that_cant_be_had_is_told_once_and_stops_nothing_else(
     outcome = place.main(calls(("mcp_odd_note", {"text": "x"})), {"text": "over"})
     assert (outcome.status, place.noted()) == ("done", ["note x"])
     (line,) = [line for line in place.told if "'bad'" in line]
-    assert "is left out" in line and why in line
+    assert "is skipped" in line and why in line
 
 
 def test_servers_start_once_side_by_side_and_end_with_the_run(place: Place) -> None:

@@ -60,7 +60,7 @@ def tokens(place: Place) -> tuple[Path, Any]:
 def test_one_signs_in_once_and_runs_go_on_by_themselves(place: Place, accounts: Accounts, auth: Auth) -> None:
     outcome = place.main(ADD, {"text": "over"})
     assert place.told[0].startswith(
-        "MCP server 'sdk' is left out: it wants you to sign in: interlock mcp auth sdk."
+        "MCP server 'sdk' is skipped: it wants you to sign in: interlock mcp auth sdk."
     )
     code, said = auth("sdk")
     assert (code, said.splitlines()[-1]) == (0, "Signed in to sdk: 5 tools.")
@@ -189,7 +189,7 @@ def _registration(server: Behind) -> urllib.request.Request:
     ("server_here", "said"),
     [
         ({"command": "x"}, "MCP server 'one': it is a program on this machine; one signs in to"),
-        ({"url": "here"}, "MCP server 'one': 'here' is no address"),
+        ({"url": "here"}, "MCP server 'one': 'here' isn't an address"),
         ({"url": "http://127.0.0.1:9/mcp"}, "MCP server 'one': ConnectError"),
     ],
 )

@@ -100,7 +100,7 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
     loaded = load({"home/.gemini": content})
     file = str(tmp_path / "home/.gemini/settings.json")
     assert loaded.unknown == [(file, "privacy"), (file, "tools.shell.pager")]
-    assert loaded.warnings == [f"{file}: no setting is called 'model.nmae'. Did you mean 'model.name'?"]
+    assert loaded.warnings == [f"{file}: unknown setting 'model.nmae'. Did you mean 'model.name'?"]
     assert loaded.settings.model_extra == {"privacy": {"target": "x"}}
     assert loaded.settings.tools.shell.model_extra == {"pager": "cat"}
 
@@ -131,7 +131,7 @@ def test_a_mistyped_key_is_warned_of_with_the_one_that_was_meant(
         content = {name: content}
     loaded = load({"home/.interlock": content})
     file = str(tmp_path / "home/.interlock/settings.json")
-    warning = f"{file}: no setting is called {key!r}. Did you mean {near!r}?"
+    warning = f"{file}: unknown setting {key!r}. Did you mean {near!r}?"
     assert loaded.warnings == ([warning] if near else [])
     assert loaded.unknown == ([] if near else [(file, key)])
 

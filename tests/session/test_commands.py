@@ -126,7 +126,7 @@ def test_doctor_says_what_it_finds_also_where_much_is_wrong(folder: Path, opens:
         for text in (
             "packages",
             "Bubblewrap can't make a sandbox here",
-            "closed to them now",
+            "made private",
             "ok      store",
         ):
             terminal.waits_for(text, anywhere=True)

@@ -97,11 +97,11 @@ def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
     env = {"GOOGLE_GEMINI_BASE_URL": gemini.url}
     with Terminal(folder, env=env) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.press("enter", then="Key (isn't shown)")
-        terminal.type("not the key\r", then="and no spaces.\nKey (isn't shown)")
+        terminal.press("enter", then="Key (hidden)")
+        terminal.type("not the key\r", then="and no spaces.\nKey (hidden)")
         terminal.type("AIzaWrong\r")
         refused = "The key was refused: API key not valid. Please pass a valid API key."
-        terminal.waits_for(f"{refused}\nKey (isn't shown)")
+        terminal.waits_for(f"{refused}\nKey (hidden)")
         terminal.type(f"{KEY}\r", then="It works. Models: auto, pro, flash")
         terminal.waits_for("Model [auto: chosen for each prompt]")
         terminal.type("gemni\r", then="No model 'gemni'")
@@ -128,10 +128,10 @@ def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_agai
         terminal.waits_for("Which one? [1]")
         terminal.type("3\r", then="'3' is neither 1 nor 2.\nWhich one? [1]")
         terminal.type("2\r", then="Its address [http://localhost:11434/v1]")
-        terminal.type("127.0.0.1:9\r", then="Key (isn't shown; empty: it needs none)")
+        terminal.type("127.0.0.1:9\r", then="Key (hidden; leave empty if none is needed)")
         terminal.press("enter")
         terminal.waits_for("127.0.0.1:9 can't be reached: [Errno 111] Connection refused\nIts address [")
-        terminal.type(f"{server}\r", then=f"{server}\nKey (isn't shown")
+        terminal.type(f"{server}\r", then=f"{server}\nKey (hidden")
         terminal.press("enter", then="2  qwen3:8b")
         terminal.waits_for("Model [broken]")
         terminal.press("enter")
@@ -164,7 +164,7 @@ def test_what_is_typed_ahead_is_never_shown_before_its_question_stands(
         answers.set()
         terminal.waits_for("Model [broken] 2\nTrying qwen3:8b")
         terminal.waits_for("›")
-        assert f"Its address [http://localhost:11434/v1] {server}\nKey (isn't" in "\n".join(terminal.screen)
+        assert f"Its address [http://localhost:11434/v1] {server}\nKey (hidden" in "\n".join(terminal.screen)
     assert b"secret" not in terminal.written
 
 
@@ -193,7 +193,7 @@ def test_where_lines_are_typed_a_key_is_never_echoed_and_the_terminal_echoes_aga
     env = {"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}
     with Terminal(folder, env=env) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.type("1\r", then="Key (isn't shown)")
+        terminal.type("1\r", then="Key (hidden)")
         terminal.type(f"AIzaWrong\r{KEY}\r", then="The key was refused")
         terminal.waits_for("Model [auto: chosen for each prompt]")
         terminal.type("auto\r", then="] auto\n")
@@ -207,17 +207,17 @@ def test_who_is_ended_at_the_key_gets_a_terminal_that_echoes(
 ) -> None:
     with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.type("\r", then="Key (isn't shown)")
+        terminal.type("\r", then="Key (hidden)")
         assert not terminal.echoes
         terminal.process.send_signal(number)
         assert terminal.ends() == (143 if number == signal.SIGTERM else 130)
         assert terminal.echoes
 
 
-@pytest.mark.parametrize("at", ["Which one?", "Key (isn't shown)", "Model [auto"])
+@pytest.mark.parametrize("at", ["Which one?", "Key (hidden)", "Model [auto"])
 @pytest.mark.parametrize("key", ["c-c", "c-d"])
 def test_who_leaves_has_stored_nothing(at: str, key: str, folder: Path, gemini: FakeGemini) -> None:
-    answers = {"Which one?": "\r", "Key (isn't shown)": f"{KEY}\r"}
+    answers = {"Which one?": "\r", "Key (hidden)": f"{KEY}\r"}
     with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url}) as terminal:
         for question, answer in answers.items():
             terminal.waits_for(question)

@@ -73,9 +73,9 @@ def test_keys_and_servers_are_seen_tested_and_removed_here(folder: Path, opens: 
         terminal.waits_for("›")
         sent(terminal, "/auth", "…abcd", "GROQ_API_KEY in ~/.gemini/.env")
         sent(terminal, "/auth test openai", "127.0.0.1:9 can't be reached")
-        sent(terminal, "/auth remove groq", "Removed what ~/.gemini/.env had of groq.")
+        sent(terminal, "/auth remove groq", "Removed groq from ~/.gemini/.env.")
         assert own.read_text() == "OPENAI_BASE_URL='http://127.0.0.1:9/v1'\n"
-        sent(terminal, "/auth remove openai", "Removed what ~/.gemini/.env had of openai.")
+        sent(terminal, "/auth remove openai", "Removed openai from ~/.gemini/.env.")
         sent(terminal, "/auth", "No key and no server is set. Set one: /auth set PROVIDER")
         sent(terminal, "/model nonsense", "like", "/model openai:gpt-5.")
 

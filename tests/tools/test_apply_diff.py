@@ -51,8 +51,8 @@ def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call:
         ("x\n", block("y", "z"), "no_occurrence", "isn't in 'a'"),
         ("x\n", block("", "z"), "no_occurrence", "search text is empty"),
         ("x\n", block("x", "x"), "no_change", "the same"),
-        ("x\n", block("x", "// ... rest of the code ..."), "omission_placeholder", "left out"),
-        ("x\n", "x -> y", "invalid_diff", "no block in it"),
+        ("x\n", block("x", "// ... rest of the code ..."), "omission_placeholder", "omitted text"),
+        ("x\n", "x -> y", "invalid_diff", "has no block"),
         ("x\n", "text\n=======\n" + block("x", "y"), "invalid_diff", "line 2 ('=======') stands outside"),
         # Numbers that don't count the lines, or not those around the hint; a place far from them, or two.
         ("x\ny\n", block("1 | x\n3 | y", "z"), "no_occurrence", "isn't in 'a'"),
@@ -63,8 +63,8 @@ def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call:
         ("x\ny\n", block("| x\n| y", "| a\nb"), "no_occurrence", "isn't in 'a'"),
         ("x\n", block("1 || x", "z"), "no_occurrence", "isn't in 'a'"),
         ("x\n", block("1 | x", "1 | x"), "no_change", "the same"),
-        ("x\n", block("1 | x", "1 | # ... rest of the code"), "omission_placeholder", "left out"),
-        ("x\n", "\n", "invalid_diff", "no block in it"),
+        ("x\n", block("1 | x", "1 | # ... rest of the code"), "omission_placeholder", "omitted text"),
+        ("x\n", "\n", "invalid_diff", "has no block"),
     ],
 )
 def test_what_cannot_be_done_changes_nothing_and_says_why(

@@ -83,7 +83,7 @@ def test_a_command_that_takes_too_long_is_ended_and_keeps_what_was_written(
         setattr(shell.settings.tools.shell, name, value)
     result = shell("echo partial; sleep 60", **args)
     assert result.error is not None and result.error["type"] == kind
-    assert result.content == f"The command was ended because {why}.\nOutput:\npartial\nSignal: SIGTERM"
+    assert result.content == f"The command was stopped because {why}.\nOutput:\npartial\nSignal: SIGTERM"
 
 
 def test_long_output_names_the_file_that_has_all_of_it(shell: Shell) -> None:

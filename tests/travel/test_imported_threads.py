@@ -132,9 +132,9 @@ def test_what_cannot_be_imported_is_one_line(threads: Threads) -> None:
 
     assert "No thread 'none'" in (line := refused("none")) and "The newest are: ends, asks" in line
     assert "stands before node 'inner'" in refused("asks", "agent.py:other")
-    assert "is no graph of LangGraph" in refused("asks", "turn")
-    assert "There is no file 'gone.db'" in refused("asks", url="gone.db")
-    assert "is no database of SqliteSaver's" in refused("asks", url="agent.py")
+    assert "isn't a LangGraph graph" in refused("asks", "turn")
+    assert "No file 'gone.db'" in refused("asks", url="gone.db")
+    assert "isn't a SqliteSaver database" in refused("asks", url="agent.py")
     assert "postgresql://me@127.0.0.1:1/x can't be read" in refused(
         "asks", url="postgresql://me:word@127.0.0.1:1/x"
     )

@@ -18,7 +18,7 @@ def test_a_run_follows_its_folder_with_its_requests_and_snapshots(desk: Desk) ->
     assert f"interlock resume {run} -C DIR" in desk("undo", run).err
     ended = desk("resume", run, "--approve", "2", "-C", "moved")
     assert (ended.code, ended.out) == (0, "done\n"), ended
-    assert f"works in {str(moved)!r} from now on" in ended.err
+    assert f"now works in {str(moved)!r}" in ended.err
     os.chdir(moved)
     assert desk("-c", "-p", "again").out == "more\n"  # nobody needs to name the folder again
     shown = desk("diff", "latest", "--files").out

@@ -68,7 +68,7 @@ def blocks_of(diff: str) -> list[Block]:
     if len(blocks) > MOST_BLOCKS:
         raise DiffError(f"it has {len(blocks)} blocks, at most {MOST_BLOCKS} are applied at once")
     if not blocks:
-        raise DiffError(f"there is no block in it; expected {_FORM}")
+        raise DiffError(f"it has no block; expected {_FORM}")
     return blocks
 
 

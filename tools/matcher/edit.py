@@ -358,6 +358,4 @@ def omission(text: str, allowed: str = "") -> str | None:
 
 
 def omission_message(line: str) -> str:
-    return (
-        f"The line {line!r} stands for text that was left out; write out every line that the file shall have."
-    )
+    return f"The line {line!r} stands for omitted text; write out every line of the file."

@@ -198,13 +198,13 @@ class Grep:
             argv, cwd=search.root, timeout_s=_TIMEOUT_S, limit_chars=OUTPUT_BYTES + 1, stdin=stdin, ours=True
         )
         if ended.how == "timeout":
-            text = f"The search was ended after {_TIMEOUT_S} s; narrow it."
+            text = f"The search was stopped after {_TIMEOUT_S} s; narrow it."
             raise ToolError("timeout", text)
         if ended.how == "not_started":
             raise ToolError("not_started", f"The search program could not be started: {ended.output}.")
         if ended.how != "exited":
             why = f"it used {ended.excess}" if ended.excess else "its supervisor was killed"
-            raise ToolError("search_ended", f"The search was ended: {why}.")
+            raise ToolError("search_ended", f"The search was stopped: {why}.")
         # No message: the searched path was deleted meanwhile.
         if ended.exit_code == 2 and ended.output.strip() and "\0" not in ended.output:
             why = f"Pattern {search.pattern!r} can't be used: {problem(ended.output)}."

@@ -83,7 +83,7 @@ def _shown(item: Any) -> dict[str, Any]:
 def _wrong(namespace: Any) -> str:
     """What is wrong with a namespace; empty: nothing."""
     if not isinstance(namespace, list) or not namespace:
-        return "Namespace is required: a list of texts."
+        return "Namespace is required: a list of strings."
     if any(not isinstance(one, str) or not one or "." in one for one in cast("list[Any]", namespace)):
-        return f"Namespace labels must be texts without a period. Got: {namespace!r}"
+        return f"Namespace labels must be strings without a period. Got: {namespace!r}"
     return ""

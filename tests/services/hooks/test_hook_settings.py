@@ -114,7 +114,7 @@ def test_disabled_hooks_do_not_count_but_a_project_turns_off_only_its_own() -> N
         ([], "hooks is [], expected an object"),
         (
             {"BeforTool": one(command="c")},
-            "hooks.BeforTool: no event is called so. Did you mean 'BeforeTool'?",
+            "hooks.BeforTool: unknown event. Did you mean 'BeforeTool'?",
         ),
         ({"enabled": True}, "write hooksConfig.enabled"),
         ({"BeforeTool": {}}, "hooks.BeforeTool is {}, expected an array"),
@@ -161,7 +161,7 @@ def test_a_required_hook_of_an_unknown_event_stops_everything() -> None:
 def test_odd_settings_are_said() -> None:
     found = book(layer({"PreToolUse": one(command="c", timeout=30, requierd=True, env={"K": "$GONE"})}))
     assert [p.partition(": ")[2] for p in found.problems] == [
-        "hooks.PreToolUse.0.hooks.0: no setting is called 'requierd'. Did you mean 'required'?",
+        "hooks.PreToolUse.0.hooks.0: unknown setting 'requierd'. Did you mean 'required'?",
         "hooks.PreToolUse.0.hooks.0.timeout is 30 milliseconds; for seconds write 30000.",
         "hooks.PreToolUse.0.hooks.0.env names $GONE, which is not set.",
     ]

@@ -217,7 +217,7 @@ async def test_an_empty_stream_is_an_answer_without_an_end(sample: Any) -> None:
 
 
 async def test_a_class_that_is_no_chat_model_is_refused(bench: Any) -> None:
-    with pytest.raises(UserError, match="no LangChain chat model"):
+    with pytest.raises(UserError, match="isn't a LangChain chat model"):
         await bench(settings={"model": {"name": "collections.OrderedDict:x"}}).ask("hi")
 
 

@@ -64,7 +64,7 @@ async def test_a_reply_recorded_twice_around_a_kill_counts_once(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("- text: [", "no valid YAML"),
+        ("- text: [", "isn't valid YAML"),
         ("text: hi", "valid list"),
         ("- txet: hi", "0.txet"),
         ("- text: a\n- expect: '('", "1.expect"),

@@ -184,7 +184,7 @@ def test_a_refusal_says_which_mode_and_which_pattern(place: Path, home: Path) ->
         ask == "run_shell_command is not a tool of mode 'ask' (Ask), which has the groups read, browser, mcp."
     )
     assert "no group of tools" in (modes.refusal("orchestrator", call("read_file"), "read_file", []) or "")
-    assert "no mode 'gone'" in (modes.refusal("gone", call(), "write_file", []) or "")
+    assert "'gone' no longer exists" in (modes.refusal("gone", call(), "write_file", []) or "")
 
 
 @given(

@@ -81,10 +81,10 @@ def test_hooks_match_every_name(text, tool, args) -> None:
 
 
 IDLE = [
-    (rule("wirte_file"), "there is no tool 'wirte_file'; did you mean 'write_file'?"),
-    (rule("glob", more='subagent = "nobody"'), "there is no agent 'nobody'"),
-    (rule("put", more='mcpName = "dcos"'), "there is no MCP server 'dcos'; did you mean 'docs'?"),
-    (rule("*", more='toolAnnotations = { risk = "writes" }'), "there is no risk 'writes'"),
+    (rule("wirte_file"), "unknown tool 'wirte_file'; did you mean 'write_file'?"),
+    (rule("glob", more='subagent = "nobody"'), "unknown agent 'nobody'"),
+    (rule("put", more='mcpName = "dcos"'), "unknown MCP server 'dcos'; did you mean 'docs'?"),
+    (rule("*", more='toolAnnotations = { risk = "writes" }'), "unknown risk 'writes'"),
     (rule("run_shell_command", more='commandPrefix = "git add && git push"'), "no command has the word '&&'"),
     (rule("run_shell_command", more='commandPrefix = "npm *"'), "no command has the word '*'"),
     (rule("run_shell_command", more='commandRegex = " git"'), "a command begins with its program"),

@@ -70,7 +70,7 @@ def test_a_folder_that_is_a_file_or_a_pipe_is_reported_and_asks(places: Places) 
     files = rule_files(places)
     assert [f.name for f, _ in files] == ["policies", "pipe.toml"]
     rules, problems = load_rules(files)
-    assert "pipe.toml:1: can't be read: it is no file" in str(problems[0])
+    assert "pipe.toml:1: can't be read: it isn't a file" in str(problems[0])
     assert {r.decision for r in rules} == {"deny", "ask"}
 
 
