@@ -242,9 +242,7 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Nothing is written here: a file's text goes on to `write`, content and proposals are only recorded."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult) or edit.file is None:
-        return _refused(
-            state, "external_change", "The file was removed after it was read. Find out where it went."
-        )
+        return _refused(state, "external_change", "The file was removed after it was read. Find it.")
     at = await edit.at(placed_or_repaired)
     if isinstance(at, Problem):
         return _refused(state, *at)

@@ -80,7 +80,7 @@ def test_what_a_model_wants_remembered_is_asked_about_in_every_mode(place: Place
 def test_only_memory_files_are_written_so(place: Place) -> None:
     outcome, _ = play(place, [remember("notes.md")], approval_mode="yolo")
     assert outcome.status == "done"
-    assert "no memory file; expected GEMINI.md or AGENTS.md" in json.dumps(outcome.output["history"])
+    assert "isn't a memory file; expected GEMINI.md or AGENTS.md" in json.dumps(outcome.output["history"])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from interlock.services.process.identity import Owner, is_alive, started_at, thi
 from interlock.state.errors import BusyError, InterlockError, bug
 
 _LEAVE_S = 3.0
-"""Seconds that a drive that has just ended has to give its turn back."""
+"""Seconds that a drive has to give its turn back once it has ended, or was cancelled while it waited."""
 
 
 class Prompts:
@@ -30,7 +30,7 @@ class Prompts:
         self._options = replace(options, **kept, queue="")
         self._home, self._client = options.home, Client(options)
         self._turns = Turns(options)
-        self._going = set[asyncio.Task[None]]()
+        self._going = dict[str, asyncio.Task[None]]()
         self._me = [*this_process()]
 
     async def go_on(self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None) -> str:
@@ -57,7 +57,8 @@ class Prompts:
     async def _stands(self, run: str) -> bool:
         """Whether a run is in line already."""
         until = time.monotonic() + _LEAVE_S
-        while there := self._row(run) is not None or await self._turns.stands(run):
+        # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
+        while there := await self._turns.stands(run) or run in self._going or self._row(run) is not None:
             row = self._client.exact(run)
             if (row and row.status == "running") or time.monotonic() > until:
                 break
@@ -74,9 +75,8 @@ class Prompts:
                 self._enter(one.id, nobody)
 
     def _enter(self, run: str, began: "asyncio.Future[str]") -> None:
-        task = asyncio.ensure_future(self._driven(run, began))
-        self._going.add(task)
-        task.add_done_callback(self._going.discard)
+        self._going[run] = task = asyncio.ensure_future(self._driven(run, began))
+        task.add_done_callback(lambda _: self._going.pop(run))
 
     async def _driven(self, run: str, began: "asyncio.Future[str]") -> None:
         """Drive a run at its turn, and tell whoever asked for that, or the run's row, why it can't be driven."""

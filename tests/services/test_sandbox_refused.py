@@ -83,7 +83,7 @@ def test_a_bubblewrap_in_the_workspace_is_not_believed(work: Path) -> None:
 
 @pytest.mark.parametrize("name", ["docker", "sandbox-exec", "no"])
 def test_another_kind_of_sandbox_is_refused_and_not_passed_over(work: Path, name: str) -> None:
-    with pytest.raises(SandboxError, match=f"no sandbox '{name}' here, only 'bwrap'"):
+    with pytest.raises(SandboxError, match=f"Unknown sandbox '{name}'; expected 'bwrap'"):
         sandbox_for(work, sandbox=name)
 
 
