@@ -139,6 +139,22 @@ def test_a_websocket_is_as_guarded_and_sends_each_event_once(ours: Ours) -> None
         assert sorted(read[1]) == read[0], "two subscriptions, each event once"
 
 
+HALF = b'{"assistant_id": "ask", "input": {"topic": "a\\ud83d"}, "metadata": {"n": 100000000000000000000}}'
+
+
+def test_half_a_character_and_a_huge_number_reach_whoever_asks(ours: Ours) -> None:
+    """Such as the name of a file that isn't UTF-8, in an error's text."""
+    with ours.http() as http:
+        thread = Script(http).thread()
+        asked = http.post(f"/threads/{thread}/runs/wait", content=HALF)
+        assert asked.json()["text"] == "About a\ufffd.", asked.text
+        (run,) = http.get(f"/threads/{thread}/runs").json()
+        assert run["metadata"]["n"] == "100000000000000000000"
+        failed = Script(http).wait(thread := Script(http).thread(), "half", input={})
+        assert failed["__error__"]["message"].startswith("no file a\ufffd"), failed
+        assert http.get(f"/threads/{thread}").json()["status"] == "error"
+
+
 def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
     with ours.http() as http:
         ask = Script(http)

@@ -1,6 +1,7 @@
 """answers: what every answer of the API is made of: JSON of any value, times, ids, refusals."""
 
 import base64
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -10,6 +11,7 @@ import orjson
 from starlette.responses import Response
 
 from interlock.cli.web.answers import RefusedError
+from interlock.state.text import clean_json
 
 _RUNS = UUID("f4b0c0de-1c50-5d0f-9f11-9e4b6f7a31aa")
 _GRAPHS = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
@@ -48,7 +50,10 @@ def when(at: float) -> str:
 
 def dumped(value: Any) -> bytes:
     """A value as JSON, with LangChain's messages, interrupts and other objects as LangGraph's server writes them."""
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # half a character in a text, or a number beyond 64 bits
+        return orjson.dumps(clean_json(json.loads(json.dumps(value, default=_plain))))
 
 
 def plain(value: Any) -> Any:

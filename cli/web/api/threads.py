@@ -220,9 +220,9 @@ class Threads:
         found = [
             one
             for one in self.all(rows)
-            if fits(given.get("metadata"), one.body.get("metadata"))
+            if fits(part(given, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
-            and (not given.get("values") or fits(given["values"], part(one.body, "latest").get("values")))
+            and (not (values := part(given, "values")) or fits(values, part(one.body, "latest").get("values")))
         ]
         if status := given.get("status"):
             every: dict[str, list[Served]] = {}
