@@ -138,7 +138,9 @@ def test_a_changed_list_of_tools_counts_from_the_next_turn(place: Place) -> None
 
 def test_an_approved_call_that_its_tool_no_longer_takes_is_not_made(place: Place) -> None:
     place.rules()
-    parked = place.main(calls(("mcp_odd_note", {"text": "x"})), {"expect": "'path' is a required", "text": "over"})
+    parked = place.main(
+        calls(("mcp_odd_note", {"text": "x"})), {"expect": "'path' is a required", "text": "over"}
+    )
     place.takes(path={"type": "string"})
     done = place.resume(parked.run, decisions=[Decision(parked.pending[0]["id"], "proceed_once")])
     assert (done.status, place.noted()) == ("done", [])

@@ -54,14 +54,16 @@ class Items:
 
     async def search(self, request: Request) -> Response:
         given = await body(request)
-        prefix, wanted, query = tuple(texts(given, "namespace_prefix")), part(given, "filter"), given.get("query")
+        prefix, wanted, query = (
+            tuple(texts(given, "namespace_prefix")),
+            part(given, "filter"),
+            given.get("query"),
+        )
         if query is not None and not isinstance(query, str):
             return answer({"detail": "`query` must be a string."}, 422)
         limit, offset = whole(given, "limit", 10), whole(given, "offset", 0)
         found = await self._asked(
-            lambda store: store.search(
-                prefix, filter=wanted or None, limit=limit, offset=offset, query=query
-            )
+            lambda store: store.search(prefix, filter=wanted or None, limit=limit, offset=offset, query=query)
         )
         return answer({"items": [{**_shown(one), "score": one.score} for one in found]})
 
@@ -71,9 +73,7 @@ class Items:
         depth = whole(given, "max_depth", 0) or None
         limit, offset = whole(given, "limit", 100), whole(given, "offset", 0)
         found = await self._asked(
-            lambda store: store.list_namespaces(
-                **ends, max_depth=depth, limit=limit, offset=offset
-            )
+            lambda store: store.list_namespaces(**ends, max_depth=depth, limit=limit, offset=offset)
         )
         return answer({"namespaces": [[*one] for one in found]})
 

@@ -222,7 +222,9 @@ class Threads:
             for one in self.all(rows)
             if fits(part(given, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
-            and (not (values := part(given, "values")) or fits(values, part(one.body, "latest").get("values")))
+            and (
+                not (values := part(given, "values")) or fits(values, part(one.body, "latest").get("values"))
+            )
         ]
         if status := given.get("status"):
             every: dict[str, list[Served]] = {}
