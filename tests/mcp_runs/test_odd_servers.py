@@ -189,6 +189,10 @@ def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> 
             "no key\\x1b[31m",
         ),
         ({"command": sys.executable, "args": ["-c", "print('hello')"]}, "ended with code 0"),
+        (
+            {"command": sys.executable, "args": ["-c", "input(), input()"], "timeout": 1},
+            "within 1 ms, its `timeout`",
+        ),
         ({"url": "http://127.0.0.1:9/mcp"}, "ConnectError"),
         ({"url": "here"}, "is no address"),
         ({}, "it needs `command`"),
