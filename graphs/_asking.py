@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import AnyMessage, convert_to_messages
@@ -45,10 +46,19 @@ def model_of(graph: Any, name: str) -> type[WorkflowInput]:
 def _described(hint: Any) -> Any:
     """The type; `Any` for one that no JSON Schema describes."""
     try:
+        has_schema = _has_schema(hint)
+    except TypeError:  # it has no hash
+        has_schema = _has_schema.__wrapped__(hint)
+    return hint if has_schema else Any
+
+
+@lru_cache(maxsize=256)
+def _has_schema(hint: Any) -> bool:
+    try:
         TypeAdapter(hint).json_schema()
     except (PydanticUserError, NameError, TypeError):
-        return Any
-    return hint
+        return False
+    return True
 
 
 def prompt_of(graph: Any, kind: type[WorkflowInput]) -> str | None:

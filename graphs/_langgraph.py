@@ -255,7 +255,7 @@ def storable_types() -> frozenset[tuple[str, ...]]:
     from langgraph._internal._serde import curated_core_allowlist
     from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 
-    return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _LANGCHAIN_VALUES
+    return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _LANGCHAIN_VALUES | {_PATTERN}
 
 
 _LANGCHAIN_VALUES = frozenset(
@@ -265,6 +265,8 @@ _LANGCHAIN_VALUES = frozenset(
         ("langchain_core.agents", "AgentFinish"),
     }
 )
+_PATTERN = ("re", "Pattern")
+"""LangGraph stores how it is made, by `re.compile`."""
 
 
 @cache

@@ -64,11 +64,15 @@ _MOST, _KEPT, _MARK = 63, 54, 8
 
 
 def mcp_name(server: str, tool: str) -> str:
-    """The name of a server's tool in rules and for models: letters, digits, `_` and `-`."""
+    """The name of a server's tool in rules and for models: letters, digits, `_` and `-`.
+
+    A hash tells those apart of which other letters are lost, or the end.
+    """
     name = f"mcp_{server}_{_NOT_IN_NAMES.sub('_', tool)}"
-    if len(name) <= _MOST:
+    if len(name) <= _MOST and tool.isascii():
         return name
-    return f"{name[:_KEPT]}_{hashlib.sha256(name.encode()).hexdigest()[:_MARK]}"
+    whole = name if tool.isascii() else tool
+    return f"{name[:_KEPT]}_{hashlib.sha256(whole.encode()).hexdigest()[:_MARK]}"
 
 
 GIT_QUEUE = "git"

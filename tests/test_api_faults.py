@@ -139,6 +139,45 @@ def test_a_websocket_is_as_guarded_and_sends_each_event_once(ours: Ours) -> None
         assert sorted(read[1]) == read[0], "two subscriptions, each event once"
 
 
+HALF = b'{"assistant_id": "ask", "input": {"topic": "a\\ud83d"}, "metadata": {"n": 100000000000000000000}}'
+
+
+def test_half_a_character_and_a_huge_number_reach_whoever_asks(ours: Ours) -> None:
+    """Such as the name of a file that isn't UTF-8, in an error's text."""
+    with ours.http() as http:
+        thread = Script(http).thread()
+        asked = http.post(f"/threads/{thread}/runs/wait", content=HALF)
+        assert asked.json()["text"] == "About a\ufffd.", asked.text
+        (run,) = http.get(f"/threads/{thread}/runs").json()
+        assert run["metadata"]["n"] == "100000000000000000000"
+        failed = Script(http).wait(thread := Script(http).thread(), "half", input={})
+        assert failed["__error__"]["message"].startswith("no file a\ufffd"), failed
+        assert http.get(f"/threads/{thread}").json()["status"] == "error"
+
+
+UNFIT: list[tuple[str, dict[str, Any], str]] = [
+    ("state", {"values": 5}, "can't be written: InvalidUpdateError"),
+    ("state", {"values": {"log": 5}}, "can't be written: TypeError"),
+    ("state", {"values": {}, "as_node": "nobody"}, "nobody"),
+    ("state", {"values": {}, "as_node": 5}, "`as_node` must be a string"),
+    ("state", {"values": {}, "checkpoint_id": [1]}, "`checkpoint_id` must be a string"),
+    ("history", {"limit": 10**20}, "limit must be"),
+    ("runs", {"assistant_id": "ask", "after_seconds": "x"}, "after_seconds must be"),
+]
+
+
+def test_what_a_thread_cant_take_is_one_line_and_leaves_it_as_it_was(ours: Ours) -> None:
+    with ours.http() as http:
+        thread = Script(http).thread()
+        Script(http).wait(thread, "ask", input={"topic": "tea"})
+        before = http.get(f"/threads/{thread}/state").json()
+        for path, given, words in UNFIT:
+            said = http.post(f"/threads/{thread}/{path}", json=given)
+            assert (said.status_code, words in said.json()["detail"]) == (422, True), said.text
+        assert http.get(f"/threads/{thread}/state").json() == before
+        assert len(http.get(f"/threads/{thread}/runs").json()) == 1
+
+
 def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
     with ours.http() as http:
         ask = Script(http)

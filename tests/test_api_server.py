@@ -92,6 +92,17 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
     ("PATCH", "/assistants/ask", {"name": "x"}, 409, "can't be changed"),
     ("POST", "/threads/{thread}/stream/events", {"channels": ["all"]}, 400, "unsupported"),
     ("POST", "/threads/{thread}/state", {"values": {}}, 400, "no state"),
+    ("POST", "/assistants/search", {"metadata": 5}, 422, "`metadata` must be"),
+    ("POST", "/threads/search", {"metadata": "x"}, 422, "`metadata` must be"),
+    ("POST", "/threads/count", {"values": [1]}, 422, "`values` must be"),
+    ("POST", "/store/items/search", {"namespace_prefix": 5}, 422, "`namespace_prefix` must be"),
+    ("POST", "/store/items/search", {"filter": "x"}, 422, "`filter` must be"),
+    ("POST", "/store/items/search", {"filter": {"a": {"$odd": 1}}}, 422, "$odd"),
+    ("POST", "/store/items/search", {"query": 5}, 422, "`query` must be"),
+    ("POST", "/store/namespaces", {"prefix": 5}, 422, "`prefix` must be"),
+    ("POST", "/store/namespaces", {"max_depth": "x"}, 422, "max_depth must be"),
+    ("DELETE", "/store/items", {"namespace": ["a"]}, 422, "`key` must be"),
+    ("PUT", "/store/items", {"namespace": ["langgraph"], "key": "k", "value": {}}, 422, "langgraph"),
 ]
 
 

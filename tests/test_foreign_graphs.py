@@ -576,6 +576,7 @@ def test_a_langgraph_json_counts_once_its_folder_is_trusted(options: Options, tm
 
 SHAPES = """
 import operator
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 from langgraph.graph import START, StateGraph
@@ -599,7 +600,8 @@ class Typed(TypedDict, total=False):
     log: list[str]
 
 def hold(state):
-    return {"held": {"deep": (1, (2, "x")), "set": {(3, 4)}}, "pair": Pair((5, "y"))}
+    held = {"deep": (1, (2, "x")), "set": {(3, 4)}, "pattern": re.compile("a+")}
+    return {"held": held, "pair": Pair((5, "y")), "text": None}
 
 def ask(state):
     interrupt("go on?")
@@ -638,10 +640,11 @@ greeting = StateGraph(State, context_schema=Context).add_node(greet).add_edge(ST
 """
 
 
-def test_tuples_come_back_as_tuples_after_a_stop(options: Options) -> None:
+def test_tuples_and_patterns_come_back_after_a_stop_and_nothing_is_a_value(options: Options) -> None:
     parked = run_sync(f"{written(options, SHAPES)}:tuples", {"text": "a"}, options=options)
     done = answered(parked, options, "yes")
-    assert done.output["log"] == ["{'deep': (1, (2, 'x')), 'set': {(3, 4)}}", "(5, 'y')"]
+    held = "{'deep': (1, (2, 'x')), 'set': {(3, 4)}, 'pattern': re.compile('a+')}"
+    assert (done.output["log"], done.output["text"]) == ([held, "(5, 'y')"], None)
 
 
 STOPS: dict[str, list[tuple[str, list[str]]]] = {

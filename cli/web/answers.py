@@ -14,6 +14,7 @@ from interlock.cli.web.prompts import Prompts
 from interlock.engine.client import Client, Options, RunRow
 from interlock.engine.client.fleet import submitted_here
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
+from interlock.state.text import clean_json
 
 _HIGHEST = 100
 """Priority, as of `run --priority`."""
@@ -84,7 +85,7 @@ async def body(request: Request) -> dict[str, Any]:
         given = json.loads(await whole(request))
     except (ValueError, RecursionError):
         raise RefusedError(422, "Invalid JSON in request body") from None
-    return object_of(given, "body")
+    return object_of(clean_json(given), "body")
 
 
 async def whole(request: Request) -> bytes:

@@ -19,7 +19,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import actions_decided, answer_text
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
-from interlock.state.errors import RunError, UserError
+from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.messages import Message
 
 
@@ -55,6 +55,10 @@ def opened(options: Options, run: str) -> Generator[Opened]:
 
 
 def _at(config: Any, checkpoint: Mapping[str, Any]) -> Any:
+    """Raises `UserError`."""
+    for key in ("checkpoint_id", "checkpoint_ns"):
+        if not isinstance(checkpoint.get(key) or "", str):
+            raise UserError(f"`{key}` must be a string, not {checkpoint[key]!r}.")
     where = {key: value for key, value in checkpoint.items() if key != "thread_id" and value is not None}
     return {"configurable": {**config["configurable"], **where}}
 
@@ -82,7 +86,8 @@ async def update(
 ) -> Any:
     """Write to the state of a LangGraph graph's run, as one of its nodes; returns the new checkpoint's config.
 
-    Raises `UserError` for another workflow: its state has rules of its own. Raises `BusyError` while it is driven.
+    Raises `UserError` for what the graph refuses, and for another workflow: its state has rules of its own. Raises
+    `BusyError` while it is driven.
     """
     from interlock.engine.driver.drive import Drive
     from interlock.engine.driver.of_run import workflow_of
@@ -100,7 +105,7 @@ async def update(
     try:
         drive = Drive(store, lease, chosen, prepared, EventBus([], redact=prepared.redact), Stop())
         try:
-            made = await drive.app.aupdate_state(_at(drive.config, checkpoint), values, as_node)
+            made = await _updated(drive.app, _at(drive.config, checkpoint), values, as_node)
             supersede(drive.conn, run)
             if not (await drive.app.aget_state(drive.config)).next:
                 end_run(drive.conn, run)
@@ -110,6 +115,16 @@ async def update(
             await drive.close()
     finally:
         await asyncio.to_thread(lease.release)
+
+
+async def _updated(app: Any, config: Any, values: Any, as_node: str | None) -> Any:
+    try:
+        return await app.aupdate_state(config, values, as_node)
+    except InterlockError:
+        raise
+    except Exception as error:  # LangGraph's, a reducer's, or of a type of theirs
+        why = str(error).partition("\n")[0]
+        raise UserError(f"The state can't be written: {type(error).__name__}: {why}") from error
 
 
 def in_memory(home: Path, ask: Callable[[Any], Any]) -> Any:

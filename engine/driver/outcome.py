@@ -154,9 +154,10 @@ def answered(store: Store, run: str) -> set[str]:
 
 
 def dumped(result: WorkflowOutput) -> dict[str, Any]:
-    """Dump the result; null fields are omitted if optional, kept if required."""
-    required = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
-    return {**required, **result.model_dump(mode="json", exclude_none=True)}
+    """Dump the result; null fields are omitted if optional, kept if required or values of somebody's graph."""
+    kept = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
+    kept |= dict.fromkeys(result.model_extra or ())
+    return {**kept, **result.model_dump(mode="json", exclude_none=True)}
 
 
 def result_event(outcome: Outcome) -> Result:

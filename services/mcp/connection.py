@@ -204,7 +204,7 @@ class Connection:
                 await self._until_lost(live)
         except Exception as error:  # any error of a server or the SDK ends only this session
             self._refuses_http = isinstance(first_cause(error), NotStreamableError)
-            self._on_lost(_reason(error))
+            self._on_lost(_reason(error, spec.timeout_s))
         return connected
 
     async def _until_lost(self, live: ServerSession) -> None:
@@ -238,11 +238,16 @@ class Connection:
             self._on_lost(str(why) or CONNECTION_ENDED)
 
 
-def _reason(error: BaseException) -> str:
-    """Describe the first cause in one line."""
+def _reason(error: BaseException, timeout_s: float) -> str:
+    """Describe the first cause in one line. `timeout_s`: the server's own limit."""
+    from mcp.shared.exceptions import MCPError
+    from mcp.types import REQUEST_TIMEOUT
+
     error = first_cause(error)
     if isinstance(error, TimeoutError):
         return f"it did not answer within {CONNECT_S:g} s"
+    if isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT:
+        return f"it did not answer within {timeout_s * 1000:g} ms, its `timeout`"
     if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
         return str(error)
     text = " ".join(str(error).split())

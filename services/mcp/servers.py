@@ -134,6 +134,8 @@ class Servers:
             return failure(
                 "tool_not_registered", f"MCP server {server!r} has no tool {name!r}. It has: {here}"
             )
+        if wrong := misfit(tool.parameters, args):  # it may want others than when the call was decided
+            return failure("invalid_tool_params", f"{name}: {wrong}")
         limit = min(one.spec.timeout_s, run.time_left_s or one.spec.timeout_s)
         try:
             if tool.reads_resource:

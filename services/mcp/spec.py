@@ -235,7 +235,7 @@ def resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> Server
 
 def reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Reduce a server's argument schema to the form sent to models and used for validation. Raises `ValueError`."""
-    made = _reduced(schema, schema, _DEEP)
+    made = _reduced({**schema, "type": "object"}, schema, _DEEP)
     return {**made, "type": "object", "properties": made.get("properties", {})}
 
 
@@ -248,25 +248,31 @@ def _reduced(schema: object, root: Mapping[str, Any], left: int) -> dict[str, An
         made["description"] = visible(description)[:_DESCRIPTION]
     if isinstance(values := found.get("enum", [found["const"]] if "const" in found else None), list):
         made["enum"] = values
-    made |= _typed(found)
+    kinds = _kinds(found)
+    some = [kind for kind in kinds if kind != "null"] or kinds
+    if some:
+        made |= {"type": some[0]} if len(some) == 1 else {"anyOf": [{"type": kind} for kind in some]}
     for several in ("anyOf", "oneOf"):
-        if isinstance(options := found.get(several), list):
+        if isinstance(options := found.get(several), list) and options:
             made["anyOf"] = [_reduced(o, root, left - 1) for o in cast(list[object], options)]
     if isinstance(items := found.get("items"), Mapping):
         made["items"] = _reduced(cast(object, items), root, left - 1)
     elif made.get("type") == "array":
         made["items"] = {}
-    return made | _object(found, root, left)
+    made |= _object(found, root, left)
+    return _or_null(made) if len(kinds) > len(some) else made
 
 
-def _typed(found: Mapping[str, Any]) -> dict[str, Any]:
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Accept null, too, in the form that every provider understands."""
+    about = {key: schema.pop(key) for key in ("description",) if key in schema}
+    return {**about, "anyOf": [schema, {"type": "null"}]}
+
+
+def _kinds(found: Mapping[str, Any]) -> list[str]:
     kinds = found.get("type")
-    if isinstance(kinds, str):
-        return {"type": kinds} if kinds in _TYPES else {}
-    if not isinstance(kinds, list):
-        return {}
-    several = [k for k in cast(list[object], kinds) if k in _TYPES and k != "null"]
-    return {"type": several[0]} if len(several) == 1 else {"anyOf": [{"type": k} for k in several]}
+    several = cast(list[object], kinds) if isinstance(kinds, list) else [kinds]
+    return [kind for kind in several if isinstance(kind, str) and kind in _TYPES]
 
 
 def _object(found: Mapping[str, Any], root: Mapping[str, Any], left: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """rule: one policy rule and its patterns, the calls it applies to, and the rules of all tiers in order."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
@@ -247,7 +247,10 @@ _AGENT = "invoke_agent"
 
 
 def canonical(name: str) -> str:
-    """Resolve a tool's alias to our name."""
+    """Resolve a tool's alias to our name, also Claude Code's of a server's tool, or of all of a server's."""
+    if name.startswith("mcp__"):
+        server, _, tool = name.removeprefix("mcp__").partition("__")
+        return f"mcp_{server}_{tool or '*'}"
     return ALIASES.get(name, name)
 
 
@@ -264,8 +267,16 @@ def names_of(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
     aliases = {alias for alias, name in ALIASES.items() if name == own}
     if tool.startswith("mcp_"):  # the task loop calls a server's tools by these
         aliases.add("access_mcp_resource" if tool.endswith("_read_resource") else "use_mcp_tool")
+        aliases.update(_claudes_names(tool))
     agent = agent_of(tool, args)
     return frozenset({tool, own, *aliases, *([agent] if agent else [])})
+
+
+def _claudes_names(tool: str) -> Iterator[str]:
+    """`mcp__SERVER__TOOL`, for each place where the server's name may end: hooks look for these."""
+    parts = tool.split("_")[1:]
+    for end in range(1, len(parts)):
+        yield f"mcp__{'_'.join(parts[:end])}__{'_'.join(parts[end:])}"
 
 
 def rule_args(call: CallView) -> Mapping[str, JsonValue]:

@@ -96,6 +96,13 @@ def burst(state: State) -> State:
 boom = line(draft, burst).compile()
 
 
+def miss(_: State) -> State:
+    raise FileNotFoundError("no file a\ud83d")
+
+
+half = line(miss).compile()
+
+
 def wait(state: State) -> State:
     for _ in range(int(state.get("topic") or 1)):
         time.sleep(0.1)

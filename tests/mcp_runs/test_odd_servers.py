@@ -12,6 +12,7 @@ from patience import until
 from warm import Warm
 
 from interlock.engine import Decision, resume_sync
+from interlock.engine.client.check import McpCheck
 from interlock.services.mcp import connection, stdio
 
 ALL = {"toolName": "*", "mcpName": "odd", "decision": "allow"}
@@ -135,6 +136,31 @@ def test_a_changed_list_of_tools_counts_from_the_next_turn(place: Place) -> None
     assert place.noted() == ["fresh x"]
 
 
+def test_an_approved_call_that_its_tool_no_longer_takes_is_not_made(place: Place) -> None:
+    place.rules()
+    parked = place.main(
+        calls(("mcp_odd_note", {"text": "x"})), {"expect": "'path' is a required", "text": "over"}
+    )
+    place.takes(path={"type": "string"})
+    done = place.resume(parked.run, decisions=[Decision(parked.pending[0]["id"], "proceed_once")])
+    assert (done.status, place.noted()) == ("done", [])
+
+
+@pytest.mark.parametrize(("given", "made"), [(None, ["note None"]), ("x", []), ("long", ["note long"])])
+def test_an_argument_may_be_null_where_the_tool_says_so(place: Place, given: Any, made: list[str]) -> None:
+    place.takes(text={"type": ["string", "null"], "minLength": 2, "description": "What to note."})
+    outcome = place.main(calls(("mcp_odd_note", {"text": given})), {"text": "over"})
+    assert (outcome.status, place.noted()) == ("done", made)
+
+
+def test_tools_whose_names_have_only_other_letters_are_told_apart(place: Place) -> None:
+    place.servers(odd=place.odd(env={"ODD_TOOLS": "a:工具,a:数据"}))
+    place.main({"text": "over"})
+    assert place.told == []
+    (one,) = asyncio.run(McpCheck(place.options()).views("odd"))
+    assert len({tool["name"] for tool in one["tools"] if tool["name"].startswith("mcp_odd_a___")}) == 2
+
+
 def test_a_server_that_asks_for_input_learns_that_nobody_answers(place: Place) -> None:
     outcome = place.main(calls(("mcp_odd_ask", {})), {"expect": "asked, and got .*error", "text": "over"})
     assert outcome.status == "done", outcome.error
@@ -163,6 +189,10 @@ def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> 
             "no key\\x1b[31m",
         ),
         ({"command": sys.executable, "args": ["-c", "print('hello')"]}, "ended with code 0"),
+        (
+            {"command": sys.executable, "args": ["-c", "input(), input()"], "timeout": 1},
+            "within 1 ms, its `timeout`",
+        ),
         ({"url": "http://127.0.0.1:9/mcp"}, "ConnectError"),
         ({"url": "here"}, "isn't an address"),
         ({}, "it needs `command`"),

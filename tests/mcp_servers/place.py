@@ -36,6 +36,11 @@ class Place:
     def servers(self, **servers: Any) -> None:
         self.settings(mcpServers=servers)
 
+    def takes(self, **properties: Any) -> None:
+        """What the odd server's `note` takes from now on."""
+        schema = {"type": "object", "properties": properties, "required": [*properties]}
+        self.log.with_name(f"{self.log.name}.schema").write_text(json.dumps(schema))
+
     def rules(self, *tables: dict[str, Any]) -> None:
         """The user's policy; JSON is valid TOML for a rule's values, except tables."""
         folder = self.user / ".interlock" / "policies"

@@ -1,6 +1,7 @@
 """answers: what every answer of the API is made of: JSON of any value, times, ids, refusals."""
 
 import base64
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -10,6 +11,7 @@ import orjson
 from starlette.responses import Response
 
 from interlock.cli.web.answers import RefusedError
+from interlock.state.text import clean_json
 
 _RUNS = UUID("f4b0c0de-1c50-5d0f-9f11-9e4b6f7a31aa")
 _GRAPHS = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
@@ -48,7 +50,10 @@ def when(at: float) -> str:
 
 def dumped(value: Any) -> bytes:
     """A value as JSON, with LangChain's messages, interrupts and other objects as LangGraph's server writes them."""
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # half a character in a text, or a number beyond 64 bits
+        return orjson.dumps(clean_json(json.loads(json.dumps(value, default=_plain))))
 
 
 def plain(value: Any) -> Any:
@@ -77,12 +82,26 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
 
 def page(given: Mapping[str, Any], found: list[Any], most: int = 1000) -> tuple[list[Any], dict[str, str]]:
     """The rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
-    limit, offset = whole(given, "limit", 10), whole(given, "offset", 0)
-    if not 1 <= limit <= most:
-        raise RefusedError(422, f"limit must be 1 to {most}, not {limit}.")
+    limit, offset = limit_of(given, 10, most), whole(given, "offset", 0)
     shown = found[offset : offset + limit]
     more = {"x-pagination-next": str(offset + limit)} if offset + limit < len(found) else {}
     return shown, {"x-pagination-total": str(len(found)), **more}
+
+
+def limit_of(given: Mapping[str, Any], default: int, most: int = 1000) -> int:
+    """How many rows were asked for. Raises `RefusedError`."""
+    limit = whole(given, "limit", default)
+    if not 1 <= limit <= most:
+        raise RefusedError(422, f"limit must be 1 to {most}, not {limit}.")
+    return limit
+
+
+def seconds(given: Mapping[str, Any], name: str) -> float:
+    """A time that isn't negative; 0: there is none. Raises `RefusedError`."""
+    found: Any = given.get(name) or 0
+    if not isinstance(found, int | float) or found < 0:
+        raise RefusedError(422, f"{name} must be a number of seconds, not {found!r}.")
+    return float(found)
 
 
 def whole(given: Mapping[str, Any], name: str, default: int) -> int:

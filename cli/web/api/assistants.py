@@ -129,7 +129,7 @@ class Assistants:
             for one in self.all()
             if graph in (None, "", one.body["graph_id"])
             and name in str(one.body.get("name") or "").lower()
-            and fits(given.get("metadata"), one.body.get("metadata"))
+            and fits(part(given, "metadata"), one.body.get("metadata"))
         ]
 
     async def search(self, request: Request) -> Response:

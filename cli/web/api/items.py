@@ -7,8 +7,8 @@ from typing import Any, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.cli.web.answers import body
-from interlock.cli.web.api.answers import answer, whole
+from interlock.cli.web.answers import RefusedError, body
+from interlock.cli.web.api.answers import answer, part, texts, whole
 from interlock.engine.client import Client, threads
 
 
@@ -17,7 +17,10 @@ class Items:
         self._home = client.home
 
     async def _asked(self, ask: Callable[[Any], Any]) -> Any:
-        return await asyncio.to_thread(threads.in_memory, self._home, ask)
+        try:
+            return await asyncio.to_thread(threads.in_memory, self._home, ask)
+        except ValueError as error:  # a namespace or a filter that LangGraph's store refuses
+            raise RefusedError(422, str(error)) from error
 
     async def put(self, request: Request) -> Response:
         given = await body(request)
@@ -44,28 +47,33 @@ class Items:
         namespace: Any = given.get("namespace")
         if wrong := _wrong(namespace):
             return answer(wrong, 422)
-        await self._asked(lambda store: store.delete(tuple(namespace), str(given.get("key"))))
+        if not isinstance(key := given.get("key"), str):
+            return answer({"detail": "`key` must be a string."}, 422)
+        await self._asked(lambda store: store.delete(tuple(namespace), key))
         return Response(status_code=204)
 
     async def search(self, request: Request) -> Response:
         given = await body(request)
-        prefix = tuple(given.get("namespace_prefix") or ())
+        prefix, wanted, query = (
+            tuple(texts(given, "namespace_prefix")),
+            part(given, "filter"),
+            given.get("query"),
+        )
+        if query is not None and not isinstance(query, str):
+            return answer({"detail": "`query` must be a string."}, 422)
         limit, offset = whole(given, "limit", 10), whole(given, "offset", 0)
         found = await self._asked(
-            lambda store: store.search(
-                prefix, filter=given.get("filter"), limit=limit, offset=offset, query=given.get("query")
-            )
+            lambda store: store.search(prefix, filter=wanted or None, limit=limit, offset=offset, query=query)
         )
         return answer({"items": [{**_shown(one), "score": one.score} for one in found]})
 
     async def namespaces(self, request: Request) -> Response:
         given = await body(request)
-        ends = {name: tuple(given[name]) for name in ("prefix", "suffix") if given.get(name)}
+        ends = {name: tuple(texts(given, name)) for name in ("prefix", "suffix") if given.get(name)}
+        depth = whole(given, "max_depth", 0) or None
         limit, offset = whole(given, "limit", 100), whole(given, "offset", 0)
         found = await self._asked(
-            lambda store: store.list_namespaces(
-                **ends, max_depth=given.get("max_depth"), limit=limit, offset=offset
-            )
+            lambda store: store.list_namespaces(**ends, max_depth=depth, limit=limit, offset=offset)
         )
         return answer({"namespaces": [[*one] for one in found]})
 

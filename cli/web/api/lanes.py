@@ -12,7 +12,7 @@ from uuid import uuid4
 from interlock.cli.web import drives
 from interlock.cli.web.answers import RefusedError, submitted
 from interlock.cli.web.api import shown
-from interlock.cli.web.api.answers import part, texts
+from interlock.cli.web.api.answers import part, seconds, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
 from interlock.cli.web.api.recorder import Call, begin_record, end_record, events_in
 from interlock.cli.web.api.threads import BUSY, Threads
@@ -63,7 +63,7 @@ class Lanes:
         """Put a drive in its thread's lane. Raises `RefusedError`."""
         chosen = self.assistants.chosen(given.get("assistant_id"))
         _check(given, person)
-        modes = _modes(given)
+        modes, delay = _modes(given), seconds(given, "after_seconds")
         await self._make_room(thread, strategy := given.get("multitask_strategy") or "enqueue")
         about = {"graph_id": chosen.graph, "assistant_id": chosen.assistant}
         of_thread = part(thread.body, "metadata")
@@ -83,7 +83,7 @@ class Lanes:
         made = served.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
         changed = {"metadata": {**of_thread, **about}, "updated": time.time()}
         served.change(self.home, "thread", thread.id, changed)
-        self._enter(thread.id, float(given.get("after_seconds") or 0))
+        self._enter(thread.id, delay)
         return made
 
     async def _make_room(self, thread: Served, strategy: object) -> None:

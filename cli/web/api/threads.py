@@ -16,6 +16,7 @@ from interlock.cli.web.api.answers import (
     answer,
     assistant_of,
     fits,
+    limit_of,
     page,
     part,
     plain,
@@ -23,7 +24,6 @@ from interlock.cli.web.api.answers import (
     thread_of,
     uuid_in,
     when,
-    whole,
 )
 from interlock.cli.web.api.recorder import asked, place_of, record_of
 from interlock.engine.client import Client, RunRow, served, threads
@@ -220,9 +220,11 @@ class Threads:
         found = [
             one
             for one in self.all(rows)
-            if fits(given.get("metadata"), one.body.get("metadata"))
+            if fits(part(given, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
-            and (not given.get("values") or fits(given["values"], part(one.body, "latest").get("values")))
+            and (
+                not (values := part(given, "values")) or fits(values, part(one.body, "latest").get("values"))
+            )
         ]
         if status := given.get("status"):
             every: dict[str, list[Served]] = {}
@@ -304,7 +306,7 @@ class Threads:
 
     async def get_history(self, request: Request) -> Response:
         given: Mapping[str, Any] = await body(request) if request.method == "POST" else request.query_params
-        thread, limit = self.find(request.path_params["thread"]), whole(given, "limit", 1)
+        thread, limit = self.find(request.path_params["thread"]), limit_of(given, 1)
         if (row := self._row(thread)) is None:
             return answer([])
         named: Any = given.get("before")
@@ -332,7 +334,9 @@ class Threads:
             raise RefusedError(409, "Thread is busy with a running job. Cannot update state.")
         named = {"checkpoint_id": given["checkpoint_id"]} if given.get("checkpoint_id") else {}
         at = {**part(given, "checkpoint"), **named}
-        made = await threads.update(self.options, row.run, given.get("values"), given.get("as_node"), at)
+        if not isinstance(node := given.get("as_node"), str | None):
+            raise RefusedError(422, f"`as_node` must be a string, not {node!r}.")
+        made = await threads.update(self.options, row.run, given.get("values"), node, at)
         where = _named(made, thread) or {}
         return answer(
             {"checkpoint": where, "configurable": where, "checkpoint_id": where.get("checkpoint_id")}

@@ -25,6 +25,9 @@ def rule(tool: str, decision: str = "deny", more: str = "") -> str:
         ("codebase_investigator", "invoke_agent", {"agent_name": "codebase_investigator"}),
         ("generalist", "invoke_agent", {"agent_name": "generalist", "prompt": "x"}),
         ("Task", "invoke_agent", {"agent_name": "generalist"}),
+        ("mcp__docs__put", "mcp_docs_put", {}),
+        ("mcp__docs__*", "mcp_docs_put", {}),
+        ("mcp__docs", "mcp_docs_put", {}),
     ],
 )
 def test_a_tool_and_an_agent_are_denied_under_all_their_names(make, call, named, called, args) -> None:
@@ -72,6 +75,7 @@ def test_a_servers_tool_may_be_named_as_its_server_names_it(make, call, decision
         ("^search_file_content$", "grep_search", {}),
         ("^generalist$", "invoke_agent", {"agent_name": "generalist"}),
         ("^Bash$", "run_shell_command", {}),
+        ("^mcp__docs_two__put_all$", "mcp_docs_two_put_all", {}),
     ],
 )
 def test_hooks_match_every_name(text, tool, args) -> None:
