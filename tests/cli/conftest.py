@@ -122,3 +122,18 @@ def editor(tmp_path: Path) -> Generator[Callable[..., "Editor"]]:
     for one in opened:
         with suppress(OSError):
             one.kill()
+
+
+@pytest.fixture
+def asking(editor: Callable[..., "Editor"]) -> "Callable[..., tuple[Editor, str, int]]":
+    """An editor whose question is open, its session and the prompt that waits for the answer."""
+    from acp_editor import open_question, prompted
+
+    def start(*replies: dict[str, Any]) -> "tuple[Editor, str, int]":
+        here = editor(*replies, person=open_question)
+        session = here.new()
+        turn = here.begin("session/prompt", prompted(session, "write"))
+        here.until(lambda: bool(here.asked))
+        return here, session, turn
+
+    return start

@@ -19,7 +19,6 @@ from acp_editor import (
     FailedError,
     RefusalError,
     open_question,
-    prompted,
     says,
 )
 from patience import HANG_S, until
@@ -31,6 +30,7 @@ from interlock.state.messages import DataPart
 from interlock.tools._diff import unified_diff
 
 Open = Callable[..., Editor]
+Asking = Callable[..., tuple[Editor, str, int]]
 
 
 PNG = base64.b64decode(
@@ -80,11 +80,10 @@ def test_a_diff_that_is_cut_says_so_in_the_editor_and_in_the_difftool(editor: Op
     assert before == left and after == diff["newText"] + left
 
 
-def test_a_cancel_withdraws_the_question_and_a_late_yes_writes_nothing(editor: Open, tmp_path: Path) -> None:
-    here = editor(WRITE, {"text": "Gone on."}, person=open_question)
-    session = here.new()
-    turn = here.begin("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "write"}]})
-    here.until(lambda: bool(here.asked))
+def test_a_cancel_withdraws_the_question_and_a_late_yes_writes_nothing(
+    asking: Asking, tmp_path: Path
+) -> None:
+    here, session, turn = asking(WRITE, {"text": "Gone on."})
     number = here.asked[0][1]["id"]
     here.send("session/cancel", {"sessionId": session})
     assert here.answer(turn, "session/prompt") == {"stopReason": "cancelled"}
@@ -96,33 +95,25 @@ def test_a_cancel_withdraws_the_question_and_a_late_yes_writes_nothing(editor: O
     assert here.text() == "Gone on." and not (tmp_path / "work" / "a.txt").exists()
 
 
-def test_a_killed_session_is_loaded_with_its_question(editor: Open, tmp_path: Path) -> None:
-    here = editor(
-        {"thought": "Hm.", "text": "I write it."} | WRITE, DONE, {"text": "Again."}, person=open_question
-    )
-    session = here.new()
-    here.begin("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "write a file"}]})
-    here.until(lambda: bool(here.asked))
+def test_a_killed_session_is_loaded_with_its_question(editor: Open, asking: Asking, tmp_path: Path) -> None:
+    here, session, _ = asking({"thought": "Hm.", "text": "I write it."} | WRITE, DONE, {"text": "Again."})
     calls = here.calls()
     here.kill()
     there = editor()
     there.load(session)
     assert not there.asked, "the conversation is shown before the answer, and the question comes after it"
-    assert there.text("user_message") == "write a file" and there.text() == "I write it."
+    assert there.text("user_message") == "write" and there.text() == "I write it."
     assert there.text("agent_thought") == "Hm."
     assert there.calls().keys() == calls.keys()
     there.until(lambda: there.text().endswith("Done."))
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
     assert there.prompt(session, "and now?") == "end_turn" and there.text().endswith("Again.")
     (listed,) = there.call("session/list", {"cwd": str(tmp_path / "work")})["sessions"]
-    assert (listed["sessionId"], listed["title"]) == (session, "write a file")
+    assert (listed["sessionId"], listed["title"]) == (session, "write")
 
 
-def test_a_closed_session_ends_its_prompt_and_keeps_its_question(editor: Open) -> None:
-    here = editor(WRITE, DONE, person=open_question)
-    session = here.new()
-    turn = here.begin("session/prompt", prompted(session, "write"))
-    here.until(lambda: bool(here.asked))
+def test_a_closed_session_ends_its_prompt_and_keeps_its_question(asking: Asking) -> None:
+    here, session, turn = asking(WRITE, DONE)
     assert here.call("session/close", {"sessionId": session}) == {}
     assert here.answer(turn) == {"stopReason": "cancelled"} and here.withdrawn == [here.asked[0][1]["id"]]
     here.person = ALLOWS
@@ -131,11 +122,8 @@ def test_a_closed_session_ends_its_prompt_and_keeps_its_question(editor: Open) -
     here.until(lambda: here.text() == "Done.")
 
 
-def test_a_session_goes_on_on_another_machine(editor: Open, tmp_path: Path, home: Path) -> None:
-    here = editor(WRITE, DONE, person=open_question)
-    session = here.new()
-    here.begin("session/prompt", prompted(session, "write"))
-    here.until(lambda: bool(here.asked))
+def test_a_session_goes_on_on_another_machine(asking: Asking, tmp_path: Path, home: Path) -> None:
+    here, session, _ = asking(WRITE, DONE)
     here.kill()
     (home / "interlock").rename(tmp_path / "state")
     work = (tmp_path / "work").rename(tmp_path / "elsewhere")
@@ -187,11 +175,8 @@ def test_what_was_chosen_for_the_next_prompt_outlives_the_editor(editor: Open) -
     assert Client.at_home().sessions()[session].chosen == {}, "the run keeps it now"
 
 
-def test_what_another_editor_leaves_midway_is_told(editor: Open) -> None:
-    here = editor(WRITE, {"text": "Late.", "delay_s": 600}, person=open_question)
-    session = here.new()
-    turn = here.begin("session/prompt", prompted(session, "write"))
-    here.until(lambda: bool(here.asked))
+def test_what_another_editor_leaves_midway_is_told(editor: Open, asking: Asking) -> None:
+    here, session, turn = asking(WRITE, {"text": "Late.", "delay_s": 600})
     there = editor(person=ALLOWS)
     there.load(session)
     there.until(lambda: "completed" in [call["status"] for call in there.calls().values()])
@@ -282,11 +267,10 @@ def test_commands_undo_rewind_and_fork(editor: Open, tmp_path: Path) -> None:
     assert here.text("user_message") == "", "nothing is shown twice"
 
 
-def test_a_prompt_in_place_of_an_open_question_ends_its_call(editor: Open, tmp_path: Path) -> None:
-    here = editor(WRITE, {"text": "Gone on."}, person=open_question)
-    session = here.new()
-    here.begin("session/prompt", prompted(session, "write"))
-    here.until(lambda: bool(here.asked))
+def test_a_prompt_in_place_of_an_open_question_ends_its_call(
+    editor: Open, asking: Asking, tmp_path: Path
+) -> None:
+    here, session, _ = asking(WRITE, {"text": "Gone on."})
     here.kill()
     there = editor(person=open_question)
     there.load(session)
@@ -327,12 +311,9 @@ def in_another_editor(work: Path, run: str) -> None:
 
 @pytest.mark.parametrize("decides", [in_a_terminal, on_the_page, in_another_editor])
 def test_a_decision_made_elsewhere_closes_the_question(
-    editor: Open, tmp_path: Path, decides: Callable[[Path, str], None]
+    asking: Asking, tmp_path: Path, decides: Callable[[Path, str], None]
 ) -> None:
-    here = editor(WRITE, DONE, person=open_question)
-    session = here.new()
-    turn = here.begin("session/prompt", prompted(session, "write"))
-    here.until(lambda: bool(here.asked))
+    here, session, turn = asking(WRITE, DONE)
     decides(here.folder, session)
     assert here.answer(turn)["stopReason"] == "end_turn"
     assert here.withdrawn == [here.asked[0][1]["id"]] and here.text() == "Done."

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp_editor import ALLOWS, DONE, REJECTS, WRITE, Editor, FailedError, open_question, prompted, says
+from acp_editor import ALLOWS, DONE, REJECTS, WRITE, Editor, FailedError, prompted, says
 from folders import put
 from patience import until
 
 from interlock.cli.acp.wire import Wire
 
 Open = Callable[..., Editor]
+Asking = Callable[..., tuple[Editor, str, int]]
 
 
 FAULTS: dict[str, tuple[bytes, int]] = {
@@ -88,11 +89,8 @@ def test_nothing_comes_before_initialize_and_a_newer_version_gets_ours(tmp_path:
     here.kill()
 
 
-def test_a_second_prompt_is_refused_while_one_is_under_way(editor: Open) -> None:
-    here = editor(WRITE, DONE, person=open_question)
-    session = here.new()
-    turn = here.begin("session/prompt", prompted(session, "write"))
-    here.until(lambda: bool(here.asked))
+def test_a_second_prompt_is_refused_while_one_is_under_way(asking: Asking) -> None:
+    here, session, turn = asking(WRITE, DONE)
     with pytest.raises(FailedError, match="is running in this session"):
         here.prompt(session, "and this")
     other = here.new()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from commands import Run
 from folders import put
 
@@ -16,7 +17,6 @@ from interlock.cli.command_line import command_of
 from interlock.cli.commands import work
 from interlock.cli.commands.work import prompt_parser, resume_parser, run_parser
 from interlock.cli.flags import options_from
-from interlock.cli.main import main
 from interlock.cli.parsing import duration
 from interlock.cli.workflow_inputs import add_own_flags
 from interlock.engine.options import Options
@@ -25,6 +25,9 @@ from interlock.state.errors import UserError
 from interlock.tools.table import TOOLS
 
 ROOT = Path(__file__).parents[2]
+MISTAKES: list[tuple[str, int, str]] = yaml.load(
+    Path(__file__).with_name("mistakes.yaml").read_text(), yaml.CSafeLoader
+)
 ROOMS = ("cli", "engine", "graphs", "nodes", "prompts", "services", "state", "tools")
 
 
@@ -127,90 +130,18 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(typed: str, expec
     assert command_of(shlex.split(typed)) == (command, rest)
 
 
-@pytest.mark.parametrize(
-    ("typed", "exit_code", "expected"),
-    [
-        ("", 42, "No prompt. Give one: interlock -p"),
-        ("-p", 42, "No prompt"),
-        ("aprovals", 2, "Did you mean 'approvals'?"),
-        (
-            "shw latest",
-            2,
-            "No command 'shw'. Did you mean 'show'? To send it as a prompt: interlock -p 'shw latest'",
-        ),
-        ("resum latest --approve all", 2, "No command 'resum'. Did you mean 'resume'?"),
-        ("diagrm --help", 2, "No command 'diagrm'. Did you mean 'diagram'"),
-        ("hostory", 2, "No command 'hostory'. Did you mean 'history'?"),
-        ("--modell x", 2, "No flag '--modell'. Did you mean '--model' or '--mode'?"),
-        ("-p x --output json", 2, "No flag '--output'. Did you mean '--output-format'?"),
-        ("-p x -o jsn", 2, "'jsn' isn't one of text, json, stream-json. Did you mean 'json'?"),
-        ("-p x --approval-mode yollo", 2, "Did you mean 'yolo'?"),
-        ("-p x -y --approval-mode default", 2, "at once"),
-        ("-i hello", 2, "-i opens a session, which needs a terminal"),
-        ("-p x --ide-context f.json", 2, "--ide-context: no file 'f.json'"),
-        ("-p x --store mysql://h", 52, "expected postgresql://"),
-        ("--list-sessions", 2, "interlock runs"),
-        ("-p x --max-turns many", 2, "--max-turns: 'many' isn't a whole number"),
-        ("-p x --max-turns -4", 2, "--max-turns: '-4' isn't a whole number of 0 or more"),
-        ("-p x --timeout soon", 2, "isn't a duration"),
-        ("-p x --policy nowhere.toml", 2, "no file 'nowhere.toml'"),
-        ("-p x --add-dir nowhere", 2, "no folder 'nowhere'"),
-        ("-p x --fake-responses nowhere.yaml", 2, "no file"),
-        ("-p x -m", 2, "-m/--model: expected one argument"),
-        ("-c -r abc -p x", 2, "Give only one of them"),
-        ("-c -p x", 2, "nothing has run yet"),
-        ("-r abc -p x", 2, "No run 'abc'"),
-        ("run", 2, "required: WORKFLOW. See"),
-        ("run mian --help", 2, "No workflow 'mian'. Did you mean 'main'"),
-        ("run mian x", 2, "No workflow 'mian'. Did you mean 'main'"),
-        ("run tools hello", 2, "takes no PROMPT"),
-        ("run main --batch f.jsonl words", 2, "--batch reads its inputs from a file"),
-        ("run main --input {", 42, "line 1, column 2"),
-        ('run main --input {"promt":"x"}', 42, "Input field 'promt': Extra inputs are not"),
-        ('run main --input {"promt":"x"}', 42, "Did you mean 'prompt'?"),
-        ("run main --input [1]", 42, "must be a JSON object, it is a list"),
-        ("run main --input @nowhere.json", 42, "can't read 'nowhere.json'"),
-        ("run turn x --turn-no two", 2, "--turn-no: 'two' isn't a whole number. See"),
-        ("completion bsh", 2, "interlock: bash|zsh|fish: 'bsh' isn't one of"),
-        ("schema turnn", 2, "Did you mean 'turn'?"),
-        ("diagram", 2, "Expected WORKFLOW or --run RUN"),
-        ("diagram main --format gif", 2, "'gif' isn't one of mermaid, dot, svg, png"),
-        ("diagrams", 2, "--write --check"),
-        ("runs --status wating", 2, "Did you mean 'waiting'?"),
-        ("runs remove x", 2, "Expected `runs` or `runs rm RUN…`"),
-        ("runs rm", 2, "Expected `runs` or `runs rm RUN…`"),
-        ("show", 2, "RUN"),
-        ("show a b", 2, "Unexpected argument 'b'"),
-        ("diff a 1", 2, "STEP"),
-        ("resume", 2, "RUN"),
-    ],
-)
-def test_a_mistake_is_one_line_and_its_exit_code(
-    typed: str,
-    exit_code: int,
-    expected: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with (tmp_path / "empty").open("w+") as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        assert main(typed.split()) == exit_code
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert expected in shown.err
-    assert len(shown.err.splitlines()) == 1
-    assert ".." not in shown.err.replace("…", "") and "?." not in shown.err
+@pytest.mark.parametrize(("typed", "exit_code", "expected"), MISTAKES)
+def test_a_mistake_is_one_line_and_its_exit_code(run: Run, typed: str, exit_code: int, expected: str) -> None:
+    done = run(*shlex.split(typed))
+    assert (done.code, done.out) == (exit_code, "")
+    assert expected in done.err and len(done.err.splitlines()) == 1
+    assert ".." not in done.err.replace("…", "") and "?." not in done.err
 
 
-def test_a_user_without_a_home_is_told_to_name_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_without_a_home_is_told_to_name_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-    assert main(["runs"]) == 2
-    assert capsys.readouterr().err == "interlock: No home directory is known for this user. Set HOME.\n"
+    assert run("runs") == (2, "", "interlock: No home directory is known for this user. Set HOME.\n")
 
 
 @pytest.mark.parametrize(
@@ -227,18 +158,12 @@ def test_a_user_without_a_home_is_told_to_name_one(
         ("-p hello -o json", "credentials"),
     ],
 )
-def test_output_for_programs_is_one_result_where_no_run_can_begin(
-    typed: str, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with (tmp_path / "empty").open("w+") as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        code = main(typed.split())
-    shown = capsys.readouterr()
-    result = json.loads(shown.out)
-    assert (result["error"]["type"], result["error"]["code"]) == (kind, code)
-    assert result.get("type") == ("result" if "stream" in typed else None)
-    assert result["error"]["message"] in shown.err
+def test_output_for_programs_is_one_result_where_no_run_can_begin(run: Run, typed: str, kind: str) -> None:
+    done = run(*typed.split())
+    error = done.json["error"]
+    assert (error["type"], error["code"]) == (kind, done.code)
+    assert done.json.get("type") == ("result" if "stream" in typed else None)
+    assert error["message"] in done.err
 
 
 @pytest.mark.parametrize(
@@ -281,9 +206,9 @@ def test_decisions_keep_the_order_in_which_they_were_typed() -> None:
     ]
 
 
-def test_d_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "x", "-d"]) == 2
-    assert "Traceback" in capsys.readouterr().err
+def test_d_shows_where_an_error_came_from(run: Run) -> None:
+    done = run("show", "x", "-d")
+    assert done.code == 2 and "Traceback" in done.err
 
 
 def test_an_unknown_word_is_a_prompt_only_when_no_command_is_near() -> None:
@@ -315,10 +240,3 @@ def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
         found = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in docstrings]
         shown += [f"{file}: {node.value}" for node in found if isinstance(node.value, str)]
     assert [text for text in shown if page.search(text)] == []
-
-
-def test_a_choice_that_is_missing_or_wrong_is_named_with_all_there_are(run: Run) -> None:
-    for command, actions in (("audit", "verify|log|export|head"), ("store", "prune|copy|migrate")):
-        assert f"required: {actions}. See" in run(command).err
-        assert f"'x' isn't one of {', '.join(actions.split('|'))}." in run(command, "x").err
-    assert "'70000' isn't a whole number of 0 to 65535" in run("serve", "--port", "70000").err

@@ -66,16 +66,3 @@ def test_a_git_ref_holds_heads_and_shows_that_the_end_was_cut_off(audit: Any, ho
     assert audit("verify", "--against", "refs/audit/head").code == 0
     changed(home / "interlock", "delete from audit where seq = (select max(seq) from audit)")
     assert "cut off or replaced" in audit("verify", "--against", "refs/audit/head").out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("log", "--since", "yesterday"), "--since 'yesterday': expected a date"),
-        (("verify", "--against", "nowhere"), "Expected a file, or a git ref here."),
-        (("log", "--run", "zzz"), "No run 'zzz'."),
-    ],
-)
-def test_bad_input_is_one_line(audit: Any, words: tuple[str, ...], said: str) -> None:
-    refused = audit(*words)
-    assert said in refused.err and (refused.code, refused.err.count("\n")) == (2, 1)

@@ -121,23 +121,6 @@ def test_show_draws_only_the_groups_that_are_named(
         assert name not in picture and f" {name}[" not in text, name
 
 
-@pytest.mark.parametrize(
-    ("typed", "error"),
-    [
-        ("turn --show main,hook", "show 'hook'; expected some of main, hooks, questions, errors, lists"),
-        ("run --show main", "The statechart 'run' has no groups of nodes. Leave --show out."),
-        ("tool-call --call 1", "--call needs the statechart of calls and a run"),
-        ("turn --call 1", "--call needs the statechart of calls and a run"),
-        ("turn -o turn.pdf", "extension in 'turn.pdf'. Expected .mmd, .dot, .svg, .png, or name the format"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused_in_one_line(
-    typed: str, error: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["diagram", *typed.split()]) == 2
-    assert error in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("depth", ["1", "2"])
 def test_a_waiting_runs_picture_says_what_is_asked_why_and_how_to_decide(
     depth: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

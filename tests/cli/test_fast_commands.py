@@ -48,13 +48,15 @@ def test_fast_commands_import_nothing_heavy(made: Any, tmp_path: Path) -> None:
     assert seen == [[command, True, []] for command in commands], done.stderr
 
 
-def test_the_entry_point_answers() -> None:
+def typed(line: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+    """What a shell line of the installed program comes to."""
     entry = Path(sys.executable).with_name("interlock")
-    assert (
-        subprocess.check_output([entry, "--version"], text=True)
-        == f"interlock {version('interlock-agent')}\n"
-    )
-    shown = subprocess.run([entry, "--help"], capture_output=True, text=True, check=False)
+    return subprocess.run(f"{entry} {line}", shell=True, capture_output=True, text=True, check=False, **more)
+
+
+def test_the_entry_point_answers() -> None:
+    assert typed("--version").stdout == f"interlock {version('interlock-agent')}\n"
+    shown = typed("--help")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "start here:" in shown.stdout
 
@@ -129,10 +131,7 @@ def test_approvals_shows_every_run_and_the_commands(made: Any, cli: Any) -> None
 def test_a_list_into_a_closed_pipe_ends_quietly(made: Any) -> None:
     for number in range(300):
         made.run(f"run{number:03}", "x" * 150, "done")
-    entry = Path(sys.executable).with_name("interlock")
-    done = subprocess.run(
-        f"{entry} runs --all | head -1", shell=True, capture_output=True, text=True, check=False
-    )
+    done = typed("runs --all | head -1")
     assert done.stdout.startswith("run ")
     assert done.stderr == ""
 
@@ -141,13 +140,9 @@ def test_a_list_into_a_closed_pipe_ends_quietly(made: Any) -> None:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_cannot_be_written_is_one_line_about_the_output(unbuffered: str, tmp_path: Path) -> None:
     (tmp_path / "replies.json").write_text('[{"text": "hello"}]')
-    entry = Path(sys.executable).with_name("interlock")
     env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     for command in ("workflows", "-p hi -m script:replies.json -o json"):
-        line = f"{entry} {command} >/dev/full"
-        done = subprocess.run(
-            line, shell=True, capture_output=True, text=True, check=False, env=env, cwd=tmp_path
-        )
+        done = typed(f"{command} >/dev/full", env=env, cwd=tmp_path)
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1].startswith(
             "interlock: Can't write the output: No space left on device."
@@ -157,9 +152,6 @@ def test_output_that_cannot_be_written_is_one_line_about_the_output(unbuffered: 
 
 def test_closed_streams_count_as_empty_ones(made: Any) -> None:
     made.run("aa11", "fix it", "done")
-    entry = Path(sys.executable).with_name("interlock")
     for streams in (">&-", "<&- >&- 2>&-", "2>&-"):
-        done = subprocess.run(
-            f"{entry} runs {streams}", shell=True, capture_output=True, text=True, check=False
-        )
+        done = typed(f"runs {streams}")
         assert (done.returncode, done.stderr) == (0, "")

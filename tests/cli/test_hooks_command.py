@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from commands import Run
 from folders import put
 
@@ -70,24 +69,6 @@ def test_run_shows_what_each_got_and_said_and_what_it_comes_to(run: Run, home: P
     assert (shown["outcome"]["decision"], shown["outcome"]["reason"]) == ("block", "not now")
     assert not list((home / "interlock").glob("*.db"))
     assert "together: block" in run("hooks", "test", "PreToolUse", "--input", WRITE, "--run").out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("test", "BeforTool"), 2, "No event 'BeforTool'. Did you mean 'BeforeTool'"),
-        (("test",), 2, "Name an event: BeforeAgent"),
-        (("tset",), 2, "No action 'tset', expected test"),
-        (("--run",), 2, "interlock hooks test EVENT"),
-        (("test", "BeforeTool", "--input", "[1]"), 42, "--input"),
-    ],
-)
-def test_a_mistake_gets_one_line(
-    run: Run, home: Path, arguments: tuple[str, ...], code: int, said: str
-) -> None:
-    done = run("hooks", *arguments)
-    assert (done.code, len(done.err.splitlines())) == (code, 1), done.err
-    assert said in done.err
 
 
 def test_hooks_of_an_untrusted_folder_are_ignored_and_it_says_so(run: Run, home: Path) -> None:

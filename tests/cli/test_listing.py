@@ -87,14 +87,6 @@ def test_a_pid_that_another_process_has_now_is_not_the_owner(made: Maker, place:
     assert list_runs(place)[0].status == "interrupted"
 
 
-def test_runs_are_listed_newest_change_first_and_by_status(made: Maker, place: Path) -> None:
-    made.run("old1", status="done", updated=1000.0)
-    made.run("new1", status="failed", updated=3000.0)
-    made.run("mid1", status="done", updated=2000.0)
-    assert [r.run for r in list_runs(place)] == ["new1", "mid1", "old1"]
-    assert [r.run for r in list_runs(place, "done")] == ["mid1", "old1"]
-
-
 def test_the_newest_of_a_status_are_found_behind_many_of_others(made: Maker, place: Path) -> None:
     for number in range(12):
         made.run(f"new{number:02}", updated=9000.0 + number)

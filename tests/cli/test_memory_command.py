@@ -22,8 +22,3 @@ def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
     assert (Path.home() / ".gemini/GEMINI.md").exists()
     [mine, theirs] = json.loads(run("memory", "--json").out)
     assert (mine["level"], theirs["level"]) == ("global", "project")
-
-
-def test_what_is_missing_or_misspelt_is_said(run: Run) -> None:
-    assert "Only add takes a TEXT" in run("memory", "add").err
-    assert "No action 'list'" in run("memory", "list").err

@@ -168,39 +168,6 @@ def test_a_path_that_no_tool_may_touch_is_refused_before_any_rule(check) -> None
     assert "outside the workspace" in found["reason"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["rea_file", "{}"], 42, "Did you mean one of: 'read_file', "),
-        (["read_file", "{}"], 42, "'file_path' is missing"),
-        (
-            ["read_file", "{x"],
-            42,
-            "not JSON: Expecting property name enclosed in double quotes at line 1, column 2",
-        ),
-        (["read_file", "[]"], 42, "must be a JSON object"),
-        (["read_file", "@nowhere.json"], 42, "nowhere.json"),
-        (["glob", '{"pattern": "*"}', "--agent", "investigator"], 42, "codebase_investigator"),
-        (["glob", "{}", "--mode", "plann"], 2, "plan"),
-        (["glob", "{}", "--policy", "none.toml"], 2, "none.toml"),
-        ([], 2, "--batch"),
-        (["glob", "{}", "--batch", "x"], 2, "--batch"),
-        (["mcp_s_t", "-", "--annotations", "-"], 2, "once"),
-    ],
-)
-def test_a_question_that_cannot_be_answered_is_one_line(
-    run: Run, arguments: list[str], code: int, said: str
-) -> None:
-    done = run("policy", "check", *arguments)
-    assert (done.code, done.out) == (code, "")
-    assert said in done.err and done.err.count("\n") == 1
-
-
-def test_another_action_is_refused(run: Run) -> None:
-    done = run("policy", "chek", "glob")
-    assert done.code == 2 and "expected check" in done.err
-
-
 def test_arguments_come_from_a_file_or_from_stdin(check, tmp_path: Path) -> None:
     put(tmp_path / "call.json", command("git push"))
     assert check("run_shell_command", f"@{tmp_path / 'call.json'}")["decision"] == "deny"

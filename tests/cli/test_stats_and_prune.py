@@ -147,20 +147,6 @@ def test_the_page_has_a_chart_and_a_table(by: bytes, key: str, ended: dict[str, 
     assert "<td>1 model, 1 refused</td>" in text and "style=" not in text
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("store", "prune"), "No limit is set, so nothing is deleted. Set store.keepDays or store.maxGb"),
-        (("store", "prune", "--keep-days", "0"), "--keep-days"),
-        (("stats", "--since", "soon"), "--since 'soon': expected a date"),
-        (("stats", "--by", "hour"), "hour"),
-    ],
-)
-def test_bad_input_is_one_line(run: Run, words: tuple[str, ...], said: str) -> None:
-    refused = run(*words)
-    assert said in refused.err and (refused.code, refused.err.count("\n")) == (2, 1)
-
-
 def test_store_copies_runs_to_another_folder(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from interlock.services.policy.books import Books
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
+from interlock.state.workspace import PathRefused
 
 NAMED = [
     *(".env", ".ENV", ".Env", ".env.", ".env ", ".env::$DATA", "ENV~1", "．ｅｎｖ", ".e\u200cnv"),
@@ -283,9 +284,6 @@ def test_an_included_directory_is_held_as_the_workspace_is(tmp_path: Path) -> No
 
 
 def test_a_workspace_of_everything_has_no_inside_of_the_machine() -> None:
-    from interlock.services.files.workspace import FolderWorkspace
-    from interlock.state.workspace import PathRefused
-
     everything = FolderWorkspace(Path("/"))
     for path in ("/proc/self/environ", "/proc/1/cmdline", "/sys/kernel", "/dev/stdin"):
         with pytest.raises(PathRefused, match="outside"):

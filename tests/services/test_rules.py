@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from folders import put
 
 from interlock.services.context.memory import load_rules
 from interlock.state.context import RuleFile
@@ -23,58 +24,51 @@ def texts(root: Path, mode: str = "code") -> list[str]:
     return [file.text for file in rules(root, mode) if file.text]
 
 
-def write(root: Path, name: str, text: str | bytes) -> Path:
-    file = root / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return file
-
-
 @pytest.mark.parametrize("suffix", ["", "-code"])
 def test_folders_come_before_single_files_and_an_empty_one_does_not_count(root: Path, suffix: str) -> None:
-    write(root, f".clinerules{suffix}", "cline")
+    put(root / f".clinerules{suffix}", "cline")
     assert texts(root) == ["cline"]
-    write(root, f".roorules{suffix}", " \n")
+    put(root / f".roorules{suffix}", " \n")
     assert texts(root) == ["cline"]
-    write(root, f".roorules{suffix}", "roo")
+    put(root / f".roorules{suffix}", "roo")
     assert texts(root) == ["roo"]
     (root / f".roo/rules{suffix}").mkdir(parents=True)
     assert texts(root) == ["roo"]
-    write(root, f".roo/rules{suffix}/empty.md", "\n")
+    put(root / f".roo/rules{suffix}/empty.md", "\n")
     assert texts(root) == ["roo"]
-    write(root, f".roo/rules{suffix}/deep/er/x", "folder")
-    write(root.parent / "home", f".roo/rules{suffix}/x", "mine")
+    put(root / f".roo/rules{suffix}/deep/er/x", "folder")
+    put(root.parent / f"home/.roo/rules{suffix}/x", "mine")
     assert texts(root) == ["mine", "folder"]
 
 
 def test_files_of_a_folder_are_ordered_by_their_names_whatever_their_case_and_place(root: Path) -> None:
     for name in ("z/a.md", "B.txt", "c", "ä.md", "a b.md"):
-        write(root, f".roo/rules/{name}", name)
+        put(root / f".roo/rules/{name}", name)
     assert texts(root) == ["a b.md", "z/a.md", "B.txt", "c", "ä.md"]
     assert texts(root, "ask") == texts(root)
 
 
 def test_of_the_agents_files_the_first_that_says_something_counts(root: Path) -> None:
-    write(root, "AGENT.md", "second")
+    put(root / "AGENT.md", "second")
     assert texts(root) == ["second"]
-    write(root, "AGENTS.md", "first")
+    put(root / "AGENTS.md", "first")
     assert texts(root) == ["first"]
 
 
 def test_odd_files_get_one_line_each_and_the_rest_works(root: Path) -> None:
-    write(root.parent, "secret.txt", "outside")
+    put(root.parent / "secret.txt", "outside")
     folder = root / ".roo/rules"
-    write(folder, "good.md", "good")
-    write(folder, "binary", b"\0\1")
-    write(folder, "latin", b"caf\xe9")
-    write(folder, "x.lock", "left behind")
-    write(folder, "line\nbreak \x1b[2J.md", "named oddly")
-    write(folder, "crlf", b"\xef\xbb\xbfone\r\ntwo\r\n")
+    put(folder / "good.md", "good")
+    put(folder / "binary", b"\0\1")
+    put(folder / "latin", b"caf\xe9")
+    put(folder / "x.lock", "left behind")
+    put(folder / "line\nbreak \x1b[2J.md", "named oddly")
+    put(folder / "crlf", b"\xef\xbb\xbfone\r\ntwo\r\n")
     (folder / "loop").symlink_to(folder)
     (folder / "gone").symlink_to("nowhere")
     (folder / "out").symlink_to(root.parent / "secret.txt")
-    (folder / "inside").symlink_to(write(root, "docs/rules.md", "linked"))
-    (folder / "key").symlink_to(write(root, ".env", "KEY=1"))
+    (folder / "inside").symlink_to(put(root / "docs/rules.md", "linked"))
+    (folder / "key").symlink_to(put(root / ".env", "KEY=1"))
     found = {file.shown: file for file in rules(root)}
     said = {name.rpartition("/")[2]: file.problem for name, file in found.items() if file.problem}
     assert said == {
@@ -89,7 +83,7 @@ def test_odd_files_get_one_line_each_and_the_rest_works(root: Path) -> None:
 
 def test_a_huge_file_is_cut_and_all_of_them_together_are_bounded(root: Path) -> None:
     for number in range(8):
-        write(root, f".roo/rules/{number}", f"rule {number}\n" + "x" * 10_000_000)
+        put(root / f".roo/rules/{number}", f"rule {number}\n" + "x" * 10_000_000)
     found = rules(root)
     assert "Cut here: the file has 10,000,007 bytes" in found[0].text
     assert sum(len(file.text) for file in found) < 300_000
@@ -99,5 +93,5 @@ def test_a_huge_file_is_cut_and_all_of_them_together_are_bounded(root: Path) -> 
 def test_a_persons_own_links_may_lead_anywhere(root: Path) -> None:
     home = root.parent / "home"
     (home / ".roo/rules").mkdir(parents=True)
-    (home / ".roo/rules/mine").symlink_to(write(root.parent, "dotfiles/mine.md", "my rule"))
+    (home / ".roo/rules/mine").symlink_to(put(root.parent / "dotfiles/mine.md", "my rule"))
     assert texts(root) == ["my rule"]

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.state.errors import ConfigError
 
 Load = Callable[..., LoadedSettings]
+MISTAKES: dict[str, Any] = yaml.load(
+    Path(__file__).with_name("settings_mistakes.yaml").read_text(), yaml.CSafeLoader
+)
 SOURCES = ["home/.gemini", "home/.interlock", "work/.gemini", "work/.interlock"]
 
 
@@ -106,22 +110,7 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "near"),
-    [
-        *[("tool", "tools"), ("mcpServer", "mcpServers"), ("modle", "model"), ("hook", "hooks")],
-        *[("tools.exlude", "tools.exclude"), ("tools.Exclude", "tools.exclude")],
-        ("general.default_aproval_mode", "general.defaultApprovalMode"),
-        ("model.maxSessionTurn", "model.maxSessionTurns"),
-        ("context.fileFiltering.respectGitIgnor", "context.fileFiltering.respectGitIgnore"),
-        *[
-            ("mcpServers.docs.excludTools", "mcpServers.docs.excludeTools"),
-            ("mcpServers.docs.description", ""),
-        ],
-        ("mcpServers.docs.oauth.clientid", "mcpServers.docs.oauth.clientId"),
-        # gemini-cli settings without meaning here aren't typos.
-        *[("privacy", ""), ("context.includeDirectoryTree", "")],
-        *[("general.preview", ""), ("tools.enableHooks", ""), ("agents.overrides", ""), ("output", "")],
-    ],
+    ("key", "near"), [*MISTAKES["meant"].items(), *((key, "") for key in MISTAKES["others"])]
 )
 def test_a_mistyped_key_is_warned_of_with_the_one_that_was_meant(
     key: str, near: str, load: Load, tmp_path: Path
@@ -177,38 +166,7 @@ def test_hook_commands_are_left_to_the_shell(load: Load) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"model": {"maxSessionTurns": "ten"}}, 'model.maxSessionTurns is "ten", expected an integer.'),
-        ({"model": {"maxSessionTurns": "10"}}, 'model.maxSessionTurns is "10", expected an integer.'),
-        ({"model": {"maxSessionTurns": True}}, "model.maxSessionTurns is true, expected an integer."),
-        ({"model": {"maxSessionTurns": 1.5}}, "model.maxSessionTurns is 1.5, expected an integer."),
-        ({"model": {"name": None}}, "model.name is null, expected a string."),
-        ({"model": "pro"}, 'model is "pro", expected an object.'),
-        ({"model": {"prices": {"m": {}}}}, "model.prices.m is {}, expected 'input' in it or 'output' in it."),
-        ({"context": {"fileName": 3}}, "context.fileName is 3, expected a string or an array."),
-        (
-            {"start": {"keepWarm": "soon"}},
-            'start.keepWarm is "soon", expected a duration such as 90s, 15m or 2h, or nothing.',
-        ),
-        ({"tools": {"allowed": ["a", 1]}}, "tools.allowed.1 is 1, expected a string."),
-        ({"model": {"aliases": {"a.b": 1}}}, "model.aliases.a.b is 1, expected a string."),
-        ({"tools": {"shell": {"timeout": -1}}}, "tools.shell.timeout is -1, expected greater than 0."),
-        (
-            {"general": {"defaultApprovalMode": "wild"}},
-            "general.defaultApprovalMode is \"wild\", expected 'default', 'auto_edit', 'plan' or 'yolo'.",
-        ),
-        (
-            {"model": {"name": 1, "temperature": "hot"}},
-            "model.name is 1, expected a string. (1 more like it.)",
-        ),
-        ({"tools": {"sandbox": 3}}, "tools.sandbox is 3, expected true or false or a string."),
-        (
-            {"tools": {"sandboxNetworkAccess": "yes"}},
-            'tools.sandboxNetworkAccess is "yes", expected true or false.',
-        ),
-        (
-            {"tools": {"sandboxAllowedPaths": "/tmp"}},
-            'tools.sandboxAllowedPaths is "/tmp", expected an array.',
-        ),
+        *MISTAKES["wrong"],
         (b"[1]", "holds [1], expected a JSON object."),
         (b'{"a": NaN}', "not JSON: NaN is not JSON."),
         (b"[" * 100_000, "not JSON: it is nested too deeply."),

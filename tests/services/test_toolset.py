@@ -17,7 +17,7 @@ from interlock.services.toolset import BuiltinToolset, parameters
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.events import Event, ToolOutput
 from interlock.state.settings import Settings
-from interlock.state.tooling import Processes, Tool, ToolContext, ToolRun, Toolset
+from interlock.state.tooling import Processes, Tool, ToolContext, ToolRun
 from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
 
@@ -46,11 +46,6 @@ def view(tool: str, /, **args: Any) -> CallView:
 
 def once(toolset: BuiltinToolset, call: CallView) -> ToolResult:
     return asyncio.run(toolset.run(ToolRun(key=KEY, call=call, emit=lambda _: None)))
-
-
-def test_it_is_a_toolset(toolset: BuiltinToolset) -> None:
-    typed: Toolset = toolset
-    assert [d.name for d in typed.declarations()] == [n for n, tool in TOOLS.items() if tool.installed()]
 
 
 def test_models_are_not_told_of_a_tool_whose_program_is_not_there(tmp_path: Path) -> None:

@@ -74,29 +74,6 @@ def test_what_cannot_be_done_changes_nothing_and_says_why(
     assert says in call.failed(kind, "apply_diff", path="a", diff=diff)
 
 
-def test_a_block_is_whole_lines_and_keeps_the_files_indentation(call: Calls, folder: Path) -> None:
-    (folder / "a").write_text("max = 1\n    x = 1\nlast")
-    call("apply_diff", path="a", diff=block("x = 1", "if y:\n    x = 2"))
-    assert (folder / "a").read_text() == "max = 1\n    if y:\n        x = 2\nlast"
-
-
-def test_lines_are_taken_out_and_the_end_of_the_file_stays_as_it_is(call: Calls, folder: Path) -> None:
-    for before, gone, after in (
-        ("a\r\nb\r\nc", "c", "a\r\nb"),
-        ("a\nb\nc\n", "c", "a\nb\n"),
-        ("a\nb\n", "a\nb", ""),
-    ):
-        (folder / "a").write_bytes(before.encode())
-        call("apply_diff", path="a", diff=block(gone, ""))
-        assert (folder / "a").read_bytes() == after.encode()
-
-
-def test_a_later_block_finds_its_line_after_earlier_ones_moved_it(call: Calls, folder: Path) -> None:
-    (folder / "a").write_text("head\n" + "x\ny\n" * 3)
-    call("apply_diff", path="a", diff=block("head", "h1\nh2\nh3", 1) + block("x", "", 4) + block("x", "X", 6))
-    assert (folder / "a").read_text() == "h1\nh2\nh3\nx\ny\ny\nX\ny\n"
-
-
 def test_of_two_equal_places_the_one_that_another_block_left_is_no_answer(call: Calls, folder: Path) -> None:
     (folder / "a").write_text("x\ny\nx\nz\n")
     done = call.plan("apply_diff", path="a", diff=block("x\ny", "new") + block("x", "which?"))
@@ -139,13 +116,25 @@ def test_more_blocks_than_are_applied_at_once_are_refused() -> None:
         ("1 || b\nb\n", block("1 || b", "0 || b"), "0 || b\nb\n"),
         ("k\n", "I change it:\n```diff\n" + block("k", "y") + "```\n", "y\n"),
         ("k\nx\n", block("k", "\n").replace("\n\n>", "\n>"), "x\n"),
+        # A block is whole lines and keeps the file's indentation.
+        ("max = 1\n  x = 1\nlast", block("x = 1", "if y:\n  x = 2"), "max = 1\n  if y:\n    x = 2\nlast"),
+        # Lines are taken out, and the end of the file stays as it is.
+        ("a\r\nb\r\nc", block("c", ""), "a\r\nb"),
+        ("a\nb\nc\n", block("c", ""), "a\nb\n"),
+        ("a\nb\n", block("a\nb", ""), ""),
+        # A later block finds its line after earlier ones moved it.
+        (
+            "k\n" + "x\ny\n" * 3,
+            block("k", "1\n2\n3", 1) + block("x", "", 4) + block("x", "X", 6),
+            "1\n2\n3\nx\ny\ny\nX\ny\n",
+        ),
     ],
 )
-def test_margins_of_listings_are_no_text_unless_the_file_has_them(
-    call: Calls, folder: Path, text: str, diff: str, after: str
+def test_a_block_changes_the_lines_that_are_meant_and_margins_of_listings_are_no_text_unless_the_file_has_them(
+    call: Calls, text: str, diff: str, after: str
 ) -> None:
-    (folder / "a").write_text(text)
-    assert (call("apply_diff", path="a", diff=diff).status, (folder / "a").read_text()) == ("success", after)
+    call.write({"a": text})
+    assert (call("apply_diff", path="a", diff=diff).status, call.read("a")) == ("success", after)
 
 
 @given(
@@ -310,20 +299,3 @@ def test_content_is_put_before_a_line_or_at_the_end(call: Calls, folder: Path) -
         assert (folder / "a").read_bytes() == after.encode()
     assert call("insert_content", path="d/new", line=0, content="x\n").status == "success"
     assert (folder / "d/new").read_text() == "x\n"
-
-
-@pytest.mark.parametrize(
-    ("tool", "args", "kind", "says"),
-    [
-        ("insert_content", {"path": "a", "line": 3, "content": "x"}, "invalid_tool_params", "has 1 line"),
-        ("insert_content", {"path": "b", "line": 2, "content": "x"}, "file_not_found", ""),
-        ("insert_content", {"path": "../b", "line": 0, "content": "x"}, "path_refused", ""),
-        ("apply_diff", {"path": "b", "diff": block("a", "b")}, "file_not_found", ""),
-        ("apply_diff", {"path": ".env", "diff": block("a", "b")}, "path_refused", ""),
-    ],
-)
-def test_a_line_beyond_the_end_or_in_no_file_is_refused(
-    call: Calls, tool: str, args: dict[str, Any], kind: str, says: str
-) -> None:
-    call.write({"a": "a\n"})
-    assert says in call.failed(kind, tool, **args)

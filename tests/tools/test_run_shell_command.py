@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 from tool_calls import Calls
 
 from interlock.state.calls import ToolResult
@@ -120,12 +119,6 @@ def test_the_preview_shows_command_and_directory_or_why_it_can_not_run(shell: Sh
     assert background.text == "make all\nin sub\nin the background"
     refused = shell.shows("ls", dir_path="/etc")
     assert refused.problem is not None and "outside the workspace" in refused.problem
-
-
-def test_bad_arguments_are_refused() -> None:
-    for bad in ({"command": ""}, {"command": "ls", "timeout_s": 0}, {"command": "ls", "cwd": "/"}):
-        with pytest.raises(ValidationError):
-            TOOL.args.model_validate(bad)
 
 
 def test_the_summary_is_one_line() -> None:

@@ -3,8 +3,10 @@
 import random
 from collections.abc import Collection, Iterable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from interlock.tools._tagged_calls import TaggedTools, arguments
 from interlock.tools._tags import RAW, TaggedCall, TagParser, as_tags, as_text
 from interlock.tools.table import TOOLS as TABLE
 
+READINGS = yaml.load(Path(__file__).with_name("tagged.yaml").read_text(), yaml.CSafeLoader)
 TOOLS = {
     "read_file": ("path", "start_line"),
     "write_to_file": ("path", "content", "line_count"),
@@ -104,37 +107,12 @@ def test_a_file_may_hold_the_closing_tag_of_what_holds_it() -> None:
     assert whole("<read_file><path>a</path></path></read_file>") == [("read_file", {"path": "a"})]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<read_file >\n<path>a</path></read_file>",
-        '<read_file path="a"></read_file>',
-        "<read_file/>",
-        "< read_file><path>a</path>",
-        "<Read_File><path>a</path></Read_File>",
-        "<read_files><path>a</path></read_files>",
-        "</read_file>",
-        "Use `<read_file>` for that.",
-        "&lt;read_file&gt;",
-        "<",
-        "a <read_fil",
-        "<thinking>no call</thinking>",
-    ],
-)
+@pytest.mark.parametrize("text", READINGS["looks"])
 def test_what_only_looks_like_a_tag_is_text(text: str) -> None:
     assert read([text]) == (text, text, [], "")
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "a</content>'\n\n<path>\n",
-        "a</content>\n<path>\n</content>\n<path>b",
-        "a</content> x <read_file><path>b</path></read_file> y",
-        "</content></content>",
-        "<content>a</content>",
-    ],
-)
+@pytest.mark.parametrize("file", READINGS["halves"])
 def test_a_file_may_hold_half_of_what_looks_like_a_call(file: str) -> None:
     text = f"<write_to_file><path>a</path>\n<content>\n{file}\n</content>\n</write_to_file>"
     assert whole(text) == [("write_to_file", {"path": "a", "content": file})]
@@ -162,20 +140,7 @@ def test_several_calls_and_the_text_around_them() -> None:
     assert [(c.name, c.params) for c in calls] == [("finish", {}), ("read_file", {"path": "b"})]
 
 
-@pytest.mark.parametrize(
-    ("text", "calls", "problem"),
-    [
-        ("<read_file><path>a", 0, "the call of read_file ended before </path>"),
-        ("<read_file><path>a</path>", 1, ""),
-        ("<read_file><path>a</path></read_", 1, ""),
-        (
-            "<read_file><path>a</path><write_to_file><path>b</path></write_to_file>",
-            1,
-            "ended before </read_file>",
-        ),
-        ("<finish></finish><write_to_file><path>b</path><content>half", 1, "ended before </content>"),
-    ],
-)
+@pytest.mark.parametrize(("text", "calls", "problem"), READINGS["cut"])
 def test_a_call_that_was_cut_off_is_no_call(text: str, calls: int, problem: str) -> None:
     """With every parameter complete, only the last tag may be missing, and not in a truncated answer."""
     *_, found, said = read([text])
@@ -185,30 +150,7 @@ def test_a_call_that_was_cut_off_is_no_call(text: str, calls: int, problem: str)
     assert "half" not in str(found)
 
 
-WRITE = "<write_to_file><path>a</path><content>b</content></write_to_file>"
-
-
-@pytest.mark.parametrize(
-    ("text", "shown", "calls", "problem"),
-    [
-        (f"I write. {WRITE}", "I write.", ["write_to_file"], ""),
-        (f"<read_file><path>a</path></read_file>{WRITE}", "", ["read_file", "write_to_file"], ""),
-        ("<finish>\n</finish>", "", ["finish"], ""),
-        (WRITE[:40], "", [], "ended before </content>"),
-        (WRITE[:29], "", ["write_to_file"], ""),
-        (f"<read_file><path>a</path>{WRITE}", "", ["write_to_file"], "ended before </read_file>"),
-        # An answer may name a tool.
-        ("<finish>now</finish> and <finish>", "<finish>now</finish> and <finish>", [], ""),
-        ("With <write_to_file> in mode code.", "With <write_to_file> in mode code.", [], ""),
-        ("<finish> or <read_file><path>a</path></read_file>!", "<finish> or !", ["read_file"], ""),
-        (
-            "<finish> x <read_file><path>a</path></read_file></finish>!",
-            "<finish> x </finish>!",
-            ["read_file"],
-            "",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown", "calls", "problem"), READINGS["unoffered"])
 def test_a_call_of_a_tool_that_isnt_offered_is_a_call_and_its_mere_name_is_text(
     text: str, shown: str, calls: list[str], problem: str
 ) -> None:

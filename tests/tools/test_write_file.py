@@ -1,14 +1,13 @@
-"""write_file: success, refusal, bad arguments."""
+"""write_file: new files, what stays of an existing one, and text that was left out."""
 
-import os
 import stat
+from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+import yaml
 from tool_calls import Calls
 
 from interlock.state.tooling import FileChange
-from interlock.tools.write_file import WriteFileArgs
 
 
 def planned(call: Calls, path: str, content: str, **more: dict[str, bytes]) -> FileChange:
@@ -60,110 +59,9 @@ def test_earlier_calls_of_the_batch_count(call: Calls) -> None:
     assert "-earlier" in change.diff
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("../a", "path_refused"),
-        (".git/config", "path_refused"),
-        ("node_modules/x", "path_refused"),
-        ("dir", "is_directory"),
-        ("file/below", "not_a_directory"),
-        ("binary", "not_text"),
-        ("latin", "not_text"),
-        ("pipe", "not_a_file"),
-        ("locked", "permission_denied"),
-        ("x" * 300, "io_error"),
-    ],
-)
-def test_what_cannot_be_written_says_so(call: Calls, path: str, kind: str) -> None:
-    call.write({"dir/": "", "file": "", "binary": b"\0\1", "latin": "alté\n".encode("latin-1"), "locked": ""})
-    os.mkfifo(call.folder / "pipe")
-    (call.folder / "locked").chmod(0o444)
-    assert "\n" not in call.failed(kind, "write_file", file_path=path, content="日本")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "// ... rest of code ...",
-        "# ... existing code ...",
-        "    # rest of the file...",
-        "/* ... unchanged methods ... */",
-        "<!-- rest of the content … -->",
-        "(rest of code ...)",
-        "... remaining lines ...",
-        "// ... the rest of your code remains unchanged ...",
-        "// ...  rest  of  code",
-        "#  existing   code  ...",
-        "[rest of code]",
-        "# [... existing code ...]",
-        "(unchanged)",
-        "// (other methods unchanged)",
-        "<!-- [remaining content] -->",
-        "(rest of code remains the same)",
-        "// rest of code here",
-        "# Rest of methods unchanged",
-        "/* The rest of the styles remains unchanged */",
-        "-- ... rest of query ...",
-        "% … rest of the document …",
-        "REM ... rest of script ...",
-        "// ... (unchanged) ...",
-        "# ... rest unchanged ...",
-        "# . . . rest of the code . . .",
-        "（rest of code）",
-        "<rest of the file>",
-        "rest of ...",
-        "    // Rest of…",
-        "// (rest of ...)",
-        "# ... rest of the ...",
-        "[rest of ...]",
-        "/* rest of ... */",
-    ],
-)
-def test_a_placeholder_for_left_out_text_is_refused(call: Calls, line: str) -> None:
-    call.failed("omission_placeholder", "write_file", file_path="a", content=f"one\n{line}\ntwo\n")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "print('...')",
-        "the rest of the story...",
-        "# ...",
-        "x = [...]",
-        "def f(): ...",
-        "rest of code",
-        "rest of",
-        "rest of ... it all",
-        "for the rest of ...",
-        'title = "rest of ..."',
-        "# the rest of the options",
-        "# see below ...",
-        "[unchanged]",
-        "[existing_code]",
-        "(lines)",
-        "- the title (unchanged)",
-        "(the rest of the story)",
-        "# The rest of the code is in b.py",
-        "# rest of the arguments are passed on",
-        "// existing code paths are tested elsewhere",
-        "# same as before",
-        "# unchanged",
-        "status: unchanged",
-        "* unchanged",
-        "! here",
-        "# ... here",
-        "<Foo {...rest} />",
-        'say "... rest of code ..."',
-    ],
-)
-def test_ordinary_dots_are_fine(call: Calls, line: str) -> None:
-    planned(call, "a", f"{line}\n")
-
-
-@pytest.mark.parametrize(
-    "args", [{}, {"file_path": "a"}, {"file_path": "", "content": ""}, {"file_path": "a", "content": 1}]
-)
-def test_bad_arguments_are_refused(args: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        WriteFileArgs.model_validate(args)
+def test_a_placeholder_for_left_out_text_is_refused_and_ordinary_dots_are_fine(call: Calls) -> None:
+    lines = yaml.load(Path(__file__).with_name("left_out.yaml").read_text(), yaml.CSafeLoader)
+    for line in lines["refused"]:
+        call.failed("omission_placeholder", "write_file", file_path="a", content=f"one\n{line}\ntwo\n")
+    for line in lines["fine"]:
+        planned(call, "a", f"{line}\n")
