@@ -37,8 +37,10 @@ gc.disable()  # until all is collected: imports leave no garbage, and looking fo
 
 # `tests` is no package (importlib mode): its shared programs are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
-from databases import IN_POSTGRESQL, drop_below, everywhere  # noqa: E402 - by their names
+from databases import IN_POSTGRESQL, drop_below, everywhere, server  # noqa: E402 - by their names
+from shared import offer  # noqa: E402
 from unsynced import sync_nothing  # noqa: E402
+from warm import forker  # noqa: E402
 
 pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server"]
 
@@ -78,9 +80,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     if IN_POSTGRESQL:
         everywhere()
+    if config.getoption("dist", "no") != "no":  # not a worker, which has none of its own
+        offer({"forker": lambda: ("door", [forker().door().fileno()]), "server": lambda: (server(), [])})
 
 
 @pytest.hookimpl(optionalhook=True)
