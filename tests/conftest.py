@@ -15,6 +15,7 @@ from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # `make test` tries the same few examples each time, `make properties` many; outside CI they vary.
 # The machine may be busy: how long an example takes says nothing about the code.
@@ -81,6 +82,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("hypothesis_profile") != "sweep":
+        # Else it reads all modules of ours for constants to try: 2 s of each worker where none has done so before.
+        providers._get_local_constants = lambda: providers._local_constants
     if IN_POSTGRESQL:
         everywhere()
     if config.getoption("dist", "no") != "no":  # not a worker, which has none of its own
