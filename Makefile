@@ -30,8 +30,8 @@ fleet: $(VENV)/installed ## PostgreSQL, two workers, ten repairs at once, and th
 	@$(INSTALL) --editable '.[fleet]'
 	@$(RUN) docs/fleet_demo.py
 
-test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k name' for some)
-	$(IN_MEMORY) $(BIN)/pytest $(TESTS)
+test: $(VENV)/installed-dev ## all tests but the layout's, of the long sweeps a sample (TESTS='-k name' for some)
+	$(IN_MEMORY) $(BIN)/pytest --ignore $(LAYOUT) $(TESTS)
 
 sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash (SWEEP_PART=0/3: a third of them)
 	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rl --include='*.py' mark.sweep tests)
@@ -49,7 +49,7 @@ check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(if $(LAYOUT),$(BIN)/pytest $(LAYOUT))
+	$(BIN)/pytest $(LAYOUT)
 	$(BIN)/interlock diagrams --check
 	$(RUN) docs/generated.py --check
 

@@ -15,6 +15,7 @@ from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # `make test` tries the same few examples each time, `make properties` many; outside CI they vary.
 # The machine may be busy: how long an example takes says nothing about the code.
@@ -37,8 +38,10 @@ gc.disable()  # until all is collected: imports leave no garbage, and looking fo
 
 # `tests` is no package (importlib mode): its shared programs are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
-from databases import IN_POSTGRESQL, drop_below, everywhere  # noqa: E402 - by their names
+from databases import IN_POSTGRESQL, drop_below, everywhere, server  # noqa: E402 - by their names
+from shared import offer  # noqa: E402
 from unsynced import sync_nothing  # noqa: E402
+from warm import forker  # noqa: E402
 
 pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server"]
 
@@ -78,9 +81,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("hypothesis_profile") != "sweep":
+        # Else it reads all modules of ours for constants to try: 2 s of each worker where none has done so before.
+        providers._get_local_constants = lambda: providers._local_constants
     if IN_POSTGRESQL:
         everywhere()
+    if config.getoption("dist", "no") != "no":  # not a worker, which has none of its own
+        offer({"forker": lambda: ("door", [forker().door().fileno()]), "server": lambda: (server(), [])})
 
 
 @pytest.hookimpl(optionalhook=True)

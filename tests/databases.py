@@ -1,4 +1,4 @@
-"""databases: those that a store may be in; PostgreSQL is a server of this test process, in a temporary folder.
+"""databases: those that a store may be in; PostgreSQL is a server of these tests, in a temporary folder.
 
 TEST_STORE=postgresql (`make postgres`): every store of every test is in PostgreSQL, in a database of its own.
 """
@@ -24,6 +24,7 @@ from interlock.engine.store.tables import TABLES
 
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
 import postgres_server
+import shared
 
 IN_POSTGRESQL = os.environ.get("TEST_STORE") == "postgresql"
 _TEMPLATE = "template_store"
@@ -31,8 +32,6 @@ _TEMPLATE = "template_store"
 
 def postgres_store(folder: Path) -> Store:
     """A store in a new database with its tables; the test is skipped where no server is installed."""
-    if not IN_POSTGRESQL:  # there `everywhere` has made it
-        _make_template()
     return Store(placed(folder, fresh_database(_TEMPLATE)))
 
 
@@ -40,7 +39,7 @@ def fresh_database(template: str = "template1") -> str:
     """The address of an empty database."""
     name = f"test_{uuid4().hex}"
     _execute(f"create database {name} template {template}" + _by_files())
-    return f"{_server()}/{name}"
+    return f"{server()}/{name}"
 
 
 DATABASES: dict[str, Callable[[Path], Store]] = {"sqlite": Store, "postgresql": postgres_store}
@@ -48,18 +47,15 @@ if IN_POSTGRESQL:
     del DATABASES["sqlite"]
 
 
-def everywhere(server: str = "") -> None:
+def everywhere(given: str = "") -> None:
     """From now on, in this process and its forks: a state directory without a store gets a database on the server."""
     if not postgres_server.installed():
         pytest.exit("PostgreSQL's server isn't installed", 0)
     import psycopg  # noqa: F401 - once, not in each fork
 
-    if server := server or os.environ.get("TEST_SERVER", ""):
-        os.environ["TEST_SERVER"] = server
-        _server()  # remembers it: a fork has another environment
-    else:
-        os.environ["TEST_SERVER"] = _server()
-        _make_template()
+    if given:
+        os.environ["TEST_SERVER"] = given
+    os.environ["TEST_SERVER"] = server()  # which remembers it: a fork has another environment
     of_file, connect = store.adapter_of, sqlite3.connect
 
     def adapter_of(path: Path) -> Adapter:
@@ -76,14 +72,13 @@ def everywhere(server: str = "") -> None:
     sqlite3.connect = connected
 
 
-@cache
-def _make_template() -> None:
+def _make_template(address: str) -> None:
     """Tables, without an audit: each store begins its own."""
     from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
 
-    _execute(f"create database {_TEMPLATE}")
+    _execute(f"create database {_TEMPLATE}", address)
     made = f"insert into store_version values ({SCHEMA_VERSION}, 0)"
-    _execute(";\n".join([*definitions(), made]), _TEMPLATE)
+    _execute(";\n".join([*definitions(), made]), address, _TEMPLATE)
 
 
 _placed: dict[Path, str] = {}
@@ -135,20 +130,24 @@ def _by_files() -> str:
     return "" if "/14/" in str(postgres_server.installed()) else " strategy file_copy"
 
 
-def _execute(sql: str, name: str = "postgres") -> None:
+def _execute(sql: str, address: str = "", name: str = "postgres") -> None:
     import psycopg
 
-    with psycopg.connect(f"{_server()}/{name}", autocommit=True) as conn:
+    with psycopg.connect(f"{address or server()}/{name}", autocommit=True) as conn:
         conn.execute(sql.encode())
 
 
 @cache
-def _server() -> str:
-    """Its address without a database's name; that of TEST_SERVER, if a process above this one has started it."""
+def server() -> str:
+    """Its address without a database's name; a process above this one may have started it."""
     if "TEST_SERVER" in os.environ:
         return os.environ["TEST_SERVER"]
     if not postgres_server.installed():
         pytest.skip("PostgreSQL's server isn't installed")
+    if shared.IS_OFFERED:
+        return shared.given("server")[0]
     made = postgres_server.Server("-c fsync=off -c full_page_writes=off -c max_connections=200")
     atexit.register(made.stop)
-    return made.start().removesuffix("/postgres")
+    address = made.start().removesuffix("/postgres")
+    _make_template(address)
+    return address

@@ -10,10 +10,6 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from interlock.graphs import _contract
-from interlock.state.deps import Deps
-from interlock.state.node import spec_of
-
 OUTSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"now"}),
     "context": frozenset({"repository", "tree", "commands", "file", "ide", "references", "nearby", "memory"}),
@@ -68,6 +64,11 @@ class Watched:
 @pytest.fixture
 def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Outside calls of nodes that don't declare them. `recorded` nodes get their results back on a rerun."""
+    # Not above: what starts the workers would import all of LangGraph first, too.
+    from interlock.graphs import _contract
+    from interlock.state.deps import Deps
+    from interlock.state.node import spec_of
+
     undeclared: set[str] = set()
     called = _contract.called
 
@@ -96,6 +97,8 @@ def nodes_declare_what_they_ask(undeclared: set[str]) -> Generator[None]:
 
 def services() -> dict[str, set[str]]:
     """Each service of `Deps`, with the methods that nodes can call."""
+    from interlock.state.deps import Deps
+
     hints = get_type_hints(Deps)
     asked: dict[str, dict[str, object]] = {
         name: dict(vars(kind)) for name, kind in hints.items() if isinstance(kind, type)

@@ -44,7 +44,7 @@ def decided(stage: Stage) -> str:
     return str(sum(len(views.answered(stage.home, row.run)) for row in list_runs(stage.home)))
 
 
-SAMPLE = ("validated", "edited", "parallel", "functional", "paused_inside")
+SAMPLE = ("validated", "parallel", "functional")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ processes started from scratch: imports, the environment block, what is typed be
 import atexit
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -15,15 +16,18 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+import shared
 from patience import HANG_S
 
 from interlock.cli.forked import Fork, Forker
 
 
 @cache
-def _forker() -> Forker:
+def forker() -> Forker:
     """Started when first needed: which server's databases are for stores is known by then."""
     made = Forker([str(Path(__file__).with_name("forker.py")), os.environ.get("TEST_SERVER", "")])
+    if shared.IS_OFFERED:
+        made.adopt(socket.socket(fileno=shared.given("forker")[1][0]))
     atexit.register(made.end)
     return made
 
@@ -57,8 +61,8 @@ class Warm(Fork):
         words = ("terminal" if terminal else "", str(program or ""), *arguments)
         with Path(os.devnull).open("r+b") as nothing:
             streams = [nothing.fileno() if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
-            door = _forker().door().fileno()
-            super().__init__(_forker().asked("forker", words, env, str(cwd), (*streams, door)))
+            door = forker().door().fileno()
+            super().__init__(forker().asked("forker", words, env, str(cwd), (*streams, door)))
         for end in ends:
             os.close(end)
 

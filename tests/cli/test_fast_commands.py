@@ -136,18 +136,30 @@ def test_a_list_into_a_closed_pipe_ends_quietly(made: Any) -> None:
     assert done.stderr == ""
 
 
+RUN = "-p hi -m script:replies.json -o json"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_cannot_be_written_is_one_line_about_the_output(unbuffered: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "unbuffered"),
+    [
+        ("workflows", ""),
+        ("workflows", "1"),
+        (RUN, ""),
+        pytest.param(RUN, "1", marks=pytest.mark.sweep),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_line_about_the_output(
+    command: str, unbuffered: str, tmp_path: Path
+) -> None:
     (tmp_path / "replies.json").write_text('[{"text": "hello"}]')
     env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    for command in ("workflows", "-p hi -m script:replies.json -o json"):
-        done = typed(f"{command} >/dev/full", env=env, cwd=tmp_path)
-        assert done.returncode == 1
-        assert done.stderr.splitlines()[-1].startswith(
-            "interlock: Can't write the output: No space left on device."
-        )
-        assert "Traceback" not in done.stderr
+    done = typed(f"{command} >/dev/full", env=env, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "interlock: Can't write the output: No space left on device."
+    )
+    assert "Traceback" not in done.stderr
 
 
 def test_closed_streams_count_as_empty_ones(made: Any) -> None:

@@ -196,6 +196,7 @@ for name in sorted(names):
 """
 
 
+@pytest.mark.sweep
 def test_the_client_of_gemini_has_the_classes_that_it_would_have_otherwise() -> None:
     def described(how: str) -> str:
         command = [sys.executable, "-P", "-c", _DESCRIBE, how]

@@ -29,6 +29,7 @@ outcome = run_sync("main", {"prompt": "go"}, options=Options(home=Path("home"), 
 assert outcome.status == "done", outcome
 assert gc.isenabled() and gc.get_threshold()[0] == 700 and not gc.get_freeze_count()
 assert not BaseModel.model_config.get("defer_build")
+assert not {"mcp", "mcp_types", "jsonschema"} & {*sys.modules}, "read without an MCP server"
 """
 _DATA = """
 import dataclasses, inspect, types

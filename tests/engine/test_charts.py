@@ -133,8 +133,10 @@ def test_only_a_person_leads_to_yolo() -> None:
     assert reached(ToolCallChart, "success") == {"success"}
 
 
-@pytest.mark.parametrize("status", ["open", "done", "failed", "cancelled"])
-@pytest.mark.parametrize("ends", ["done", "cancelled", "turn_limit"])
+@pytest.mark.parametrize(
+    ("status", "ends"),
+    [("open", "done"), ("done", "cancelled"), ("failed", "turn_limit"), ("cancelled", "done")],
+)
 def test_nobody_ends_a_run_that_they_do_not_drive(store: Store, status: str, ends: str) -> None:
     """`finish`, `cancel` and `fail` are events of a running run, and running is whoever holds the lease."""
     root: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}

@@ -16,7 +16,7 @@ from interlock.engine.driver import runner
 from interlock.engine.read import find_run, list_runs
 from interlock.state.events import Event
 
-OFTEN = ("main", "turn, tried again", "tools", "compress", "subagent", "plan")
+OFTEN = ("turn, tried again", "tools", "compress", "plan")
 """Tried with every change; the others in the sweeps."""
 
 

@@ -1,8 +1,5 @@
 """The `mcp` workflow alone: what each action answers, and that every edge is taken."""
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -57,19 +54,3 @@ def test_each_action_is_answered_and_every_edge_taken(place: Place) -> None:
 def test_what_an_action_needs_is_named(place: Place) -> None:
     with pytest.raises(InputError, match="Input field 'uri' is missing: action 'read' needs it"):
         ask(place, action="read", server="odd")
-
-
-def test_a_run_without_servers_loads_nothing_of_the_sdk(place: Place) -> None:
-    program = (
-        "import sys; from pathlib import Path; from interlock.engine import Options, run_sync\n"
-        "home, model = map(str, sys.argv[1:])\n"
-        "o = run_sync('main', {'prompt': 'x'}, options=Options(home=Path(home), user_home=Path(home), model=model))\n"
-        "assert o.status == 'done', o\n"
-        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'mcp', 'mcp_types', 'jsonschema'}))\n"
-    )
-    model = place.script({"text": "hi"})
-    made = subprocess.run(
-        [sys.executable, "-P", "-c", program, str(place.home), model],
-        cwd=place.work, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert json.loads(made.stdout.replace("'", '"')) == []
