@@ -41,6 +41,11 @@ def test_binary_and_odd_files_get_a_sentence_each(work: Path) -> None:
     assert (work / "crlf.txt").read_bytes() == b"1\r\n2\r\n"
     missing = use(work, "read_file", file_path="nowhere.txt")
     assert (missing["status"], "nowhere.txt" in missing["content"]) == ("error", True)
+    raw = os.fsdecode(b"caf\xe9")
+    (work / raw).mkdir()
+    (work / "link").symlink_to(raw)
+    refused = use(work, "write_file", file_path="link/new.txt", content="x")
+    assert (refused["status"], "isn't UTF-8" in refused["content"]) == ("error", True), refused
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory, write_private
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, InterlockError, StoreError, UserError
+from interlock.state.text import clean
 
 PARTS = (
     "interlock.db",
@@ -130,7 +131,11 @@ def reading(home: Path) -> Generator[Connection | None]:
 
 
 def select(home: Path, sql: str, *values: object) -> list[Any]:
-    """The rows; empty if there is no store yet. Raises `StoreError` in one line."""
+    """The rows; empty if there is no store yet. Raises `StoreError` in one line.
+
+    An id that was typed, or the name of a folder, may have bytes that aren't UTF-8: no row has them.
+    """
+    values = tuple(clean(value) if isinstance(value, str) else value for value in values)
     with reading(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
 
