@@ -81,7 +81,15 @@ def without_password(url: str) -> str:
 
 
 def adapter_of(path: Path) -> Adapter:
-    if not (path.parent / ADDRESS).exists():
+    """Raises `StoreError` if the state directory is another user's, as under `sudo -u` with HOME kept."""
+    try:
+        (path.parent / ADDRESS).lstat()
+    except PermissionError as error:
+        raise StoreError(
+            f"Can't read the state directory {str(path.parent)!r}: {error.strerror}. "
+            "Choose another with INTERLOCK_HOME."
+        ) from error
+    except OSError:
         return Sqlite(path)
     try:
         from interlock.engine.store.postgres import Postgres  # its driver takes 0.3 s to import
