@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import execute
+from commands import Run, execute
 
 from interlock.engine import Options, run_sync
 from interlock.engine.store import Store
@@ -15,7 +15,7 @@ from interlock.engine.store import Store
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     return folder
 
 
@@ -41,6 +41,11 @@ def test_binary_and_odd_files_get_a_sentence_each(work: Path) -> None:
     assert (work / "crlf.txt").read_bytes() == b"1\r\n2\r\n"
     missing = use(work, "read_file", file_path="nowhere.txt")
     assert (missing["status"], "nowhere.txt" in missing["content"]) == ("error", True)
+    raw = os.fsdecode(b"caf\xe9")
+    (work / raw).mkdir()
+    (work / "link").symlink_to(raw)
+    refused = use(work, "write_file", file_path="link/new.txt", content="x")
+    assert (refused["status"], "isn't UTF-8" in refused["content"]) == ("error", True), refused
 
 
 @pytest.mark.parametrize(
@@ -79,3 +84,16 @@ def test_a_state_directory_that_cannot_be_made_is_one_line(work: Path) -> None:
     assert done.returncode == 1
     assert "INTERLOCK_HOME" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_state_directory_of_another_user_is_one_line(
+    work: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lstat(path: Path) -> None:  # tests run as root, too, whom nothing is closed to
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    (work / "s.yaml").write_text("- text: hi\n")
+    for command in (["runs"], ["-m", "script:s.yaml", "-p", "x"]):
+        done = run(*command)
+        assert (done.code, "can't read the state directory" in done.err.lower()) == (1, True), done

@@ -55,7 +55,8 @@ def _find(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolResult:
         raise ToolError("path_refused", text)
     test = _test(pattern, start, args.case_sensitive)
     files = workspace.walk(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
-    found = [path for path in files if test(path.relative_to(start).as_posix())]
+    base = len(f"{start}".rstrip("/")) + 1
+    found = [path for path in files if test(str(path)[base:])]
     return _result(args.pattern, [workspace.relative(path) for path in found])
 
 

@@ -78,12 +78,14 @@ def read_files(
     for path in sorted(chosen.files, key=workspace.relative):
         stop.check()
         shown = workspace.relative(path)
-        text = _content(args, workspace, path, chosen.files[path], room) if room > 0 else None
+        head = f"--- {shown} ---\n\n"
+        left = room - len(head)
+        text = _content(args, workspace, path, chosen.files[path], left) if left > 0 else None
         if text is None:
             left_out.append(shown)
             continue
-        room -= len(text)
-        parts.append(f"--- {shown} ---\n\n{text}\n")
+        room = left - len(text)
+        parts.append(f"{head}{text}\n")
     return _result(parts, left_out, chosen.problems)
 
 

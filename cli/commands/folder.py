@@ -9,7 +9,7 @@ from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import err, one_line, out, place, show_json, show_table
 from interlock.services.files.disk import make_directories, read_text_file
 from interlock.state.errors import UserError
-from interlock.state.text import estimate_tokens, visible
+from interlock.state.text import clean, estimate_tokens, visible
 
 if TYPE_CHECKING:
     from interlock.services.trust import Answer, ProjectFile
@@ -159,7 +159,7 @@ def _add_memory(args: Args, root: Path) -> None:
     file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:
         before = read_text_file(file) if file.exists() else ""
-        after = with_fact(before, " ".join(args.text))
+        after = with_fact(before, clean(" ".join(args.text)))
         make_directories(file.parent, 0o755)
         replace_file(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:

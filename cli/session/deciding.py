@@ -339,10 +339,13 @@ class MenuKeys:
             self._panel().back()
 
     def decide(self, event: KeyPressEvent) -> None:
-        """A key of the menu decides if it comes alone; anything else is text for the input line."""
+        """A key of the menu decides if it comes alone, or with Enter; anything else is text for the input line."""
         panel, key, pressed_at = self._panel(), event.data, self._at
         alone = pressed_at - self._before > _ALONE_S
         held, self._held = self._held, ""
+        if key == "\r" and panel.takes(held.lower()):
+            event.app.create_background_task(self._press(panel, held))
+            return
         if held or not alone or not (key == "\r" or panel.takes(key.lower())):
             self._buffer.insert_text("".join(char for char in held + key if char.isprintable()))
             return
@@ -350,12 +353,17 @@ class MenuKeys:
 
         async def unless_typing() -> None:
             await asyncio.sleep(_ALONE_S)
-            if self._held and self._at == pressed_at and not panel.decided.done():
+            if self._held and self._at == pressed_at:
                 self._held = ""
-                try:
-                    await panel.press(panel.marked if key == "\r" else key.lower())
-                except InterlockError as error:
-                    self._failed(error)
-                self._paint()
+                await self._press(panel, key)
 
         event.app.create_background_task(unless_typing())
+
+    async def _press(self, panel: Panel, key: str) -> None:
+        if panel.decided.done():
+            return
+        try:
+            await panel.press(panel.marked if key == "\r" else key.lower())
+        except InterlockError as error:
+            self._failed(error)
+        self._paint()

@@ -297,15 +297,15 @@ class Client(Views):
     ) -> "Forked":
         """A run that shares a run's past up to a root step, by default all of it; the parent never changes.
 
-        It works in `workspace`, in place, or by default in a new folder beside the run's own. Raises `UserError`.
+        It works in `workspace`, in place, or by default in a new folder beside the run's own. In place and without a
+        step it leaves the files as they are. Raises `UserError`.
         """
         from interlock.engine.travel.fork import fork_run
 
         run = self.run(run, self.options.workspace).run
         newest = self.checkpoints(run)[-1].step
-        at = newest if step is None else step
-        made = fork_run(self.home, run, at, workspace=workspace, in_place=in_place)
-        if in_place and at == newest:
+        made = fork_run(self.home, run, step, workspace=workspace, in_place=in_place)
+        if in_place and made.step == newest:
             carry_over(self.home, run, made.run)
         return made
 

@@ -42,7 +42,7 @@ from interlock.state.errors import CredentialsError, InputError, UntrustedError,
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
-from interlock.state.text import nearest
+from interlock.state.text import clean, nearest
 from interlock.state.tooling import Tool
 
 if TYPE_CHECKING:
@@ -260,11 +260,16 @@ def _own(options: Options, root: Path, trusted: bool) -> _Own:
 
 def _root(options: Options) -> Path:
     try:
-        return Path(options.workspace or Path.cwd()).expanduser().resolve()
+        root = Path(options.workspace or Path.cwd()).expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as error:  # no such home, a symlink loop, a null byte
         raise UserError(
             f"Workspace {str(options.workspace)!r} can't be used: {str(error).rstrip('.')}."
         ) from error
+    if (shown := clean(str(root))) != str(root):
+        raise UserError(
+            f"Workspace {shown!r} can't be used: its path isn't UTF-8. Rename it, or name another one: -C DIR"
+        )
+    return root
 
 
 def check_input(input: WorkflowInput, prepared: RunConfig) -> None:

@@ -21,6 +21,7 @@ from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory, write_private
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, InterlockError, StoreError, UserError
+from interlock.state.text import clean
 
 PARTS = (
     "interlock.db",
@@ -80,7 +81,15 @@ def without_password(url: str) -> str:
 
 
 def adapter_of(path: Path) -> Adapter:
-    if not (path.parent / ADDRESS).exists():
+    """Raises `StoreError` if the state directory is another user's, as under `sudo -u` with HOME kept."""
+    try:
+        (path.parent / ADDRESS).lstat()
+    except PermissionError as error:
+        raise StoreError(
+            f"Can't read the state directory {str(path.parent)!r}: {error.strerror}. "
+            "Choose another with INTERLOCK_HOME."
+        ) from error
+    except OSError:
         return Sqlite(path)
     try:
         from interlock.engine.store.postgres import Postgres  # its driver takes 0.3 s to import
@@ -130,7 +139,11 @@ def reading(home: Path) -> Generator[Connection | None]:
 
 
 def select(home: Path, sql: str, *values: object) -> list[Any]:
-    """The rows; empty if there is no store yet. Raises `StoreError` in one line."""
+    """The rows; empty if there is no store yet. Raises `StoreError` in one line.
+
+    An id that was typed, or the name of a folder, may have bytes that aren't UTF-8: no row has them.
+    """
+    values = tuple(clean(value) if isinstance(value, str) else value for value in values)
     with reading(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
 

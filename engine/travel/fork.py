@@ -40,10 +40,11 @@ class _Point:
 
 
 def fork_run(
-    home: Path, name: str, step: int, *, workspace: Path | None = None, in_place: bool = False
+    home: Path, name: str, step: int | None, *, workspace: Path | None = None, in_place: bool = False
 ) -> Forked:
     """Fork a run at a root step: into a new folder beside its own, into `workspace`, or in place.
 
+    `step` None: the newest; in place, the files stay as they are, with what was undone or changed by hand since.
     Raises `UserError`. A kill leaves the folder either untouched or complete; repeating the command finishes the fork.
     """
     run = find_run(home, name)
@@ -53,7 +54,7 @@ def fork_run(
     files = RunFiles(home, run)
     if in_place:
         files.refuse_driven()
-        if not point.parked:
+        if step is not None and not point.parked:
             files.put(files.to_step(step)[0])
         return _recorded(home, run, point, Path(run.workspace))
     snapshots = home / "snapshots"
@@ -97,7 +98,7 @@ def _begun(
     return None
 
 
-def point_of(home: Path, run: RunRow, step: int) -> _Point:
+def point_of(home: Path, run: RunRow, step: int | None) -> _Point:
     """The root checkpoint of a step. Raises `UserError` naming the existing steps."""
     at, newest = checkpoint_at(home, run.run, step)
     return _Point(at, newest, newest and run.status == "waiting")

@@ -111,6 +111,10 @@ class FolderWorkspace:
         real = self._allowed(path)
         if real in self._roots:
             raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
+        if (shown := clean(str(real))) != str(real):  # nor can the journal name it
+            raise PathRefused(
+                f"{path!r} leads to {shown!r}, a name that isn't UTF-8; change it with a command."
+            )
         if self._in_dependencies(real):
             raise PathRefused(
                 f"{path!r} lies in node_modules, which is read only; change the project's own files."

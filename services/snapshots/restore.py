@@ -106,8 +106,7 @@ def apply(work: Work, *, durable: bool) -> None:
     root = Path(work.root)
     os.umask(umask := os.umask(0o077))
     anchor = Anchor(root)
-    if durable:
-        _open_up(work)
+    opened = _open_up(work) if durable else []
     for path in work.gone:
         with suppress(FileNotFoundError, NotADirectoryError), anchor.place(root / path) as place:
             os.unlink(place.name, dir_fd=place.directory)
@@ -128,7 +127,8 @@ def apply(work: Work, *, durable: bool) -> None:
                     replace_with(at, data, bits)
                 else:
                     new_file(at, data, bits, umask)
-    for path, mode in reversed(work.folders):
+    stay = [(path, mode) for path, mode in opened if os.path.lexists(root / path)]
+    for path, mode in sorted([*work.folders, *stay], reverse=True):  # inner ones first
         _set_mode(root / path, mode)
 
 
@@ -141,8 +141,9 @@ def _folder_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _open_up(work: Work) -> None:
-    """Open folders that their owner may not change; their final permissions are set at the end."""
+def _open_up(work: Work) -> list[tuple[str, int]]:
+    """Open folders that their owner may not change; returns those whose permissions nothing else sets."""
+    opened: list[tuple[str, int]] = []
     known = {path for path, _ in work.folders}
     for path in sorted({_folder_of(p) for p in (*work.paths, *work.folders_gone, *known)} - {""}):
         folder = Path(work.root, path)
@@ -150,7 +151,8 @@ def _open_up(work: Work) -> None:
             mode = stat.S_IMODE(folder.lstat().st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU:
                 _set_mode(folder, mode | stat.S_IRWXU)
-                work.folders += [(path, mode)] if path not in known else []
+                opened += [(path, mode)] if path not in known else []
+    return opened
 
 
 def _set_mode(folder: Path, mode: int) -> None:

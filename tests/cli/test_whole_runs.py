@@ -231,6 +231,18 @@ def test_bytes_of_a_prompt_that_are_not_utf_8_are_replaced(run: Run, tmp_path: P
     assert (done.code, done.out) == (0, "Done.\n")
 
 
+def test_what_is_named_in_bytes_that_are_not_utf_8_is_not_there(run: Run, tmp_path: Path) -> None:
+    named = os.fsdecode(b"caf\xe9")
+    (tmp_path / named).mkdir()
+    run(*_model(tmp_path), "-p", "x")
+    for command in (("show", named), ("resume", named), ("-r", named, "-p", "x"), ("runs", "rm", named)):
+        assert "No run" in run(*command).err, command
+    refused = run(*_model(tmp_path), "-C", str(tmp_path / named), "-p", "x")
+    assert (refused.code, "its path isn't UTF-8" in refused.err) == (2, True), refused
+    run("memory", "add", named)
+    assert "- caf\ufffd" in Path("GEMINI.md").read_text()
+
+
 @pytest.mark.sqlite
 def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_path: Path, home: Path) -> None:
     state = home / "interlock"

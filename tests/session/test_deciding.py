@@ -31,7 +31,7 @@ def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, open
         terminal.press("escape")
         terminal.waits_for("yacht", gone=True)
         time.sleep(0.5)
-        terminal.press("y", then="Written.")
+        terminal.press("y", "enter", then="Written.")
 
 
 def test_no_takes_a_reason_which_the_model_is_told(folder: Path, opens: Opens) -> None:

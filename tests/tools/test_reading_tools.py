@@ -181,11 +181,13 @@ def test_what_could_not_be_read_is_said(call: Calls, files: None) -> None:
 
 
 def test_what_has_no_room_is_named(call: Calls) -> None:
-    call.write(dict.fromkeys("abc", "x" * 99 + "\n" + ("y" * 99 + "\n") * 1300))
+    call.write(dict.fromkeys("abcd", "x" * 99 + "\n" + ("y" * 99 + "\n") * 1300))
     text = call.text("read_many_files", include=["*"])
     assert len(text) < 202_000
     assert "--- b ---\n\n[Lines 1-" in text
-    assert text.endswith("they aren't text: c.")
+    assert text.endswith("they aren't text: d.")
+    call.write({f"{'n' * 240}{i}": "" for i in range(900)})
+    assert len(call.text("read_many_files", include=["nnn*"])) < 220_000, "names count, too"
 
 
 def test_todos_are_shown_as_a_list(call: Calls) -> None:

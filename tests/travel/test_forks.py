@@ -11,6 +11,7 @@ from travel.conftest import REPLIES, Desk, shell, write
 from travel.trees import tree_of
 
 from interlock.engine import Decision, resume_sync
+from interlock.engine.client import Client
 
 
 def test_a_fork_has_the_files_of_then_and_goes_on_from_there(desk: Desk) -> None:
@@ -86,6 +87,16 @@ def test_undo_takes_back_all_that_a_run_did_and_nothing_else(desk: Desk) -> None
     assert done.code == 0, done.err
     assert tree_of(desk.work) == {**before, "later": tree_of(desk.work)["later"]}
     assert "Nothing to undo" in desk("undo", run).err
+
+
+def test_a_fork_here_and_now_leaves_the_files_alone(desk: Desk) -> None:
+    (desk.work / "own").write_text("mine\n")
+    run = desk.run([write("a", "x"), write("own", "theirs\n"), {"text": "ok"}]).run
+    desk("undo", run, "--call", "1")
+    (desk.work / "own").write_text("by hand\n")
+    before = tree_of(desk.work)
+    Client.at_home().fork(run, in_place=True)
+    assert tree_of(desk.work) == before
 
 
 def test_undo_refuses_what_somebody_changed_since(desk: Desk) -> None:

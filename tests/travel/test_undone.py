@@ -12,7 +12,10 @@ from interlock.engine.store.places import undone
 from interlock.services.files.ignore import made_by_commands
 from interlock.state.events import Undone
 
-BUILD = "mkdir -p pkg/__pycache__ build; echo 1 > pkg/__pycache__/m.pyc; echo 2 > build/out; echo 3 > notes"
+BUILD = (
+    "mkdir -p pkg/__pycache__ build; echo 1 > pkg/__pycache__/m.pyc; echo 2 > build/out; echo 3 > notes; "
+    "chmod 555 build"
+)
 REPLIES: list[dict[str, Any]] = [write("m.py", "x = 1\n"), shell(BUILD), {"text": "done"}]
 TOLD = r"(?s)took back changes.*The user undid run_shell_command mkdir.*D notes \(D: removed\)"
 

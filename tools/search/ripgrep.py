@@ -337,16 +337,26 @@ def _name_test(pattern: str, flags: int) -> Callable[[str], object]:
 
 
 def _match(segments: Sequence[Segment], names: Sequence[str]) -> bool:
-    @cache
-    def rest(at: int, name: int) -> bool:
-        if at == len(segments):
-            return name == len(names)
-        segment = segments[at]
+    """Only the last `**` before a mismatch takes one more name: what an earlier one could take, it can."""
+    at = name = 0
+    retry: tuple[int, int] | None = None
+    while name < len(names):
+        segment = segments[at] if at < len(segments) else _nothing
         if segment is None:
-            return rest(at + 1, name) or (name < len(names) and rest(at, name + 1))
-        return name < len(names) and bool(segment(names[name])) and rest(at + 1, name + 1)
+            at += 1
+            retry = at, name
+        elif segment(names[name]):
+            at, name = at + 1, name + 1
+        elif retry:
+            at, name = retry[0], retry[1] + 1
+            retry = at, name
+        else:
+            return False
+    return not any(segments[at:])
 
-    return rest(0, 0)
+
+def _nothing(_name: str) -> bool:
+    return False
 
 
 def expand(pattern: str) -> list[str]:
