@@ -73,7 +73,7 @@ READERS: dict[str, Reader] = {
 }
 GIT: dict[str, Reader] = {
     "status": Reader(
-        "sbvz", "", "short branch porcelain porcelain= long show-stash untracked-files= no-renames"
+        "sbz", "", "short branch porcelain porcelain= long show-stash untracked-files= no-renames"
     ),
     **dict.fromkeys(
         ("diff", "log", "show"),
