@@ -88,7 +88,7 @@ class Row(BaseModel, extra="forbid", frozen=True):
             return None
         if "-" + text[1] in every and (more := self._option("-" + text[2:], later)) is not None:
             return more[0] | {"-" + text[1]}, more[1]
-        if text[:2] in self.options and text[2:].isdecimal():
+        if text[:2] in self.options and (text[2:].isdecimal() or self.options[text[:2]] == "same"):
             return frozenset(), ((text[:2], text[2:]),)
         return None
 

@@ -30,6 +30,7 @@ _MOST_MATCHES = 200
 _GLOB = re.compile(r"[\w./*?+,@%-]+", re.ASCII)
 _LINES = re.compile(r"(\d+|\$)(,(\d+|\$))?p(;\s*\d+q)?")
 _OF_GLOBS = frozenset("*?[{")
+_OPTION_GLOB = re.compile(r"--[a-z-]+=[\w./*?+,@%-]+", re.ASCII)
 _REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
 
 
@@ -138,6 +139,12 @@ class Reading:
         parsed = reader.read(map(literal, argv[1:])) if reader and reader.operands == "paths" else None
         return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
 
+    @property
+    def idle(self) -> bool:
+        """Whether the line does nothing that could need a rule: `true`, `wait`, `command -v node`."""
+        line = self.line
+        return bool(line.commands) and not (line.effective or line.opaque or line.assigns or line.files)
+
     def folder(self, path: str) -> bool:
         """Whether it is a folder, wherever the line may run."""
         places = [os.path.join(self.workspace.root, base, path) for base in self.folders.bases]  # noqa: PTH118 - texts of a line, many
@@ -153,14 +160,15 @@ class Reading:
         read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
         if not all(self.path(word) for word in read):
             return False
+        words = [*map(self._settled, command.words[1:])]
         if program == "git":
-            return self._git(command.words[1:])
+            return self._git(words)
         if program == "find":
-            return self._find(command.words[1:])
+            return self._find(words)
         if program in _PRINTERS:
-            return all(not w.foreign or self.path(w) for w in command.words[1:])
+            return all(not w.foreign or self.path(w) for w in words)
         reader = READERS.get(program)
-        return reader is not None and self._reads(program, reader, command.words[1:])
+        return reader is not None and self._reads(program, reader, words)
 
     def _reads(self, program: str, reader: Reader, words: Sequence[Word]) -> bool:
         parsed = reader.read(words)
@@ -199,6 +207,13 @@ class Reading:
             return False
         found = [*self._matches(word.text, hidden=word.literal)]
         return 0 < len(found) < _MOST_MATCHES and all(map(self._readable, found))
+
+    def _settled(self, word: Word) -> Word:
+        """Return an option's pattern as what it is to bash if no file has such a name: `--include=*.py`."""
+        if word.literal or word.wild or not _OPTION_GLOB.fullmatch(word.text):
+            return word
+        roots = (self.workspace.root / base for base in self.folders.bases)
+        return word if any(True for root in roots for _ in root.glob(word.text)) else literal(word.text)
 
     def _exists(self, path: str) -> bool:
         """Whether something of that very name is there: `app/[id]/page.tsx`."""

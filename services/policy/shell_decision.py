@@ -47,12 +47,12 @@ def decide_line(
     reading = Reading(line, folders, workspace)
     check = _LineCheck(call, line, rules, mode, session, workspace, folders, reading)
     reads = any(r.reading for r in rules)
-    # For a line without a command, such as `> file`: only rules for all commands match it.
+    # For a line of nothing that needs a rule, such as `> file` or `wait`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartRuling] = []
     allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.prefixes]
     for command in chain.from_iterable(several(c, allowed) for c in line.effective or (bare,)):
-        plain = reads and reading.plain(command)
+        plain = reads and (reading.plain(command) or (command is bare and reading.idle))
         parts.append(PartRuling(command, check.judged(command, plain), plain))
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
@@ -127,7 +127,7 @@ class _LineCheck:
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.narrows
-                if known and ((rule.reading and plain) or self._allows(rule, command)):
+                if (rule.reading and plain) or (known and self._allows(rule, command)):
                     return lowered or Ruling("allow", "rule", rule)
                 continue
             match = restricts(rule, command, self.call.args)
@@ -164,7 +164,7 @@ class _LineCheck:
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
             return outcome if against is None else Ruling("ask", "hidden", against, detail=opaque)
-        if self.mode == "yolo" or not line.files:
+        if self.mode == "yolo" or not line.files or self._only_reads(parts):
             return outcome
         if away := escape(line, self.folders, self.workspace):
             return outcome.asking("redirection", away)
@@ -172,6 +172,10 @@ class _LineCheck:
             self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts) or self._is_granted()
         )
         return outcome if free else outcome.asking("redirection", "")
+
+    def _only_reads(self, parts: Sequence[PartRuling]) -> bool:
+        """Whether all redirections are of files that plain reading commands may read."""
+        return all(r.kind == "read" for r in self.line.files) and all(p.plain for p in parts)
 
     def _is_granted(self) -> bool:
         """Whether somebody granted this very line, with its redirections."""

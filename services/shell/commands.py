@@ -162,7 +162,7 @@ class Options:
     values: str = ""
     """Letters that take a value, in the same word or the next."""
     longs: str = ""
-    """Without dashes; `name=` takes a value after the sign."""
+    """Without dashes; `name=` takes a value behind the sign, `name:` there or in the next word."""
     numbers: bool = False
     """`-20` is an option."""
 
@@ -200,6 +200,8 @@ class Options:
         """Return the options in one word, and the value of the last; None if that is the next word."""
         if text.startswith("--"):
             name, sign, value = text[2:].partition("=")
+            if name + ":" in self.longs.split():
+                return [name], value if sign else None
             return ([name], value) if name + sign in self.longs.split() else None
         if self.numbers and text[1:].isdecimal():
             return (), ""

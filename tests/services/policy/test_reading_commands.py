@@ -37,6 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "node_modules/x.js",
             "deep/.env",
             "deep/a.txt",
+            "dash/--include=x.txt",
             "deep/--from-file=/etc/passwd",
             "links/x",
             "twin/x",
