@@ -84,6 +84,8 @@ class Folders:
     """Every folder that may be current, as paths for the workspace; empty if unknown or outside of it."""
     elsewhere: str | None = None
     """A clause saying what takes the line to another folder, if anything does."""
+    own: bool = True
+    """Whether the line begins in the workspace's own folder."""
 
 
 def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders:
@@ -96,12 +98,12 @@ def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders
         target = _target(command)
         clauses += [f"changes its folder ({command.text})"]
         if target is None or len(moves) > 1:
-            return Folders((), clauses[0])
+            return Folders((), clauses[0], own)
         bases.append(posixpath.join(start, target))
         if bases[-1] == "." or _inside(bases[-1], workspace) == workspace.root:
             clauses.pop()
     inside = all(_inside(base, workspace) is not None for base in bases)
-    return Folders(tuple(bases) if inside else (), next(iter(clauses), None))
+    return Folders(tuple(bases) if inside else (), next(iter(clauses), None), own)
 
 
 def _target(command: ShellCommand) -> str | None:

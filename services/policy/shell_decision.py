@@ -93,14 +93,17 @@ class _LineCheck:
         if outcome.decision != "allow" or self.mode == "yolo":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
-        if command.danger and not (exact and not command.assigns):
-            return outcome.asking("danger", command.danger)
+        whole = self._is_granted()
+        danger = command.danger or (None if whole else command.sets)
+        if danger and not (exact and not command.assigns):
+            return outcome.asking("danger", danger)
         if command.opaque:
             return outcome.asking("opaque", command.opaque)
         if not (plain or exact) and (touched := self._protected(command)):
             return outcome.asking("danger", touched)
         away = self.folders.elsewhere
-        if away is not None and not plain and not self._holds_elsewhere(command, outcome):
+        here = plain or (whole and self.folders.own and self.folders.bases)
+        if away is not None and not here and not self._holds_elsewhere(command, outcome):
             return outcome.asking("elsewhere", away)
         return outcome
 
@@ -178,7 +181,7 @@ class _LineCheck:
         return all(r.kind == "read" for r in self.line.files) and all(p.plain for p in parts)
 
     def _is_granted(self) -> bool:
-        """Whether somebody granted this very line, with its redirections."""
+        """Whether somebody granted this very line: with its redirections, folder and variables."""
         own = any(r.line == self.line.text and (not r.modes or self.mode in r.modes) for r in self.session)
         return own or any(r.decision == "allow" and r.line == self.line.text for r in self.rules)
 

@@ -111,16 +111,17 @@ def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -
     known = (
         inner.transparent and words[0].text in _HARMLESS
     )  # whatever `exit $?` and `[ "$x" = y ]` stand for
-    danger = (None if known else danger_of(program, words)) or next(set_by_it, None)
+    danger, sets = None if known else danger_of(program, words), next(set_by_it, None)
     harmless = inner.transparent and words[0].text.rpartition("/")[0] in ("", "/bin", "/usr/bin")
     return ShellCommand(
         text,
         tuple(words),
         tuple(assigns),
         danger=danger,
+        sets=sets,
         opaque=inner.opaque,
-        code=danger is not None or inner.opaque is not None or program in LANGUAGES,
-        transparent=harmless and not danger and not inner.opaque,
+        code=bool(danger or sets or inner.opaque) or program in LANGUAGES,
+        transparent=harmless and not (danger or sets or inner.opaque),
     )
 
 
