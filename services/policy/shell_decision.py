@@ -93,7 +93,8 @@ class _LineCheck:
         if outcome.decision != "allow" or self.mode == "yolo":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
-        whole = self._is_granted()
+        away = self.folders.elsewhere
+        whole = (command.sets or away) is not None and self._is_granted()
         danger = command.danger or (None if whole else command.sets)
         if danger and not (exact and not command.assigns):
             return outcome.asking("danger", danger)
@@ -101,7 +102,6 @@ class _LineCheck:
             return outcome.asking("opaque", command.opaque)
         if not (plain or exact) and (touched := self._protected(command)):
             return outcome.asking("danger", touched)
-        away = self.folders.elsewhere
         here = plain or (whole and self.folders.own and self.folders.bases)
         if away is not None and not here and not self._holds_elsewhere(command, outcome):
             return outcome.asking("elsewhere", away)
