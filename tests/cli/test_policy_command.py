@@ -77,6 +77,7 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     private = check("web_fetch", '{"url": "http://169.254.169.254/"}', "--allowed-tools", "web_fetch")
     assert private["decision"] == "ask" and "proceed_always" not in private["choices"]
     assert private["not_always"].startswith("A private address is asked about each time")
+    assert private["covers"] == ""
 
 
 def test_it_lists_every_rule_that_was_considered(run: Run, check) -> None:
@@ -172,6 +173,7 @@ def test_a_path_that_no_tool_may_touch_is_refused_before_any_rule(check) -> None
     ("arguments", "code", "said"),
     [
         (["rea_file", "{}"], 42, "Did you mean one of: 'read_file', "),
+        (["git push"], 42, "for a shell line: interlock policy check run_shell_command"),
         (["read_file", "{}"], 42, "'file_path' is missing"),
         (
             ["read_file", "{x"],
