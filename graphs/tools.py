@@ -177,7 +177,7 @@ def _decide() -> Graph:
     g.by_label("check_policy", {**permitted, "hooks": "before_tool", "deny": "respond", "no match": "edit"})
     g.edge("edit", "take_edit")
     g.by_label("take_edit", {"corrected": "validate", "answered": "respond"})
-    asking = {"asked": "await_approval", "notify": "notify", "impossible": "respond"}
+    asking = {"asked": "await_approval", "notify": "notify", "answered": "respond"}
     g.by_label("request_approval", asking)
     g.edge("notify", "await_approval", "apply_decision")
     refused = {"reject": "respond", "cancel": "respond"}

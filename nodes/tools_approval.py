@@ -19,6 +19,7 @@ from interlock.state.calls import (
     Preview,
     Risk,
     SessionRule,
+    ToolResult,
     Verdict,
     cancelled,
     failure,
@@ -42,7 +43,7 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
         *("edit_status", "status"),
     ),
     writes=("asks", "approval", "status"),
-    labels=("asked", "notify", "impossible"),
+    labels=("asked", "notify", "answered"),
     group="questions",
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -54,7 +55,10 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     preview = await deps.toolset.preview(call, earlier)
     if preview.problem is not None:
         _impossible(deps, key, call, preview, is_foreseen(deps, earlier))
-        return {"label": "impossible", "status": moved(state["status"], "fail")}
+        return {"label": "answered", "status": moved(state["status"], "fail")}
+    if preview.done and not state.get("hook_reason"):
+        deps.journal.finish(key, call, ToolResult(status="success", content=preview.done))
+        return {"label": "answered", "status": moved(state["status"], "schedule", "execute", "succeed")}
     asks = state["asks"] + 1
     choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, state["approval_mode"])
     rules = ((c, deps.policy.narrow(call, risk, c, state["approval_mode"])) for c in choices if "always" in c)

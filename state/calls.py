@@ -179,6 +179,8 @@ class Preview(Frozen):
     """Set when the call would fail; it is then neither shown for approval nor run."""
     code: str = ""
     """The problem's error type, if it has one."""
+    done: str = ""
+    """What the model reads if the call would change nothing; it is then neither shown for approval nor run."""
     questions: tuple[dict[str, JsonValue], ...] = ()
     """For calls that ask a person: same as `ApprovalRequest.questions`."""
 

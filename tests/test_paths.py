@@ -118,6 +118,10 @@ SCENES: dict[str, Scene] = {
     "a read and then an edit": Scene(
         [tools(call("read_file", file_path="a.txt"), edit("one", "uno")), DONE], (approve,), file="uno\ntwo\n"
     ),
+    "a file that holds already what is written": Scene(
+        [tools(call("write_file", file_path="a.txt", content="one\ntwo\n")), DONE],
+        says="exactly this content",
+    ),
     "a rejected edit": Scene([tools(edit("one", "uno")), DONE], (reject,), "failed", says="not like this"),
     "an edit of a file that isn't there": Scene(
         [tools(edit("one", "uno", "none.txt")), DONE], says="none.txt"

@@ -3,7 +3,7 @@
 import asyncio
 import zlib
 from dataclasses import dataclass, field
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -49,7 +49,7 @@ async def fetch(url: str, context: ToolContext) -> Page:
                 headers=_HEADERS, timeout=TIMEOUT_S, transport=_CheckedTransport(url, context)
             ) as client,
         ):
-            return await _follow(client, url)
+            return await _follow(client, url, anywhere=bool(context.shown) or context.reach == "any")
     except TimeoutError:
         raise ToolError("timeout", f"{url!r} did not answer in full within {TIMEOUT_S} s.") from None
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
@@ -137,7 +137,8 @@ def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
     )
 
 
-async def _follow(client: httpx.AsyncClient, url: str) -> Page:
+async def _follow(client: httpx.AsyncClient, url: str, *, anywhere: bool) -> Page:
+    """`anywhere`: to other hosts, too. A rule or an always-choice for a host is for no other."""
     hops: list[str] = []
     while True:
         async with client.stream("GET", url) as response:
@@ -151,12 +152,21 @@ async def _follow(client: httpx.AsyncClient, url: str) -> Page:
             raise ToolError(
                 "redirect", f"{url!r} redirects to {target!r}, which can't be fetched: {problem}."
             )
+        if not anywhere and _site(target) != _site(url):
+            raise ToolError(
+                "redirect",
+                f"{url!r} redirects to {target!r}, another host. Fetch that address itself if it is meant.",
+            )
         if len(hops) == _MOST_REDIRECTS:
             raise ToolError(
                 "redirect", f"{hops[0]!r} and more: over {_MOST_REDIRECTS} redirects, the last to {target!r}."
             )
         hops.append(f"{response.status_code} → {target}")
         url = target
+
+
+def _site(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".").removeprefix("www.")
 
 
 async def _page(response: httpx.Response, hops: list[str]) -> Page:

@@ -149,6 +149,9 @@ class PolicyCheck:
             near = ", ".join(map(repr, nearest_names(call.name, tools)))
             named = ", ".join(map(repr, self._servers))
             hint = f" A tool of an MCP server ({named}) needs --server NAME." if named else ""
+            if " " in call.name.strip():
+                text = "expected a tool's name; for a shell line: interlock policy check run_shell_command 'LINE'."
+                raise InputError(f"No tool {call.name!r}: {text}", "tool")
             raise InputError(f"No tool {call.name!r}. Did you mean one of: {near}?{hint}", "tool")
         whose = f"sub-agent {agent!r}" if agent else "the main agent"
         return other.risk, f"`{call.name}` isn't a tool of {whose}."
@@ -194,7 +197,7 @@ def _refused(found: Explanation, why: str) -> Explanation:
 
 
 def _changed(found: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str) -> Explanation:
-    changes = {"verdict": verdict, "choices": choices, "always": None, "not_always": why}
+    changes = {"verdict": verdict, "choices": choices, "always": None, "covers": "", "not_always": why}
     return found.model_copy(update=changes)
 
 

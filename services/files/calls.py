@@ -56,7 +56,8 @@ class FileCalls:
         before = None if change.before is None else sha256(change.before)
         on_disk = await asyncio.to_thread(self.now, change.path) if change.path in files else before
         state = FileState(path=change.path, sha256=before, on_disk=on_disk)
-        return Preview(text=change.diff or change.message, files=(state,))
+        done = change.message if change.after == change.before and change.path not in files else ""
+        return Preview(text=change.diff or change.message, files=(state,), done=done)
 
     async def file(
         self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext

@@ -126,16 +126,17 @@ A choice made while planning ends with the plan.
 """
 
 
-def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None:
+def shell_rule(call: CallView, line: ShellLine, mode: str, *, away: bool) -> SessionRule | None:
     """Build a rule from the commands as they are shown; None if what runs is only known when it runs.
 
-    Where arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), it is for the whole line.
+    Where arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), where it runs in another
+    folder (`away`) or with a variable that counts, it is for the whole line.
     """
     if line.opaque is not None or not line.effective or any(map(_is_hidden, line.effective)):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
     fed = any(c.fed and row_of(c.argv) is None for c in line.effective)
-    if line.files or fed or _sets_stage(line) or not all(map(_is_known, line.effective)):
+    if away or line.files or fed or _sets(line) or not all(map(_is_known, line.effective)):
         return common.model_copy(update={"line": line.text})
     each = chain.from_iterable(map(several, line.effective))
     shown = [Shown(argv) for argv in dict.fromkeys(map(_argv, each))]
@@ -152,9 +153,10 @@ def _is_hidden(command: ShellCommand) -> bool:
     return not command.words or bool(command.danger or command.opaque)
 
 
-def _sets_stage(line: ShellLine) -> bool:
+def _sets(line: ShellLine) -> bool:
+    """Whether it sets a variable by which its commands may do something else."""
     every = (*line.assigns, *(name for c in line.effective for name in c.assigns))
-    return any(name.partition("=")[0] in STAGES for name in every)
+    return any(name.partition("=")[0] in STAGES for name in every) or any(c.sets for c in line.effective)
 
 
 def _is_known(command: ShellCommand) -> bool:

@@ -336,7 +336,7 @@ def _explained(shown: ShellPart, part: PartRuling) -> ExplainedPart:
     more = {
         "argv": c.argv,
         "rule": part.outcome.named,
-        "danger": c.danger,
+        "danger": c.danger or c.sets,
         "opaque": c.opaque,
         "lets": _lets_on(part),
     }

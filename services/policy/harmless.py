@@ -22,11 +22,12 @@ _KINDS: Mapping[str, re.Pattern[str]] = {
     "number": re.compile(r"\d+(\.\d+)?(ms|[smhd])?"),
     "word": re.compile(r"(?!-).*", re.DOTALL),
     "name": re.compile(r"\w[\w.-]*"),
-    "testname": re.compile(r"(\w+\.)*test\w*(\.\w+)*", re.IGNORECASE),
     "range": re.compile(r"\d+(,\d+)?p"),
     "format": re.compile(r"\+.*", re.DOTALL),
 }
 _TEST = re.compile(r"(test_.*|.*_test|tests?)\.py")
+_TEST_NAME = re.compile(r"((?:(?!test)\w+\.)*)test\w*(?:\.\w+)*", re.IGNORECASE)
+"""A module, class or method; first the packages above it, which Python runs."""
 _PACKAGE = re.compile(r"\.(/[\w.-]+)*?(/\.\.\.)?")
 SETS = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PLAIN_VALUE = re.compile(r"\d{0,4}|yes|no|true|false|on|off", re.IGNORECASE)
@@ -87,7 +88,7 @@ class Row(BaseModel, extra="forbid", frozen=True):
             return None
         if "-" + text[1] in every and (more := self._option("-" + text[2:], later)) is not None:
             return more[0] | {"-" + text[1]}, more[1]
-        if text[:2] in self.options and text[2:].isdecimal():
+        if text[:2] in self.options and (text[2:].isdecimal() or self.options[text[:2]] == "same"):
             return frozenset(), ((text[:2], text[2:]),)
         return None
 
@@ -235,8 +236,8 @@ def _is(kinds: str, word: Word, reading: Reading) -> bool:
 
 
 def _is_one(kind: str, word: Word, reading: Reading) -> bool:
-    if kind == "path":
-        return reading.path(word)
+    if kind == "path":  # to some programs, `-` is a list of files
+        return word.text != "-" and reading.path(word)
     if not word.literal:
         return False
     if kind == "test":
@@ -246,6 +247,10 @@ def _is_one(kind: str, word: Word, reading: Reading) -> bool:
     if kind == "package":
         plain = _PACKAGE.fullmatch(word.text) is not None and ".." not in word.text.split("/")
         return plain and reading.path(literal(word.text.removesuffix("/...")))
+    if kind == "testname":
+        found = _TEST_NAME.fullmatch(word.text)
+        above = found and found[1].rstrip(".").replace(".", "/")
+        return above is not None and (not above or reading.folder(above))
     if kind in _KINDS:
         return _KINDS[kind].fullmatch(word.text) is not None
     return kind != "same" and word.text == kind

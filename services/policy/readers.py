@@ -22,7 +22,7 @@ GREP = Reader(
     "EFGPivwxcLlqsonHhbaIZr",
     "eABCm",
     "ignore-case invert-match word-regexp count files-with-matches line-number only-matching no-filename"
-    " recursive include= exclude= exclude-dir= color= context= after-context= before-context= max-count=",
+    " recursive include: exclude: exclude-dir: color= context= after-context: before-context: max-count:",
     operands="pattern",
 )
 READERS: dict[str, Reader] = {
@@ -30,20 +30,20 @@ READERS: dict[str, Reader] = {
         "1aAbcCdfFghHiklmnopqrRsStuUvxX", "", "all almost-all human-readable recursive reverse color="
     ),
     "cat": Reader("AbeEnstTuv", "", "number show-all"),
-    "head": Reader("qv", "nc", "lines= bytes= quiet verbose", numbers=True),
-    "tail": Reader("qv", "nc", "lines= bytes= quiet verbose", numbers=True),
+    "head": Reader("qv", "nc", "lines: bytes: quiet verbose", numbers=True),
+    "tail": Reader("qv", "nc", "lines: bytes: quiet verbose", numbers=True),
     "wc": Reader("clmwL", "", "lines words bytes chars"),
     "nl": Reader("", "bnw"),
     "tac": Reader(),
     "rev": Reader(),
-    "cut": Reader("sz", "dfbc", "delimiter= fields= characters="),
+    "cut": Reader("sz", "dfbc", "delimiter: fields: characters:"),
     "sort": Reader("bdfghiMnRruVzcC", "kt", "reverse unique numeric-sort human-numeric-sort version-sort"),
     "uniq": Reader("cdiuz", "fsw", "count repeated", most=1),
     "diff": Reader("uqwbBiaycs", "U", "unified brief color=", most=2),
     "cmp": Reader("bls", most=2),
-    "stat": Reader("Lt", "c", "format= printf="),
+    "stat": Reader("Lt", "c", "format: printf:"),
     "file": Reader("bi", "", "brief mime-type"),
-    "du": Reader("achksm", "d", "max-depth= human-readable summarize"),
+    "du": Reader("achksm", "d", "max-depth: human-readable summarize"),
     "basename": Reader("a", "s"),
     "dirname": Reader(),
     "realpath": Reader("em"),
@@ -55,8 +55,8 @@ READERS: dict[str, Reader] = {
         "incwlxFsSvoHINp0",
         "egtTABCmM",
         "files count files-with-matches ignore-case line-number no-heading heading fixed-strings word-regexp json"
-        " multiline pcre2 stats trim glob= type= type-not= context= after-context= before-context= color= sort="
-        " max-count= max-depth=",
+        " multiline pcre2 stats trim glob: type: type-not: context: after-context: before-context: color: sort:"
+        " max-count: max-depth:",
         operands="pattern",
     ),
     "sed": Reader("nE", operands="lines"),
@@ -66,6 +66,17 @@ READERS: dict[str, Reader] = {
     "date": Reader("uR", "", "utc rfc-email", operands="format"),
     "paste": Reader("sz", "d"),
     "tr": Reader("cCdst", operands="text"),
+    "tree": Reader("adfihsCDFprtv", "LIP", "dirsfirst noreport prune gitignore"),
+    **dict.fromkeys(("md5sum", "sha1sum", "sha256sum", "cksum"), Reader("bt")),
+    "od": Reader("abcdovx", "AtNj"),
+    "hexdump": Reader("Cvx", "ns"),
+    "comm": Reader("123"),
+    "column": Reader("t", "s"),
+    "fold": Reader("s", "w"),
+    "df": Reader("hTik"),
+    "free": Reader("bkmgh", operands="none"),
+    "uptime": Reader("ps", operands="none"),
+    "hostname": Reader(operands="none"),
     "which": Reader("a", operands="text"),
     "pwd": Reader("LP", operands="none"),
     "whoami": Reader(operands="none"),
@@ -73,7 +84,7 @@ READERS: dict[str, Reader] = {
 }
 GIT: dict[str, Reader] = {
     "status": Reader(
-        "sbvz", "", "short branch porcelain porcelain= long show-stash untracked-files= no-renames"
+        "sbz", "", "short branch porcelain porcelain= long show-stash untracked-files= no-renames"
     ),
     **dict.fromkeys(
         ("diff", "log", "show"),
@@ -94,13 +105,20 @@ GIT: dict[str, Reader] = {
     "remote": Reader("v", "", "verbose", operands="none"),
     "stash": Reader(operands="text"),
     "rev-parse": Reader("", "", "abbrev-ref short show-toplevel git-dir is-inside-work-tree verify"),
+    "ls-tree": Reader("rdtlz", "", "name-only full-tree long"),
+    "merge-base": Reader("a", "", "all"),
+    "rev-list": Reader("", "n", "count all no-merges merges first-parent", numbers=True),
+    "reflog": Reader(operands="none", numbers=True),
+    "worktree": Reader(operands="text"),
     "ls-files": Reader("cdmost", "", "cached deleted modified others exclude-standard stage full-name"),
     "blame": Reader("wsenl", "L", "porcelain date="),
     "describe": Reader("", "", "tags always dirty long all abbrev="),
     "shortlog": Reader("sne", "", "summary numbered email"),
 }
-FIND_FLAGS = names("-print -print0 -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false")
+FIND_FLAGS = names(
+    "-print -print0 -ls -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false"
+)
 FIND_VALUES = names(
-    "-name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex -iregex"
-    " -perm -user -group"
+    "-name -iname -printf -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex"
+    " -iregex -perm -user -group"
 )

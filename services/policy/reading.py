@@ -30,6 +30,7 @@ _MOST_MATCHES = 200
 _GLOB = re.compile(r"[\w./*?+,@%-]+", re.ASCII)
 _LINES = re.compile(r"(\d+|\$)(,(\d+|\$))?p(;\s*\d+q)?")
 _OF_GLOBS = frozenset("*?[{")
+_OPTION_GLOB = re.compile(r"--[a-z-]+=[\w./*?+,@%-]+", re.ASCII)
 _REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
 
 
@@ -70,6 +71,11 @@ def _last(glob: str) -> str:
     return "*" if set(last) & set("{[\\") else last
 
 
+def _passed_over(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether bash passes over a path that Python finds: its patterns meet no dot at a name's beginning."""
+    return any(name[0] == "." and part[0] != "." for name, part in zip(names, pattern, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Folders:
     """Where the commands of a line may run. Rules apply to the workspace's own folder."""
@@ -78,6 +84,8 @@ class Folders:
     """Every folder that may be current, as paths for the workspace; empty if unknown or outside of it."""
     elsewhere: str | None = None
     """A clause saying what takes the line to another folder, if anything does."""
+    own: bool = True
+    """Whether the line begins in the workspace's own folder."""
 
 
 def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders:
@@ -90,12 +98,12 @@ def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders
         target = _target(command)
         clauses += [f"changes its folder ({command.text})"]
         if target is None or len(moves) > 1:
-            return Folders((), clauses[0])
+            return Folders((), clauses[0], own)
         bases.append(posixpath.join(start, target))
         if bases[-1] == "." or _inside(bases[-1], workspace) == workspace.root:
             clauses.pop()
     inside = all(_inside(base, workspace) is not None for base in bases)
-    return Folders(tuple(bases) if inside else (), next(iter(clauses), None))
+    return Folders(tuple(bases) if inside else (), next(iter(clauses), None), own)
 
 
 def _target(command: ShellCommand) -> str | None:
@@ -133,6 +141,12 @@ class Reading:
         parsed = reader.read(map(literal, argv[1:])) if reader and reader.operands == "paths" else None
         return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
 
+    @property
+    def idle(self) -> bool:
+        """Whether the line does nothing that could need a rule: `true`, `wait`, `command -v node`."""
+        line = self.line
+        return bool(line.commands) and not (line.effective or line.opaque or line.assigns or line.files)
+
     def folder(self, path: str) -> bool:
         """Whether it is a folder, wherever the line may run."""
         places = [os.path.join(self.workspace.root, base, path) for base in self.folders.bases]  # noqa: PTH118 - texts of a line, many
@@ -148,22 +162,25 @@ class Reading:
         read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
         if not all(self.path(word) for word in read):
             return False
+        words = [*map(self._settled, command.words[1:])]
         if program == "git":
-            return self._git(command.words[1:])
+            return self._git(words)
         if program == "find":
-            return self._find(command.words[1:])
+            return self._find(words)
         if program in _PRINTERS:
-            return all(not w.foreign or self.path(w) for w in command.words[1:])
+            return all(not w.foreign or self.path(w) for w in words)
         reader = READERS.get(program)
-        return reader is not None and self._reads(program, reader, command.words[1:])
+        return reader is not None and self._reads(program, reader, words)
 
     def _reads(self, program: str, reader: Reader, words: Sequence[Word]) -> bool:
         parsed = reader.read(words)
         if parsed is None:
             return False
         flags, operands = parsed
-        if reader.operands in ("none", "text"):
-            return reader.operands == "text" or not operands
+        if reader.operands == "none":
+            return not operands
+        if reader.operands == "text":
+            return not any(w.foreign for w in operands)
         if reader.operands == "format":
             return all(w.literal and w.text.startswith("+") for w in operands)
         if reader.operands == "pattern" and not flags.keys() & {"e", "files"}:
@@ -178,7 +195,8 @@ class Reading:
             return False
         searches = program in ("rg", "diff") or (reader is GREP and bool(flags.keys() & {"r", "recursive"}))
         shown = _Shown.by(flags) if program == "rg" else None
-        return not searches or self._searchable([w.text for w in operands] or ["."], shown)
+        tops = [w.text for w in operands] or ["."]
+        return not searches or self._searchable(tops, shown, follows=program == "diff")
 
     def path(self, word: Word) -> bool:
         """Whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
@@ -189,23 +207,38 @@ class Reading:
         # A quoted pattern is one for programs that expand it themselves: `prettier '*.json'`.
         if word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
             return False
-        found = [str(p) for p in self._matches(word.text)]
-        return 0 < len(found) < _MOST_MATCHES and all(self._readable(p) for p in found)
+        found = [*self._matches(word.text, hidden=word.literal)]
+        return 0 < len(found) < _MOST_MATCHES and all(map(self._readable, found))
+
+    def _settled(self, word: Word) -> Word:
+        """Return an option's pattern as what it is to bash if no file has such a name: `--include=*.py`."""
+        if word.literal or word.wild or not _OPTION_GLOB.fullmatch(word.text):
+            return word
+        roots = (self.workspace.root / base for base in self.folders.bases)
+        return word if any(True for root in roots for _ in root.glob(word.text)) else literal(word.text)
 
     def _exists(self, path: str) -> bool:
         """Whether something of that very name is there: `app/[id]/page.tsx`."""
         bases = self.folders.bases
         return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in bases)  # noqa: PTH118 - texts of a line, many
 
-    def _matches(self, pattern: str) -> Iterator[Path]:
+    def _matches(self, pattern: str, *, hidden: bool) -> Iterator[str]:
+        """Yield what stands in the command once the pattern is expanded. `hidden`: by the program itself, which may
+        take names with a dot, too."""
         parts = pattern.split("/")
         # `**` is `*` in bash and something else in Python; `.*` is `..`, too, in an older bash.
         if posixpath.isabs(pattern) or any("**" in part or part[:2] in ("..", ".*", ".?") for part in parts):
-            yield Path("..")
+            yield ".."
             return
+        wanted = [part for part in parts if part not in ("", ".")]
         for base in self.folders.bases:
-            for count, match in enumerate((self.workspace.root / base).glob(pattern)):
-                yield Path("..") if match.name.startswith("-") or count > _MOST_MATCHES else match
+            folder = self.workspace.root / base
+            for count, match in enumerate(folder.glob(pattern)):
+                names = match.relative_to(folder).parts
+                if count > _MOST_MATCHES or (names and names[0].startswith("-")):
+                    yield ".."
+                elif hidden or not _passed_over(names, wanted):
+                    yield "/".join(names)
 
     def _readable(self, path: str) -> bool:
         if path.startswith(("~", "@", "file:", ":")):  # git's `:(glob)` and `:/` are patterns
@@ -217,9 +250,9 @@ class Reading:
             return False
         return True
 
-    def _searchable(self, folders: Sequence[str], shown: "_Shown | None") -> bool:
+    def _searchable(self, folders: Sequence[str], shown: "_Shown | None", *, follows: bool) -> bool:
         """Whether nothing in the folders is kept from tools. `shown`: what ripgrep doesn't skip as usual; None: another
-        program, which skips nothing."""
+        program, which skips nothing. `follows`: it opens what a link leads to."""
         pending = [
             str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
         ]
@@ -242,6 +275,8 @@ class Reading:
                     if seen > _MOST_ENTRIES or is_private(entry.name):
                         return False
                     if entry.is_symlink():
+                        if follows and not self._readable(entry.path):
+                            return False
                         continue
                     folder, path = entry.is_dir(), Path(entry.path)
                     if self.workspace.ignored(path):

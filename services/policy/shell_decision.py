@@ -47,12 +47,12 @@ def decide_line(
     reading = Reading(line, folders, workspace)
     check = _LineCheck(call, line, rules, mode, session, workspace, folders, reading)
     reads = any(r.reading for r in rules)
-    # For a line without a command, such as `> file`: only rules for all commands match it.
+    # For a line of nothing that needs a rule, such as `> file` or `wait`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartRuling] = []
     allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.prefixes]
     for command in chain.from_iterable(several(c, allowed) for c in line.effective or (bare,)):
-        plain = reads and reading.plain(command)
+        plain = reads and (reading.plain(command) or (command is bare and reading.idle))
         parts.append(PartRuling(command, check.judged(command, plain), plain))
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
@@ -93,14 +93,17 @@ class _LineCheck:
         if outcome.decision != "allow" or self.mode == "yolo":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
-        if command.danger and not (exact and not command.assigns):
-            return outcome.asking("danger", command.danger)
+        away = self.folders.elsewhere
+        whole = (command.sets or away) is not None and self._is_granted()
+        danger = command.danger or (None if whole else command.sets)
+        if danger and not (exact and not command.assigns):
+            return outcome.asking("danger", danger)
         if command.opaque:
             return outcome.asking("opaque", command.opaque)
         if not (plain or exact) and (touched := self._protected(command)):
             return outcome.asking("danger", touched)
-        away = self.folders.elsewhere
-        if away is not None and not plain and not self._holds_elsewhere(command, outcome):
+        here = plain or (whole and self.folders.own and self.folders.bases)
+        if away is not None and not here and not self._holds_elsewhere(command, outcome):
             return outcome.asking("elsewhere", away)
         return outcome
 
@@ -127,7 +130,7 @@ class _LineCheck:
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.narrows
-                if known and ((rule.reading and plain) or self._allows(rule, command)):
+                if (rule.reading and plain) or (known and self._allows(rule, command)):
                     return lowered or Ruling("allow", "rule", rule)
                 continue
             match = restricts(rule, command, self.call.args)
@@ -164,7 +167,7 @@ class _LineCheck:
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
             return outcome if against is None else Ruling("ask", "hidden", against, detail=opaque)
-        if self.mode == "yolo" or not line.files:
+        if self.mode == "yolo" or not line.files or self._only_reads(parts):
             return outcome
         if away := escape(line, self.folders, self.workspace):
             return outcome.asking("redirection", away)
@@ -173,8 +176,12 @@ class _LineCheck:
         )
         return outcome if free else outcome.asking("redirection", "")
 
+    def _only_reads(self, parts: Sequence[PartRuling]) -> bool:
+        """Whether all redirections are of files that plain reading commands may read."""
+        return all(r.kind == "read" for r in self.line.files) and all(p.plain for p in parts)
+
     def _is_granted(self) -> bool:
-        """Whether somebody granted this very line, with its redirections."""
+        """Whether somebody granted this very line: with its redirections, folder and variables."""
         own = any(r.line == self.line.text and (not r.modes or self.mode in r.modes) for r in self.session)
         return own or any(r.decision == "allow" and r.line == self.line.text for r in self.rules)
 

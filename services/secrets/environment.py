@@ -58,7 +58,7 @@ _KNOWN = frozenset(
     }
 )
 """What a command gets of the environment of a worker that runs it for somebody else."""
-_READ_OTHERWISE = frozenset({"CDPATH", "SHELLOPTS", "BASHOPTS", "RIPGREP_CONFIG_PATH"})
+_READ_OTHERWISE = frozenset({"CDPATH", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "RIPGREP_CONFIG_PATH"})
 """With these a line would do something else than policy read in it: `cd sub` leads elsewhere, `rg` shows `.env`."""
 _WORDS = frozenset(
     {"password", "passwords", "changeme", "changeit", "localhost", "development", "production"}

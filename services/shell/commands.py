@@ -111,16 +111,17 @@ def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -
     known = (
         inner.transparent and words[0].text in _HARMLESS
     )  # whatever `exit $?` and `[ "$x" = y ]` stand for
-    danger = (None if known else danger_of(program, words)) or next(set_by_it, None)
+    danger, sets = None if known else danger_of(program, words), next(set_by_it, None)
     harmless = inner.transparent and words[0].text.rpartition("/")[0] in ("", "/bin", "/usr/bin")
     return ShellCommand(
         text,
         tuple(words),
         tuple(assigns),
         danger=danger,
+        sets=sets,
         opaque=inner.opaque,
-        code=danger is not None or inner.opaque is not None or program in LANGUAGES,
-        transparent=harmless and not danger and not inner.opaque,
+        code=bool(danger or sets or inner.opaque) or program in LANGUAGES,
+        transparent=harmless and not (danger or sets or inner.opaque),
     )
 
 
@@ -162,7 +163,7 @@ class Options:
     values: str = ""
     """Letters that take a value, in the same word or the next."""
     longs: str = ""
-    """Without dashes; `name=` takes a value after the sign."""
+    """Without dashes; `name=` takes a value behind the sign, `name:` there or in the next word."""
     numbers: bool = False
     """`-20` is an option."""
 
@@ -200,6 +201,8 @@ class Options:
         """Return the options in one word, and the value of the last; None if that is the next word."""
         if text.startswith("--"):
             name, sign, value = text[2:].partition("=")
+            if name + ":" in self.longs.split():
+                return [name], value if sign else None
             return ([name], value) if name + sign in self.longs.split() else None
         if self.numbers and text[1:].isdecimal():
             return (), ""

@@ -285,14 +285,23 @@ def _sed(words: _Words) -> str | None:
     return None if safe else _UNSEEN
 
 
-_AWK_ACTS = re.compile(r"system|getline|[|>@]|fflush|close")
+_AWK_ACTS = re.compile(r"system|getline|@|>(?!=)|(?<!\|)\|(?!\|)|fflush|close")
+"""Redirections and pipes, not comparisons (`>=`) and alternatives (`||`)."""
 
 
 def _awk(words: _Words) -> str | None:
-    """Accept only `-F` and a literal program."""
-    options = [w for w in words[1:] if w.lead.startswith("-")]
-    acts = any(not w.literal or _AWK_ACTS.search(w.text) for w in words[1:])
-    return None if all(w.text.startswith("-F") for w in options) and not acts else _UNSEEN
+    """Accept only `-F`, `-v` and a literal program."""
+    remaining = iter(words[1:])
+    for word in remaining:
+        if word.text in ("-F", "-v"):
+            word = next(remaining, word)
+        elif not word.text.startswith(("-F", "-v")) and (
+            word.lead.startswith("-") or _AWK_ACTS.search(word.text)
+        ):
+            return _UNSEEN
+        if not word.literal:
+            return _UNSEEN
+    return None
 
 
 def _one_operand(words: _Words) -> str | None:

@@ -75,6 +75,8 @@ class ShellCommand:
     """Names of variables set for this command only."""
     danger: str | None = None
     """Why it asks even where a rule allows it: a clause without a full stop."""
+    sets: str | None = None
+    """Which variable it is given that may change what it does: a clause. It asks, too, but for a grant of the line."""
     opaque: str | None = None
     """Why it is opaque."""
     code: bool = False
@@ -171,6 +173,12 @@ HARMLESS_VARIABLES = names(
 STAGES = names("NODE_ENV RAILS_ENV")
 """These say on what it does it: `RAILS_ENV=production rake db:reset`. A rule for the command applies on a machine of
 one's own only, and a grant is for the line as it was shown."""
+_OF_PROGRAMS = names(
+    "PYTHONPATH PYTHONWARNINGS PYTEST_ADDOPTS DJANGO_SETTINGS_MODULE FLASK_APP NODE_OPTIONS NODE_PATH GOFLAGS GOOS"
+    " GOARCH GOPATH RUSTFLAGS CARGO_TERM_COLOR CARGO_TARGET_DIR JAVA_HOME JAVA_TOOL_OPTIONS JAVA_OPTS MAVEN_OPTS"
+    " GRADLE_OPTS MIX_ENV RACK_ENV APP_ENV CFLAGS CXXFLAGS LDFLAGS LOG_LEVEL"
+)
+"""Bash evaluates none of these; programs do what they say."""
 _OWN_STAGE = re.compile(r"""["']?(test|testing|ci|dev|development|local)["']?""")
 _OWN = re.compile(r"(?!histchars$)[a-z][a-z0-9]*", re.ASCII)
 """Names people give to variables in a line; bash and programs use none of these, except the one excluded."""
@@ -191,7 +199,7 @@ def assignment_problem(name: str, value: str) -> str | None:
     """
     if name in _LOCALES and not _KNOWN_LOCALE.fullmatch(value.strip("'\"")):
         return f"sets {name}, by which bash may read the rest otherwise"
-    if name in HARMLESS_VARIABLES or _OWN.fullmatch(name):
+    if name in HARMLESS_VARIABLES or name in _OF_PROGRAMS or _OWN.fullmatch(name):
         return "an array isn't understood" if value.startswith("(") else None
     if _NAME.fullmatch(name) is None or _READS_ANEW.fullmatch(name) or not _PLAIN_VALUE.fullmatch(value):
         return f"sets {name[:60]}, whose value bash or another program may evaluate"

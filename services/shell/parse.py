@@ -253,6 +253,8 @@ class _Reader(Words):
                 place.open.pop()
             if place.closed or (place.owed and needed):
                 self.doubt(f"{word!r} behind a compound command or an operator")
+            if word == "done":
+                self.of_line = {n: depth for n, depth in self.of_line.items() if depth < len(place.open)}
             place.open += [opened] if opened else []
             place.closed, place.owed = not opened, False
         else:
@@ -267,12 +269,19 @@ class _Reader(Words):
             self.doubt("a loop whose variable may change what commands do")
         self.at = head.end() if head else self.at
         if head and head[2]:
-            self._skip(";\n")
+            words = self._skip(";\n")
+            if self._sets_once(name) and not any(w.foreign for w in words):
+                self.of_line[name] = len(self.place.open)
         elif self.text.startswith("((", self.at + 1):
             self._to("))")
             self._skip("\n;")
         self.place.open.append("while")
         self.place.closed, self.place.owed = bool(head and head[2]), False
+
+    def _sets_once(self, name: str) -> bool:
+        """Whether nothing but one loop gives the variable a value."""
+        others = re.search(rf"\b({name}\+?=|read\b)", self.text)
+        return others is None and len(re.findall(rf"\bfor[ \t]+{name}\b", self.text)) == 1
 
     def _case(self) -> None:
         self.doubt("case isn't understood")
@@ -303,18 +312,21 @@ class _Reader(Words):
         self.place.begun, self.place.closed = False, True
         return True
 
-    def _skip(self, ends: str, last: str = "") -> None:
+    def _skip(self, ends: str, last: str = "") -> list[Word]:
         """Read words that belong to no command: up to one of `ends` (not consumed), or past the word `last`."""
+        words: list[Word] = []
         while True:
             self._blank()
             char = self.text[self.at : self.at + 1]
             if not char or char in ends:
-                return
+                return words
             if char in "#;|&<>()\n" and not self.text.startswith(("<(", ">("), self.at):
                 self.doubt(f"{char!r} among words")
                 self.at += 1
-            elif self.word().text == last != "":
-                return
+                continue
+            words.append(self.word())
+            if words[-1].text == last != "":
+                return words
 
     # ---- redirections
 

@@ -12,6 +12,7 @@ _BRACES = re.compile(r"\$\{(?:#?\w+|\w+(?::?[-+]|%%?|##?)[\w./:@,+*?-]*)\}", re.
 """Forms of `${…}` that neither assign nor evaluate, containing a plain word."""
 _OF_LINE = re.compile(r"\$[?#(]")
 """An exit code, a count, a number, or what commands of the line print."""
+_NAMED = re.compile(r"\$(\w+)|\$\{(\w+)\}", re.ASCII)
 _NUMBERS = re.compile(r"\$\(\((?:[\d\s+\-*/%<>=&|^!~,?:]|\([\d\s+\-*/%<>=&|^!~,?:]*\))*\)\)")
 _SUBSTITUTION = re.compile(r"\$\((?!\()(?!.*<<)[^#\n]*\)", re.DOTALL)
 """Without comments, line breaks or here-documents: bash 5.2 rewrites those and may get other commands."""
@@ -67,6 +68,8 @@ class Words:
     def __init__(self, text: str, found: Found) -> None:
         self.text, self.found, self.at = text, found, 0
         self.documents: list[_Document] = []
+        self.of_line: dict[str, int] = {}
+        """Variables of the loops around, whose values stand in the line, and how deep each loop is."""
         self._level = 0
 
     def program(self, *, nested: bool = False) -> None:
@@ -97,7 +100,8 @@ class Words:
             if place - scan.start < (closing if self.text[place] == "[" else several):
                 before = "".join(scan.known[:pieces])
                 lead = before if scan.lead is None else min(before, scan.lead, key=len)
-                return Word(source, False, lead, True, scan.wild, foreign=True)
+                names = "~" in source or any(self.text[at] == "[" for at, _ in scan.opened)
+                return Word(source, False, lead, True, scan.wild, scan.foreign or names)
         if scan.lead is None:
             return Word(value, True, value)
         return Word(source, False, scan.lead, scan.splits, scan.wild, scan.foreign)
@@ -182,10 +186,14 @@ class Words:
             # Bash expands braces before it handles quotes within quotes: `"${x:-"{a,b}"}"`.
             source = self.text[start : self.at]
             several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
-            scan.dynamic(splits=several, wild=several, foreign=_OF_LINE.match(source) is None)
+            scan.dynamic(splits=several, wild=several, foreign=not self._is_of_line(source))
         else:
             scan.known.append("$")
             self.at += 1
+
+    def _is_of_line(self, source: str) -> bool:
+        named = _NAMED.fullmatch(source)
+        return bool(_OF_LINE.match(source) or (named and (named[1] or named[2]) in self.of_line))
 
     def _expansion(self) -> bool:
         """Read what `$` or a backquote begins; False if it stands for itself."""

@@ -77,6 +77,7 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     private = check("web_fetch", '{"url": "http://169.254.169.254/"}', "--allowed-tools", "web_fetch")
     assert private["decision"] == "ask" and "proceed_always" not in private["choices"]
     assert private["not_always"].startswith("Private addresses ask every time")
+    assert private["covers"] == ""
 
 
 def test_it_lists_every_rule_that_was_considered(run: Run, check) -> None:

@@ -74,10 +74,12 @@ def test_what_makes_a_program_read_a_line_otherwise_is_left_out(tmp_path: Path) 
     """Policy has decided about `sub` and about what a plain `rg` shows."""
     (tmp_path / "other" / "sub").mkdir(parents=True)
     (tmp_path / "sub" / "file").mkdir(parents=True)
+    (tmp_path / "sub" / ".dot").touch()
     (tmp_path / "rc").write_text("--hidden\n")
     given = {
         "CDPATH": str(tmp_path / "other"),
         "SHELLOPTS": "noglob",
+        "GLOBIGNORE": "nothing",
         "RIPGREP_CONFIG_PATH": str(tmp_path / "rc"),
     }
     env = tool_environment({"PATH": os.environ["PATH"], **given})

@@ -221,6 +221,18 @@ def test_a_redirect_leads_to_no_other_private_address(web: Web, names: dict[str,
     assert "inner.test is 10.0.0.1, a private network" in said and "plain é" not in said
 
 
+@pytest.mark.parametrize(("shown", "why"), [("GET …", "a private network"), ("", "another host")])
+def test_only_a_fetch_that_a_person_saw_is_redirected_to_another_host(
+    web: Web, names: dict[str, list[Found]], shown: str, why: str
+) -> None:
+    """A host that is always allowed may redirect anywhere, with what stands in the address."""
+    PAGES["/away"] = (302, {"Location": f"http://inner.test:{web.port}/plain"}, b"")
+    names["inner.test"] = [["10.0.0.1"]]
+    web.context = replace(web.context, reach="named", shown=shown)
+    assert why in web.failed("redirect", "/away")
+    assert web("/hop/1").status == "success"
+
+
 @pytest.mark.parametrize("found", [[], ["slow"]])
 def test_a_host_that_can_not_be_looked_up_is_refused(
     web: Web, names: dict[str, list[Found]], found: Found

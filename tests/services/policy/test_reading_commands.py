@@ -33,12 +33,22 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("reading") / "work"
     for name in (
         *("a.txt", "b.txt", ".env", "ignored.log", "src/b.py", "src/.env", "secret/id_rsa"),
-        "node_modules/x.js",
+        *(
+            "node_modules/x.js",
+            "deep/.env",
+            "deep/a.txt",
+            "dash/--include=x.txt",
+            "deep/--from-file=/etc/passwd",
+            "links/x",
+            "twin/x",
+        ),
     ):
         put(root / name, "foo\n")
     (root / "src" / ".env").unlink()
     tree(root, {"tests/": "", ".gitignore": "*.log\nnode_modules\nsecret\n"})
-    (root / "link").symlink_to("/etc/passwd")
+    (root / "links/x").unlink()
+    for name in ("link", "links/x"):
+        (root / name).symlink_to("/etc/passwd")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     return root
 
