@@ -49,17 +49,28 @@ def _verify(args: Args) -> int:
 
 def _entries(args: Args) -> Iterator[dict[str, Any]]:
     client = Client.at_home()
-    run = client.run(args.run).run if args.run else None
+    run = _run(client, args.run) if args.run else None
     for record in client.audit_records(since(args.since), run):
         entry = record._asdict()
         entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
 
 
+def _run(client: Client, name: str) -> str:
+    """Its id; a run that was removed has records, too."""
+    try:
+        return client.run(name).run
+    except UserError:
+        if not any(client.audit_records(run=name)):
+            raise
+        return name
+
+
 def _log(args: Args) -> None:
     found = [*_entries(args)]
     if args.json:
         return show_json(found)
+    tools = {(*entry["key"][:3],): entry["body"].get("tool") for entry in found if entry["table"] == "journal"}
     rows: list[tuple[str, ...]] = []
     for entry in found:
         body: dict[str, Any] = entry["body"]
@@ -70,8 +81,9 @@ def _log(args: Args) -> None:
             body.get("rule") if entry["kind"] == "decision" else None,
         ]
         told = " · ".join(str(part) for part in about if part)
+        tool = body.get("tool") or tools.get((*entry["key"][:3],)) or ""
         at = datetime.fromisoformat(entry["at"]).timestamp()
-        rows.append((clock(at), entry["run"], entry["kind"], body.get("tool") or "", who, told))
+        rows.append((clock(at), entry["run"], entry["kind"], tool, who, told))
     show_table(rows, ("at", "run", "what", "tool", "who", "how"))
 
 
