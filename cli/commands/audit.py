@@ -70,7 +70,9 @@ def _log(args: Args) -> None:
     found = [*_entries(args)]
     if args.json:
         return show_json(found)
-    tools = {(*entry["key"][:3],): entry["body"].get("tool") for entry in found if entry["table"] == "journal"}
+    tools = {
+        (*entry["key"][:3],): entry["body"].get("tool") for entry in found if entry["table"] == "journal"
+    }
     rows: list[tuple[str, ...]] = []
     for entry in found:
         body: dict[str, Any] = entry["body"]
