@@ -69,6 +69,12 @@ def test_verify_ends_with_1_and_names_what_was_changed(audit: Any, home: Path, t
     assert json.loads(audit("verify", "--json").out)["problems"]
 
 
+def test_a_key_that_is_missing_is_named(audit: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("INTERLOCK_AUDIT_KEY", str(tmp_path / "no-such-key"))
+    refused = audit("verify")
+    assert refused.code == 1 and f"{tmp_path}/no-such-key" in refused.err
+
+
 def test_a_git_ref_holds_heads_and_shows_that_the_end_was_cut_off(audit: Any, home: Path) -> None:
     subprocess.run(("git", "init", "-q"), check=True)
     assert audit("head", "--ref", "refs/audit/head").code == 0
