@@ -122,6 +122,13 @@ def host_queue() -> str:
     return f"{_OF_HOST}{os.uname().nodename}"
 
 
+def need_queue(conn: Connection | None) -> Connection:
+    """Raises `StoreError` if there is no store yet, or it has no queue."""
+    if conn is None or not has_queue(conn):
+        raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
+    return conn
+
+
 def put_job(
     conn: Connection, run: str, queue: str, after_s: int = 0, deaths: int = 0, model: str | None = None
 ) -> None:
@@ -131,8 +138,7 @@ def put_job(
     last got further. `model`: for a run that waits for a limit, whose; empty: not for a model's. Raises `StoreError` if
     the store has no queue.
     """
-    if not has_queue(conn):
-        raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
+    need_queue(conn)
     later: Any = {"schedule_at": in_seconds(conn, after_s)} if after_s else {}
     whose = submitted(conn, run)
     later["priority"], steps = priority_and_steps(conn, run, whose, queue)
