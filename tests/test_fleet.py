@@ -122,7 +122,7 @@ def test_what_needs_the_queue_says_how_to_set_it_up(
         *changing,
         ("run", *begun, "--detach"),
         *looking,
-    ):  # without, then with, the store's tables
+    ):
         refused = run(*command)
         assert "The store has no queue yet. Set it up with: interlock fleet init" in refused.err, command
 

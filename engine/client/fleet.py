@@ -18,6 +18,7 @@ from interlock.engine.store import (
     limits,
     placed,
     queue,
+    queue_schema,
     reading,
     schedules,
 )
@@ -135,7 +136,7 @@ def set_up_by_hand() -> str:
     """SQL that does what `Fleet.set_up` does, with two roles beside it. Raises `ConfigError` without the extra."""
     from interlock.engine.store.postgres_schema import for_administrators
 
-    return for_administrators(queue.definitions())
+    return for_administrators(queue_schema.definitions())
 
 
 _INSIDE = (
@@ -183,20 +184,20 @@ class Fleet:
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
         store = Store(self.home).open()
-        with explained(store.path), queue.explained():
-            queue.make_queue(store.path)
+        with explained(store.path), queue_schema.explained():
+            queue_schema.make_queue(store.path)
             with closing(store.connect()) as conn:
-                queue.make_indexes(conn)
+                queue_schema.make_indexes(conn)
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
         with reading(self.home) as conn:
-            yield queue.need_queue(conn)
+            yield queue_schema.need_queue(conn)
 
     @contextmanager
     def _writing(self) -> Generator[Connection]:
         with Store(self.home).writing() as conn:
-            yield queue.need_queue(conn)
+            yield queue_schema.need_queue(conn)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
@@ -209,7 +210,7 @@ class Fleet:
         from interlock.engine.fleet.worker import Worker
 
         self.set_up()
-        with explained(Store(self.home).path), queue.explained():
+        with explained(Store(self.home).path), queue_schema.explained():
             asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
 
     def standing(self) -> tuple[dict[int, float], list[Job], int]:
