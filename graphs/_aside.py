@@ -15,6 +15,10 @@ EXITS = (SystemExit, KeyboardInterrupt)
 class ExitError(Exception):
     """Stands for one of `EXITS`, its cause, outside of the task that raised it."""
 
+    def __init__(self, cause: BaseException) -> None:
+        why = " ".join(str(cause).split())
+        super().__init__(f"It exited ({type(cause).__name__}{why and f': {why}'}). That ends its run.")
+
 
 @contextmanager
 def kept_aside() -> Generator[None]:
@@ -28,7 +32,7 @@ def kept_aside() -> Generator[None]:
     try:
         yield
     except EXITS as error:
-        raise ExitError(repr(error)) from error
+        raise ExitError(error) from error
     finally:
         _INSIDE.reset(token)
 
@@ -73,13 +77,13 @@ class _Kept(Coroutine[Any, Any, Any]):
         try:
             return self.own.send(value)
         except EXITS as error:
-            raise ExitError(repr(error)) from error
+            raise ExitError(error) from error
 
     def throw(self, *given: Any) -> Any:
         try:
             return self.own.throw(*given)
         except EXITS as error:
-            raise ExitError(repr(error)) from error
+            raise ExitError(error) from error
 
     def close(self) -> None:
         self.own.close()

@@ -195,6 +195,14 @@ def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
         assert again["messages"] == done["messages"], "decided already: nothing happens"
 
 
+def test_a_graph_that_exits_says_so_in_words(ours: Ours) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        said = ask.wait(thread := ask.thread(), "boom", input={"topic": "exit"})["__error__"]
+        assert said["message"] == "It exited (SystemExit: no topic). That ends its run."
+        assert ask.wait(thread, "talk", input={"messages": "hello"}), "the server goes on"
+
+
 def test_a_thread_that_a_terminal_drives_is_busy_and_a_new_run_waits_for_it(ours: Ours) -> None:
     command = [*INTERLOCK, "run", "slow", "--skip-trust", "--input", '{"topic": "30"}']
     with (

@@ -108,6 +108,25 @@ def _look_only(page: httpx.Client, why: str) -> None:
         assert (told.status_code, why in told.json()["detail"]) == (403, True), (path, told.text)
 
 
+def test_what_needs_the_queue_says_how_to_set_it_up(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"text": "Done."}]))
+    begun = ("main", "do it", "-m", f"script:{script}")
+    looking = (("fleet",), ("limits",), ("schedule", "list"))
+    changing = (("limits", "user=*", "--runs", "1"), ("schedule", "add", "@daily", *begun))
+    for command in (
+        *looking,
+        *changing,
+        ("run", *begun, "--detach"),
+        *looking,
+    ):
+        refused = run(*command)
+        assert "The store has no queue yet. Set it up with: interlock fleet init" in refused.err, command
+
+
 def test_print_is_refused_without_init(run: Run) -> None:
     refused = run("fleet", "--print")
     assert refused.code == 2 and "interlock fleet init --print" in refused.err

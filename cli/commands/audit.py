@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.parsing import Args, Parser, flag, one_of, since
-from interlock.cli.render.output import err, out, redacted, show_json, show_table
+from interlock.cli.render.output import counted, err, out, redacted, show_json, show_table
 from interlock.engine.client import Client
 from interlock.engine.client.deciders import clock
 from interlock.state.errors import UserError
@@ -41,25 +41,38 @@ def _verify(args: Args) -> int:
         show_json({"records": number, "problems": found})
     elif found:
         out().print_all(found)
-        err().print(f"{len(found)} problems in {number} records.")
+        err().print(f"{counted(len(found), 'problem')} in {counted(number, 'record')}.")
     else:
-        out().print(f"{number} records: nothing was changed, removed, inserted or moved.")
+        out().print(f"{counted(number, 'record')}: nothing was changed, removed, inserted or moved.")
     return 1 if found else 0
 
 
 def _entries(args: Args) -> Iterator[dict[str, Any]]:
     client = Client.at_home()
-    run = client.run(args.run).run if args.run else None
+    run = _run(client, args.run) if args.run else None
     for record in client.audit_records(since(args.since), run):
         entry = record._asdict()
         entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
 
 
+def _run(client: Client, name: str) -> str:
+    """Its id; a run that was removed has records, too."""
+    try:
+        return client.run(name).run
+    except UserError:
+        if not any(client.audit_records(run=name)):
+            raise
+        return name
+
+
 def _log(args: Args) -> None:
     found = [*_entries(args)]
     if args.json:
         return show_json(found)
+    tools = {
+        (*entry["key"][:3],): entry["body"].get("tool") for entry in found if entry["table"] == "journal"
+    }
     rows: list[tuple[str, ...]] = []
     for entry in found:
         body: dict[str, Any] = entry["body"]
@@ -70,8 +83,9 @@ def _log(args: Args) -> None:
             body.get("rule") if entry["kind"] == "decision" else None,
         ]
         told = " · ".join(str(part) for part in about if part)
+        tool = body.get("tool") or tools.get((*entry["key"][:3],)) or ""
         at = datetime.fromisoformat(entry["at"]).timestamp()
-        rows.append((clock(at), entry["run"], entry["kind"], body.get("tool") or "", who, told))
+        rows.append((clock(at), entry["run"], entry["kind"], tool, who, told))
     show_table(rows, ("at", "run", "what", "tool", "who", "how"))
 
 

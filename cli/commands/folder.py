@@ -142,7 +142,7 @@ def _show_memory(args: Args, root: Path) -> None:
         nothing = (
             f"No memory file applies in {root}. Add a line with: interlock memory add 'what to remember'"
         )
-        return out().print(nothing)
+        return err().print(nothing)
     rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
     show_table(rows, ("file", "level", "tokens"))
     if args.action == "show":

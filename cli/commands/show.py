@@ -122,7 +122,7 @@ def show(args: Args) -> int | None:
     client = Client.at_home()
     run = client.run(args.run)
     if args.verify:
-        return _verify(client, run.run)
+        return _verify(client, run.run, args.json)
     if args.dropped:
         _show_dropped(client, run.run, args.json)
     elif args.at is not None:
@@ -370,8 +370,11 @@ def _show_message(message: "Message", limit: int | None) -> None:
         paint.print(f"  calls {call.name} {one_line(str(call.args), 100)}")
 
 
-def _verify(client: Client, run: str) -> int:
+def _verify(client: Client, run: str, as_json: bool) -> int:
     problems = client.damage(run)
+    if as_json:
+        show_json({"run": run, "problems": problems})
+        return 1 if problems else 0
     out().print_all(problems)
     if not problems:
         out().print(f"Run {run}: every record is present and unchanged.")

@@ -33,13 +33,13 @@ _CODE = "|".join(_CODES.values())
 _OURS = re.compile(rf"(\x1b\[(?:(?:{_CODE})(?:;(?:{_CODE}))*|0)m)")
 
 
-_page: ContextVar[TextIO | None] = ContextVar("page", default=None)
+_page: ContextVar[tuple[TextIO, TextIO] | None] = ContextVar("page", default=None)
 
 
 @contextmanager
-def written_to(page: TextIO) -> Generator[None]:
-    """Let the commands called in this context write their results and remarks to a page; nobody can be asked."""
-    token = _page.set(page)
+def written_to(results: TextIO, remarks: TextIO) -> Generator[None]:
+    """Let the commands called in this context write their results and remarks there; nobody can be asked."""
+    token = _page.set((results, remarks))
     try:
         yield
     finally:
@@ -48,12 +48,14 @@ def written_to(page: TextIO) -> Generator[None]:
 
 def out() -> "Paint":
     """Where a command's result goes: stdout, or the page of whoever called it."""
-    return Paint(_page.get() or sys.stdout)
+    page = _page.get()
+    return Paint(page[0] if page else sys.stdout)
 
 
 def err() -> "Paint":
-    """Where a command's remarks go: stderr, or the same page."""
-    return Paint(_page.get() or sys.stderr)
+    """Where a command's remarks go: stderr, or the page of whoever called it."""
+    page = _page.get()
+    return Paint(page[1] if page else sys.stderr)
 
 
 def keyboard() -> TextIO | None:

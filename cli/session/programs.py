@@ -41,21 +41,32 @@ class _Page(io.StringIO):
         return True
 
 
+class _Remarks(_Page):
+    """Writes to a page, in the session's words."""
+
+    def __init__(self, page: _Page) -> None:
+        super().__init__()
+        self.page = page
+
+    def write(self, text: str) -> int:
+        return self.page.write(in_session(text))
+
+
 def printed(name: str, arguments: list[str]) -> str:
     """What `interlock NAME ARGUMENTS` writes, with colours; nobody can be asked."""
     page = _Page()
-    with written_to(page):
+    with written_to(page, remarks := _Remarks(page)):
         try:
             execute(name, arguments)
         except InterlockError as error:
-            page.write(redacted(str(error)))
+            remarks.write(redacted(str(error)))
         except SystemExit:  # --help
             pass
     return page.getvalue().rstrip()
 
 
 _ADVISES = frozenset({"auth", "doctor"})
-"""Commands whose output says what to type next."""
+"""Commands whose results say what to type next, as remarks and errors of all do."""
 
 
 async def show_printed(session: Session, name: str, arguments: Sequence[str]) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +18,11 @@ from interlock.engine.store import (
     limits,
     placed,
     queue,
+    queue_schema,
     reading,
     schedules,
 )
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import Job
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import SandboxError, UserError
@@ -134,7 +136,7 @@ def set_up_by_hand() -> str:
     """SQL that does what `Fleet.set_up` does, with two roles beside it. Raises `ConfigError` without the extra."""
     from interlock.engine.store.postgres_schema import for_administrators
 
-    return for_administrators(queue.definitions())
+    return for_administrators(queue_schema.definitions())
 
 
 _INSIDE = (
@@ -182,10 +184,20 @@ class Fleet:
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
         store = Store(self.home).open()
-        with explained(store.path), queue.explained():
-            queue.make_queue(store.path)
+        with explained(store.path), queue_schema.explained():
+            queue_schema.make_queue(store.path)
             with closing(store.connect()) as conn:
-                queue.make_indexes(conn)
+                queue_schema.make_indexes(conn)
+
+    @contextmanager
+    def _reading(self) -> Generator[Connection]:
+        with reading(self.home) as conn:
+            yield queue_schema.need_queue(conn)
+
+    @contextmanager
+    def _writing(self) -> Generator[Connection]:
+        with Store(self.home).writing() as conn:
+            yield queue_schema.need_queue(conn)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
@@ -198,43 +210,40 @@ class Fleet:
         from interlock.engine.fleet.worker import Worker
 
         self.set_up()
-        with explained(Store(self.home).path), queue.explained():
+        with explained(Store(self.home).path), queue_schema.explained():
             asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
 
     def standing(self) -> tuple[dict[int, float], list[Job], int]:
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
-        with reading(self.home) as conn:
-            assert conn is not None
+        with self._reading() as conn:
             return queue.standing(conn)
 
     def cancel(self, run: str) -> bool:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
-        with Store(self.home).writing() as conn:
+        with self._writing() as conn:
             admission.waits_no_more(conn, run)
             return queue.take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:
-        with reading(self.home) as conn:
-            assert conn is not None
+        with self._reading() as conn:
             return [FleetLimit(limit, admission.used_of(conn, limit)) for limit in limits.all_limits(conn)]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
-        with Store(self.home).writing() as conn:
+        with self._writing() as conn:
             limits.set_limit(conn, limits.Limit(kind, name, **figures))
             admission.look_again(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
-        with Store(self.home).writing() as conn:
+        with self._writing() as conn:
             if not limits.remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
             admission.look_again(conn)
 
     def schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
-        with reading(self.home) as conn:
-            assert conn is not None
+        with self._reading() as conn:
             found = schedules.listed(conn)
         rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
         return [
@@ -252,7 +261,7 @@ class Fleet:
 
     def remove_schedule(self, name: str) -> None:
         """Raises `UserError` if there is none."""
-        with Store(self.home).writing() as conn:
+        with self._writing() as conn:
             if not schedules.remove(conn, name):
                 hint = nearest(name, [one.name for one, _ in schedules.listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")

@@ -17,6 +17,7 @@ from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
 from interlock.engine.store import Store, diagnosed, reading, schedules
+from interlock.engine.store.queue_schema import need_queue
 from interlock.engine.store.schedules import Schedule
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
@@ -41,7 +42,7 @@ def keep(
         input=input,
     )
     with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
-        first = schedules.add(conn, made)
+        first = schedules.add(need_queue(conn), made)
     return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})
 
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
 from interlock.engine.fleet import scheduled as start_process
-from interlock.engine.store import Store, note_error, queue, schedules
+from interlock.engine.store import Store, note_error, queue, queue_schema, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
 from interlock.state.errors import BusyError, StoreError
@@ -114,7 +114,7 @@ class Worker:
         """Take jobs from the queue; after an outage of the store, which ends that, begin again."""
         while not self._stopping:
             try:
-                with Store(self.home).database.explained(), queue.explained():
+                with Store(self.home).database.explained(), queue_schema.explained():
                     await self._take_jobs_while_it_answers()
             except (StoreError, BusyError) as error:
                 if _is_counted_out(error):
@@ -126,7 +126,7 @@ class Worker:
             await asyncio.sleep(_AGAIN_S)
 
     async def _take_jobs_while_it_answers(self) -> None:
-        app = queue.app(Store(self.home).path)
+        app = queue_schema.app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive)
         app.task(name=schedules.START, pass_context=True)(self._begin)
         async with app.open_async():

@@ -19,13 +19,13 @@ from interlock.engine.store.queue import (
     Submitted,
     defer,
     has_job,
-    has_queue,
     in_seconds,
     is_due,
     priority_and_steps,
     put_job,
     submitted,
 )
+from interlock.engine.store.queue_schema import has_queue
 
 # A server may end without giving a turn back: it counts while somebody drives the run, or is about to.
 _DRIVEN = """

@@ -107,8 +107,8 @@ def _of_another_key(made: list[Record], other: str, key: Key) -> str:
     if len(made) > 1:
         which = f"{len(made)} records, from {_named(made[0])} to {_named(made[-1])}, were"
     return (
-        f"{which} made with another key, {other!r}; this one is {key.id!r}. "
-        f"If another host made them, name one key for all hosts in {VARIABLE}"
+        f"{which} made with another key, {other!r}; {str(key.path)!r} is {key.id!r}. "
+        f"Put the other one back; if another host made them, name one key for all hosts in {VARIABLE}"
     )
 
 

@@ -1,24 +1,19 @@
 """queue: a job says "drive this run until it parks or ends". It is put in the transaction that gives a reason to.
 
 The jobs are Procrastinate's, in the store's database. The truth about a run is its row, never its job's status.
-Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
 """
 
 import json
 import os
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from interlock.engine.store import kept_repository, note_error
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.queue_schema import app, has_queue, need_queue
 from interlock.engine.store.runs import IS_SUBTASK, first_task, set_status, with_subtasks
-from interlock.state.errors import PASSING, ConfigError, StoreError
-
-if TYPE_CHECKING:
-    from procrastinate import App
+from interlock.state.errors import PASSING
 
 DRIVE = "interlock.drive"
 _OF_HOST = "host:"
@@ -26,10 +21,6 @@ HELD = "held:"
 """Begins the queues that no worker serves (`admission.py`)."""
 _LEVEL = 1_000_000
 """Places in the line of one priority."""
-_INDEXES = (
-    ("interlock_jobs_line", "(queue_name, priority) where status = 'todo'"),
-    ("interlock_jobs_user", "(queue_name, (args ->> 'user'), priority) where status = 'todo'"),
-)
 
 
 class Job(NamedTuple):
@@ -71,52 +62,6 @@ class Unsure(NamedTuple):
     held: int
 
 
-def app(store: Path | None = None) -> "App":
-    """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
-    from interlock.engine.store.postgres_sessions import sign_in
-
-    try:
-        from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
-    except ImportError as error:
-        raise ConfigError(
-            "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
-        ) from error
-    return App(connector=PsycopgConnector(conninfo=sign_in(store)) if store else SyncPsycopgConnector())
-
-
-@contextmanager
-def explained() -> Generator[None]:
-    """Raise the database's own error instead of the queue's, which says nothing."""
-    from procrastinate.exceptions import ConnectorException
-
-    try:
-        yield
-    except ConnectorException as error:
-        raise error.__cause__ or error from None
-
-
-def make_queue(store: Path) -> None:
-    """Make Procrastinate's tables, if they are missing."""
-    with app(store).open() as opened:
-        if not opened.check_connection():
-            opened.schema_manager.apply_schema()
-
-
-def make_indexes(conn: Connection) -> None:
-    """What jobs are searched by beside Procrastinate's own indexes, if it is missing."""
-    for name, columns in _INDEXES:
-        (found,) = conn.execute("select to_regclass(?) is not null", (name,)).fetchone()
-        if not found:
-            with conn.transaction():
-                conn.execute(f"create index {name} on procrastinate_jobs {columns}")
-
-
-def definitions() -> str:
-    """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
-    indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
-    return "\n".join([app().schema_manager.get_schema(), *indexes])
-
-
 def host_queue() -> str:
     """The queue of runs whose files are on this host."""
     return f"{_OF_HOST}{os.uname().nodename}"
@@ -131,18 +76,13 @@ def put_job(
     last got further. `model`: for a run that waits for a limit, whose; empty: not for a model's. Raises `StoreError` if
     the store has no queue.
     """
-    if not has_queue(conn):
-        raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
+    need_queue(conn)
     later: Any = {"schedule_at": in_seconds(conn, after_s)} if after_s else {}
     whose = submitted(conn, run)
     later["priority"], steps = priority_and_steps(conn, run, whose, queue)
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
     defer(conn, DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
-
-
-def has_queue(conn: Connection) -> bool:
-    return conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
 
 
 def in_seconds(conn: Connection, after_s: float) -> datetime:

@@ -27,7 +27,7 @@ from interlock.services.hooks.reply import HookReply, Reply, merged
 from interlock.services.models.script import write_reply
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
-from interlock.state.context import MEMORY, UNDONE, MemoryText
+from interlock.state.context import MEMORY, UNDONE, MemoryText, SystemFacts
 from interlock.state.deps import ContextSource
 from interlock.state.events import Emit
 from interlock.state.hooks import HookOutcome, Unsettled
@@ -74,7 +74,7 @@ def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
-    deps = replace(deps, context=RecordedContext(deps.context, _nearby(journal.conn, transcript)))
+    deps = replace(deps, context=RecordedContext(deps.context, *_context(journal.conn, transcript)))
     if isinstance(deps.agents, RunAgents):
         real = deps.agents.toolset
 
@@ -108,21 +108,25 @@ def _as_recorded(
     return message
 
 
-def _nearby(conn: Connection, transcript: ChainTranscript) -> set[str]:
-    """Names of the memory files the run came across."""
-    contents = (
-        m.content for name in SqlChain(conn).messages() if (m := transcript.message(name)).origin == "context"
-    )
+def _context(conn: Connection, transcript: ChainTranscript) -> tuple[set[str], bool]:
+    """Names of the memory files the run came across, and whether the model was told of a git repository."""
+    messages = [transcript.message(name) for name in SqlChain(conn).messages()]
+    contents = (m.content for m in messages if m.origin == "context")
     parts = (part for content in contents if not isinstance(content, str) for part in content)
     named = (part.section or "" for part in parts if isinstance(part, TextPart))
-    return {name.removeprefix(MEMORY) for name in named if name.startswith(MEMORY)}
+    shown = {name.removeprefix(MEMORY) for name in named if name.startswith(MEMORY)}
+    return shown, any(m.role == "system" and m.part("git") for m in messages)
 
 
 class RecordedContext:
-    """Today's context, except that memory files near a call are the recorded ones."""
+    """Today's context, but memory files near a call, and a repository that is gone, are the recorded ones."""
 
-    def __init__(self, inner: ContextSource, shown: Set[str]) -> None:
-        self._inner, self._shown = inner, shown
+    def __init__(self, inner: ContextSource, shown: Set[str], was_in_git: bool) -> None:
+        self._inner, self._shown, self._was_in_git = inner, shown, was_in_git
+
+    def facts(self) -> SystemFacts:
+        facts = self._inner.facts()
+        return replace(facts, in_git=facts.in_git or self._was_in_git)
 
     def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         """The files by name; their texts come from the record when they are appended."""

@@ -240,7 +240,7 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
         return recorded_services(hooked, swap.services(own) if swap else own)
 
     hooked = first_state_of(store.home, row.run).get("hooked", "")
-    options = Options(home=store.home, workspace=Path(row.workspace), fake=script, env=dict(os.environ))
+    options = Options(home=store.home, workspace=_folder(row, store), fake=script, env=dict(os.environ))
     seen = Seen(home, row, {point.step: point.values for point in points(home, row.run)})
 
     def workflow(own: Pipeline) -> Pipeline:
@@ -257,6 +257,14 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
     answers = {name: [answer] for name, _, answer in answered_requests(home, row.run)}
     people, prompts = AsRecorded(answers, lambda request: request["id"]), prompts_after(home, row.run)
     return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
+
+
+def _folder(row: RunRow, store: Store) -> Path:
+    """The run's own, for its workflow and its settings; where that is gone, or on another host, an empty one."""
+    if (own := Path(row.workspace)).is_dir():
+        return own
+    (empty := store.home.with_name("workspace")).mkdir()
+    return empty
 
 
 async def gone_through(

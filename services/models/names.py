@@ -206,12 +206,13 @@ _EXPECTED = "Expected an alias, a Gemini model id, provider:model or script:FILE
 
 def _script(file: str) -> str:
     """Make the path absolute, so that the run can be resumed from anywhere."""
-    path = Path(file).expanduser().absolute()
-    if not file or not path.is_file():
-        raise UserError(
-            f"No script file {file!r}. Expected -m script:FILE with a YAML or JSON list of replies."
-        )
-    return f"script:{path}"
+    if not file:
+        raise _no_script(file)
+    return f"script:{Path(file).expanduser().absolute()}"
+
+
+def _no_script(file: str) -> UserError:
+    return UserError(f"No script file {file!r}. Expected -m script:FILE with a YAML or JSON list of replies.")
 
 
 def _nearest(settings: Settings, name: str) -> str:
@@ -223,11 +224,16 @@ _WAYS = "Use one of: export GEMINI_API_KEY=…, -m provider:model, -m script:FIL
 
 
 def check_credentials(settings: Settings, env: Mapping[str, str], model: str | None = None) -> None:
-    """Raise `CredentialsError` if `model` (default: from settings) lacks a key, `UserError` if it lacks a package."""
+    """Check that `model` (default: from settings) can be asked.
+
+    Raises `CredentialsError` if it lacks a key, `UserError` if it lacks a package, or a script its file.
+    """
     name = model or settings.model.name
     resolved = resolve(settings, name)
     provider = provider_of(resolved)
     if provider == "script":
+        if not Path(file := resolved.partition(":")[2]).is_file():
+            raise _no_script(file)
         return
     if provider == "gemini":
         if gemini_key(env) is None:

@@ -32,6 +32,8 @@ _SECRET = re.compile(
 """Whole words at the end of a name (except `PWD` and `OLDPWD`, which are folders), and telling words anywhere."""
 _LENT = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO"})
 """Not secret themselves, but they give access to the user's keys."""
+_NAMES_A_FILE = "INTERLOCK_AUDIT_KEY"
+"""Also when the file is gone: an error that hides its name helps nobody."""
 _NO_TERMINAL = {
     "TERM": "dumb",
     "NO_COLOR": "1",
@@ -114,7 +116,7 @@ def secret_variables(
     found: dict[str, str] = {}
     for name, value in environ.items():
         parts = [value[span.start : span.end] for span in shapes_in(value)]
-        if (is_secret(name) or name in blocked) and not _is_harmless(value):
+        if (is_secret(name) or name in blocked) and name != _NAMES_A_FILE and not _is_harmless(value):
             parts.append(value)
         found |= {name if not i else f"{name}.{i}": part for i, part in enumerate(parts)}
     return found

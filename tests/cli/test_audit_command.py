@@ -33,9 +33,18 @@ def test_the_log_says_who_decided_what_and_where(audit: Any) -> None:
     (answer,) = (line for line in lines if " answer " in line)
     assert "run_shell_command" in answer and "proceed_once" in answer and "--approve" in answer
     assert any(" intent " in line for line in lines) and any(" effect " in line for line in lines)
+    decisions = [line for line in lines if " decision " in line]
+    assert decisions and all("run_shell_command" in line for line in decisions)
     entries = json.loads(audit("log", "--json", "--since", "1h", "--run", "latest").out)
     assert {"request", "answer", "intent", "effect"} <= {entry["kind"] for entry in entries}
     assert json.loads(audit("log", "--json", "--since", "2999-01-01").out) == []
+
+
+def test_the_log_of_a_removed_run_is_found_by_its_id(audit: Any, run: Run) -> None:
+    name = run("runs", "--json").json[0]["run"]
+    assert run("runs", "rm", name).code == 0
+    log = audit("log", "--run", name)
+    assert (log.code, " answer " in log.out, log.out.rstrip().endswith("  removed")) == (0, True, True)
 
 
 def test_an_export_is_whole_and_masks_secrets(audit: Any) -> None:
@@ -58,6 +67,12 @@ def test_verify_ends_with_1_and_names_what_was_changed(audit: Any, home: Path, t
     found = audit("verify")
     assert found.code == 1 and "a row of 'approvals' was changed, run" in found.out
     assert json.loads(audit("verify", "--json").out)["problems"]
+
+
+def test_a_key_that_is_missing_is_named(audit: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("INTERLOCK_AUDIT_KEY", str(tmp_path / "no-such-key"))
+    refused = audit("verify")
+    assert refused.code == 1 and f"{tmp_path}/no-such-key" in refused.err
 
 
 def test_a_git_ref_holds_heads_and_shows_that_the_end_was_cut_off(audit: Any, home: Path) -> None:

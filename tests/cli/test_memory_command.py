@@ -7,7 +7,7 @@ from commands import Run
 
 
 def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
-    assert "No memory file applies" in run("memory").out
+    assert "No memory file applies" in run("memory").err
     added = run("memory", "add", "Tests run with make test")
     assert (added.code, (tmp_path / "work/GEMINI.md").read_text()) == (
         0,

@@ -68,6 +68,7 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     assert "✓ write_file a.txt" in shown
     assert "not b" in shown
     assert "unchanged" in run("show", "latest", "--verify").out
+    assert run("show", "latest", "--verify", "--json").json["problems"] == []
     assert "open_prompt" in run("history", "latest").out
     past = run("history", "latest", "--json").json
     numbered = [row["step"] for row in past["steps"] if row["saved"]]

@@ -11,7 +11,8 @@ from patience import until
 from interlock.engine.store import Store
 from interlock.engine.store.audited import records, verify
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import make_queue, put_job
+from interlock.engine.store.queue import put_job
+from interlock.engine.store.queue_schema import make_queue
 from interlock.engine.store.runs import NewRun, insert_run
 
 psycopg = pytest.importorskip("psycopg")

@@ -2,6 +2,7 @@
 
 import json
 import random
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,14 @@ def test_thirty_more_recorded_runs_replay_with_the_same_states(desk: Desk, first
     part, of = sweep_part()
     for seed in range(first + part, first + 10, of):
         check(desk, seed)
+
+
+def test_a_run_replays_where_neither_its_folder_nor_its_models_script_is(desk: Desk) -> None:
+    subprocess.run(("git", "init", "-q", str(desk.work)), check=True)
+    run = desk.run().run
+    for gone in (desk.work, desk.folder / "script.json"):
+        gone.rename(desk.folder / f"{gone.name}-elsewhere")
+    assert desk("replay", run, "--json").json["divergence"] is None
 
 
 def test_a_fork_replays_like_any_run_also_when_what_it_came_from_is_gone(desk: Desk) -> None:

@@ -54,6 +54,21 @@ def test_a_decision_that_comes_too_late_says_so(lab: Lab, person: Callable[..., 
     somebody.complaints.clear()  # the browser notes the refused requests
 
 
+def test_next_leads_to_the_runs_own_next_request_before_those_of_others(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
+    earlier = lab.park("earlier", "fix earlier", script="edit")
+    files = [{"name": "write_file", "args": {"file_path": name, "content": ""}} for name in ("a.py", "b.py")]
+    run = lab.park("two", "write two", replies=[{"tool_calls": files}, {"text": "Written."}])
+    somebody = person()
+    first, second = (one["id"] for one in somebody.fetched(f"/api/requests?run={run}"))
+    somebody.do_go(f"/request/{first}")
+    somebody.do_press("y")
+    somebody.do_see(f"a[href='/request/{second}']")
+    for one in (run, earlier):  # nothing is left in the inbox of the next test
+        lab.interlock("resume", one, "--reject", "all")
+
+
 def test_a_tab_that_is_signed_out_is_signed_in_by_the_address_in_it_or_in_another_one(
     lab: Lab, person: Callable[..., Person]
 ) -> None:

@@ -164,9 +164,9 @@ export async function request(main, id) {
   const one = await ask(`/api/requests/${encodeURIComponent(id)}`);
   document.title = `${one.asked?.headline ?? "Decided"} · Interlock`;
   if (one.gone) {
-    const rest = await ask("/api/requests");
+    const rest = await ask("/api/requests"), next = rest.find((other) => other.run === one.run) ?? rest[0];
     show(main, el("div", { class: "narrow" }, el("h1", {}, "This is decided"), el("p", {}, one.gone), el("p", {}, "Run: ", el("a", { href: `/run/${one.run}` }, one.title || one.run), " ", badge(one.status)),
-      rest.length ? el("p", {}, el("a", { class: "button main", href: `/request/${rest[0].id}` }, `Next: ${rest[0].asked.headline}`)) : el("p", {}, "Nothing else waits for you.")));
+      next ? el("p", {}, el("a", { class: "button main", href: `/request/${next.id}` }, `Next: ${next.asked.headline}`)) : el("p", {}, "Nothing else waits for you.")));
     return async () => {};
   }
   const made = shell(one, "h1");

@@ -65,7 +65,6 @@ def test_aliases_in_a_circle_are_a_configuration_error() -> None:
         ("opnai:gpt-5", "Did you mean 'openai"),
         ("openai:", "provider:model"),
         ("script:", "script:FILE"),
-        ("script:nowhere.yaml", "nowhere.yaml"),
         ("", "Expected an alias"),
         ("gpt-5", "openai:gpt-5"),
     ],

@@ -1,0 +1,77 @@
+"""queue_schema: the tables of the queue, which are Procrastinate's: made, and looked for.
+
+Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.engine.store.connection import Connection
+from interlock.state.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from procrastinate import App
+
+_INDEXES = (
+    ("interlock_jobs_line", "(queue_name, priority) where status = 'todo'"),
+    ("interlock_jobs_user", "(queue_name, (args ->> 'user'), priority) where status = 'todo'"),
+)
+
+
+def app(store: Path | None = None) -> "App":
+    """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
+    from interlock.engine.store.postgres_sessions import sign_in
+
+    try:
+        from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
+    except ImportError as error:
+        raise ConfigError(
+            "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
+        ) from error
+    return App(connector=PsycopgConnector(conninfo=sign_in(store)) if store else SyncPsycopgConnector())
+
+
+@contextmanager
+def explained() -> Generator[None]:
+    """Raise the database's own error instead of the queue's, which says nothing."""
+    from procrastinate.exceptions import ConnectorException
+
+    try:
+        yield
+    except ConnectorException as error:
+        raise error.__cause__ or error from None
+
+
+def make_queue(store: Path) -> None:
+    """Make Procrastinate's tables, if they are missing."""
+    with app(store).open() as opened:
+        if not opened.check_connection():
+            opened.schema_manager.apply_schema()
+
+
+def make_indexes(conn: Connection) -> None:
+    """What jobs are searched by beside Procrastinate's own indexes, if it is missing."""
+    for name, columns in _INDEXES:
+        (found,) = conn.execute("select to_regclass(?) is not null", (name,)).fetchone()
+        if not found:
+            with conn.transaction():
+                conn.execute(f"create index {name} on procrastinate_jobs {columns}")
+
+
+def definitions() -> str:
+    """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
+    indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
+    return "\n".join([app().schema_manager.get_schema(), *indexes])
+
+
+def need_queue(conn: Connection | None) -> Connection:
+    """Raises `StoreError` if there is no store yet, or it has no queue."""
+    if conn is None or not has_queue(conn):
+        raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
+    return conn
+
+
+def has_queue(conn: Connection) -> bool:
+    return conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
