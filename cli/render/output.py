@@ -157,7 +157,8 @@ def show_table(
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """One JSON value and a line end, in one write."""
-    stream = _page.get() or sys.stdout
+    page = _page.get()
+    stream = page[0] if page else sys.stdout
     stream.write(visible_json(value, indent) + "\n")
     stream.flush()
 
