@@ -46,7 +46,13 @@ def command(line: str) -> str:
     return json.dumps({"command": line})
 
 
-def test_it_shows_the_decision_the_rule_with_its_line_and_each_part(run: Run, home: Path) -> None:
+def test_it_shows_the_decision_the_rule_with_its_line_and_each_part(run: Run, check) -> None:
+    parts = check("run_shell_command", command("git status && git 'push' | rm -rf $x"))["parts"]
+    assert [(p["argv"], p["decision"], p["danger"]) for p in parts] == [
+        (["git", "status"], "allow", None),
+        (["git", "push"], "deny", None),
+        (["rm", "-rf", "$x"], "ask", "deletes recursively"),
+    ]
     done = run("policy", "check", "run_shell_command", command("git status && git push > out; rm -rf x"))
     assert done.code == 0
     lines = [line.split(maxsplit=1) for line in done.out.splitlines()]
@@ -71,7 +77,8 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     assert "proceed_always" not in dangerous["choices"]
     assert dangerous["not_always"] == "A dangerous form asks every time: it deletes recursively."
     hidden = check("run_shell_command", command("eval $x"))
-    assert hidden["unseen"] and hidden["not_always"].startswith("Not all that it runs can be seen")
+    assert hidden["unseen"] == "it runs something that is only known when it runs"
+    assert hidden["not_always"].startswith("Not all that it runs can be seen")
     assert check("run_shell_command", "npm test") == asked  # a line is its own argument
     assert check("glob", '{"pattern": "*"}')["choices"] == []
     private = check("web_fetch", '{"url": "http://169.254.169.254/"}', "--allowed-tools", "web_fetch")
@@ -80,9 +87,16 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     assert private["covers"] == ""
 
 
-def test_it_lists_every_rule_that_was_considered(run: Run, check) -> None:
+def test_it_lists_every_rule_that_was_considered(run: Run, check, home: Path) -> None:
     found = check("run_shell_command", command("git log"), "--all")["considered"]
     assert [(c["decision"], c["met"]) for c in found[:2]] == [("deny", "no"), ("allow", "yes")]
+    assert [c["rank"] for c in found] == sorted((c["rank"] for c in found), reverse=True)
+    rule = '[[rule]]\ntoolName = "write_file"\nargsPattern = "secret"\ndecision = "deny"\npriority = 9\n'
+    put(home / ".interlock/policies/plain.toml", rule + MINE.replace("git log", "npm"))
+    plain = check("write_file", '{"file_path": "a", "content": ""}', "--all")["considered"]
+    assert [(c["decision"], c["met"]) for c in plain] == [("deny", "no"), ("ask", "yes")]
+    found = check("run_shell_command", command("npm test"), "--all")["considered"]
+    assert ("allow", "yes") in [(c["decision"], c["met"]) for c in found], "though it isn't one that reads"
     assert "considered" not in check("run_shell_command", command("git log"))
     assert "met: yes" in run("policy", "check", "run_shell_command", command("git log"), "--all").out
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interlock.services.config.settings import HookLayer
-from interlock.services.hooks.configured import HookBook, load_hooks
+from interlock.services.hooks.configured import HookBook, load_hooks, matcher, subjects_of
 from interlock.state.errors import ConfigError
 
 
@@ -81,6 +81,24 @@ def test_a_matcher_searches_in_tool_names_and_equals_elsewhere(
     found = book(layer({event: [{"matcher": matcher, "hooks": [{"command": "c"}]}]}))
     assert bool(commands(found, event, subject)) == runs
     assert bool(found.problems) == (matcher == "rep(")
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "args"),
+    [
+        ("^grep_search$", "search_file_content", {}),
+        ("^search_file_content$", "grep_search", {}),
+        ("^generalist$", "invoke_agent", {"agent_name": "generalist"}),
+        ("^Bash$", "run_shell_command", {}),
+        ("^mcp__docs_two__put_all$", "mcp_docs_two_put_all", {}),
+    ],
+)
+def test_a_matcher_matches_every_name_of_a_tool_and_an_agent(
+    text: str, tool: str, args: dict[str, Any]
+) -> None:
+    found, problem = matcher("BeforeTool", text)
+    assert problem == "" and found.matches(subjects_of("BeforeTool", tool, {"tool_input": args}))
+    assert not found.matches(subjects_of("BeforeTool", "glob", {"tool_input": args}))
 
 
 def test_a_required_hook_whose_matcher_cannot_be_read_runs_for_every_tool() -> None:

@@ -206,9 +206,6 @@ def test_there_is_no_blanket_choice_for_our_own_tools(make, call, shell) -> None
         assert policy.narrow(shell("ls"), "execute", choice, "default") is None
         assert policy.narrow(call("write_file", file_path="a"), "write", choice, "default") is None
     assert policy.narrow(call("discovered_tool", x=1), "execute", ALWAYS, "default") is None
-    crafted = [SessionRule(tool="run_shell_command"), SessionRule(tool="write_file")]
-    assert policy.check(shell("ls"), "execute", "default", crafted).decision == "ask"
-    assert policy.check(call("write_file", file_path="a"), "write", "default", crafted).decision == "ask"
 
 
 def test_an_mcp_tool_or_server_can_be_remembered(make, call) -> None:
@@ -234,19 +231,6 @@ def test_choices_offer_always_where_it_would_spare_the_next_question(make, shell
     assert ALWAYS not in policy.choices(shell("ls; git status"), "execute", verdict)
     rule = policy.narrow(shell("ls; git status"), "execute", ALWAYS, "default")
     assert policy.check(shell("git status"), "execute", "default", [rule]).decision == "ask"
-
-
-def test_a_session_rule_never_lifts_a_deny(make, shell) -> None:
-    text = '[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "rm"\ndecision = "deny"\npriority = 1\n'
-    policy, _ = make(workspace=text)
-    session = [SessionRule(tool="run_shell_command", commands=("rm x",))]
-    assert policy.check(shell("rm x"), "execute", "default", session).decision == "deny"
-
-
-def test_a_damaged_session_rule_covers_nothing(make, shell) -> None:
-    policy, _ = make()
-    session = [SessionRule(tool="run_shell_command", commands=("ls 'x", ""))]
-    assert policy.check(shell("ls"), "execute", "default", session).decision == "ask"
 
 
 def test_a_choice_in_a_mode_that_is_not_known_is_not_remembered(make, shell) -> None:

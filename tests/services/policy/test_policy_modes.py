@@ -1,9 +1,20 @@
-"""The default matrix, tiers, scopes and conditions of plain tools."""
+"""The default matrix, what rules and settings come to (verdicts.yaml), and how a verdict says why."""
+
+import shlex
+from itertools import product
+from pathlib import Path
 
 import pytest
+import yaml
 
 from interlock.services.policy.rule import Scope
-from interlock.state.calls import Risk
+from interlock.state.calls import CallView, Risk, SessionRule
+from interlock.tools.table import TOOLS
+
+VERDICTS: dict[str, list[dict]] = yaml.load(
+    Path(__file__).with_name("verdicts.yaml").read_text(), yaml.CSafeLoader
+)
+TIERS = {"extension", "workspace", "user", "admin"}
 
 MATRIX = [
     # risk, default, auto_edit, yolo, plan
@@ -23,11 +34,6 @@ def test_the_default_matrix(make, call, risk: Risk, default, auto_edit, yolo, pl
     modes = ("default", "auto_edit", "yolo", "plan")
     got = [policy.check(call("some_tool", x=1), risk, mode).decision for mode in modes]
     assert got == [default, auto_edit, yolo, plan]
-
-
-def test_gemini_clis_spelling_of_a_mode_is_accepted(make, call) -> None:
-    policy, _ = make()
-    assert policy.check(call("write_file"), "write", "autoEdit").decision == "allow"
 
 
 def test_the_reason_is_a_sentence_that_names_what_and_why(make, call, shell) -> None:
@@ -54,124 +60,48 @@ def test_the_deciding_rule_is_named_with_file_and_line(make, call, tmp_path) -> 
     assert verdict.rule == f"user rule {tmp_path / 'user.toml'}:3"
     assert verdict.deny_message == "Ask the owner."
     assert "Ask the owner" in verdict.reason
+    policy, _ = make(settings={"tools": {"core": ["glob"], "allowed": ["glob"]}})
+    got = [policy.check(call(name), "read", "default").rule for name in ("read_file", "glob")]
+    assert got == ["settings tools.core", "settings tools.allowed 'glob'"]
 
 
-def rule(tool: str, decision: str, priority: int, more: str = "") -> str:
-    return f'[[rule]]\ntoolName = "{tool}"\ndecision = "{decision}"\npriority = {priority}\n{more}\n'
+def rule(tool: str, decision: str, priority: str = "", more: str = "") -> str:
+    lines = (f'toolName = "{tool}"', f'decision = "{decision}"', priority and f"priority = {priority}", more)
+    return "\n".join(["[[rule]]", *filter(None, lines), ""])
 
 
-def test_a_higher_tier_wins_whatever_the_priorities(make, call) -> None:
-    policy, _ = make(workspace=rule("w", "allow", 999), user=rule("w", "deny", 0))
-    assert policy.check(call("w"), "write", "default").decision == "deny"
-    policy, _ = make(user=rule("w", "deny", 999), admin=rule("w", "allow", 0))
-    assert policy.check(call("w"), "write", "default").decision == "allow"
+def called(line: str) -> tuple[CallView, Risk]:
+    """A call as the table writes it: `$` and a shell line, or a tool's name and its arguments."""
+    if line.startswith("$ "):
+        return CallView(id="1", name="run_shell_command", args={"command": line[2:]}), "execute"
+    name, *words = shlex.split(line)
+    unknown = "execute" if name.startswith("mcp_") else "write"
+    args = dict(word.split("=", 1) for word in words)
+    return CallView(id="1", name=name, args=args), TOOLS[name].risk if name in TOOLS else unknown
 
 
-def test_a_higher_priority_wins_within_a_tier_and_the_stricter_at_equal_ones(make, call) -> None:
-    policy, problems = make(user=rule("w", "allow", 5) + rule("w", "deny", 4))
-    assert (policy.check(call("w"), "write", "default").decision, problems) == ("allow", [])
-    policy, problems = make(user=rule("w", "allow", 5) + rule("w", "deny", 5))
-    assert policy.check(call("w"), "write", "default").decision == "deny"
-    assert len(problems) == 1 and "user.toml:6: deny here, allow in" in str(problems[0])
-
-
-@pytest.mark.parametrize(
-    ("more", "name", "met"),
-    [
-        ('modes = ["yolo"]', "w", False),
-        ('modes = ["default", "autoEdit"]', "w", True),
-        ("interactive = true", "w", False),
-        ("interactive = false", "w", True),
-        ('subagent = "helper"', "w", False),
-        ("toolAnnotations = { readOnlyHint = false }", "w", True),
-        ("toolAnnotations = { readOnlyHint = true }", "w", False),
-        ("toolAnnotations = { destructiveHint = true }", "w", False),
-        ('argsPattern = "\\"path\\":\\"src/"', "w", True),
-        ('argsPattern = "\\"path\\":\\"lib/"', "w", False),
-        ('argsPattern = "^\\\\{\\\\x00\\"a\\""', "w", True),
-    ],
-)
-def test_a_rule_is_met_only_with_all_its_conditions(make, call, more, name, met) -> None:
-    policy, problems = make(user=rule("w", "deny", 5, more))
-    assert problems == []
-    verdict = policy.check(call(name, path="src/x", a=1), "write", "default")
-    assert (verdict.decision == "deny") is met
-
-
-def test_an_args_pattern_never_meets_a_call_without_arguments(make, call) -> None:
-    policy, _ = make(user=rule("w", "deny", 5, 'argsPattern = ".*"'))
-    assert policy.check(call("w"), "write", "default").decision == "ask"
-    assert policy.check(call("w", a=1), "write", "default").decision == "deny"
-
-
-def test_a_rule_for_a_sub_agent_is_only_about_its_calls(make, call) -> None:
-    policy, _ = make(user=rule("w", "allow", 5, 'subagent = "helper"'), scope=Scope(agent="helper"))
-    assert policy.check(call("w"), "write", "default").decision == "allow"
-
-
-def test_tool_names_are_exact_or_star_or_mcp(make, call) -> None:
-    servers = frozenset({"a", "a_b"})
-    policy, _ = make(user=rule("mcp_a_*", "deny", 5), scope=Scope(servers=servers))
-    assert policy.check(call("mcp_a_t"), "execute", "default").decision == "deny"
-    assert policy.check(call("mcp_b_t"), "execute", "default").decision == "ask"
-    policy, _ = make(user=rule("*", "allow", 5, 'mcpName = "a"'), scope=Scope(servers=servers))
-    assert policy.check(call("mcp_a_t"), "execute", "default").decision == "allow"
-    assert policy.check(call("mcp_a_b_t"), "execute", "default").decision == "ask"
-    assert policy.check(call("other"), "execute", "default").decision == "ask"
-
-
-def test_an_allow_for_a_server_that_is_not_known_allows_nothing_and_a_deny_still_denies(make, call) -> None:
-    policy, _ = make(user=rule("*", "allow", 5, 'mcpName = "a"'))
-    assert policy.check(call("mcp_a_t"), "execute", "default").decision == "ask"
-    policy, _ = make(user=rule("*", "deny", 5, 'mcpName = "a"'))
-    assert policy.check(call("mcp_a_t"), "execute", "default").decision == "deny"
-
-
-def test_settings_allow_and_exclude_tools(make, call, shell) -> None:
-    tools = {
-        "allowed": ["write_file", "run_shell_command(npm test)"],
-        "exclude": ["web_fetch", "ShellTool(rm)"],
+@pytest.mark.parametrize("case", [pytest.param(c, id=title) for title, cs in VERDICTS.items() for c in cs])
+def test_rules_and_settings_come_to_what_the_table_says(make, workspace, case: dict) -> None:
+    given = {**case}
+    texts = {
+        tier: "".join(rule(*line.split(" ", 3)) for line in given.pop(tier)) for tier in TIERS & case.keys()
     }
-    policy, problems = make(settings={"tools": tools})
-    assert problems == []
-    assert policy.check(call("write_file"), "write", "default").rule == "settings tools.allowed 'write_file'"
-    assert policy.check(shell("npm test -- -x"), "execute", "default").decision == "allow"
-    assert policy.check(shell("npm test; ls"), "execute", "default").decision == "ask"
-    assert policy.check(shell("npm test > x"), "execute", "default").decision == "ask"
-    assert policy.check(shell("ls; rm x"), "execute", "yolo").decision == "deny"
-    assert policy.check(call("web_fetch"), "network", "yolo").decision == "deny"
-
-
-def test_a_setting_that_cannot_be_read_allows_nothing_and_an_unreadable_exclusion_asks(make, call) -> None:
-    policy, problems = make(settings={"tools": {"allowed": ["write_file(x)", "a b"]}})
-    assert policy.check(call("write_file"), "write", "default").decision == "ask"
-    assert ["settings tools.allowed" in str(p) for p in problems] == [True, True]
-    for setting in ("exclude", "confirmationRequired"):
-        policy, problems = make(settings={"tools": {setting: ["write_file(x)"]}})
-        assert policy.check(call("write_file"), "write", "yolo").decision == "ask"
-        assert len(problems) == 1
-
-
-def test_settings_name_what_is_asked_about_and_what_there_is_at_all(make, call, shell) -> None:
-    tools = {"allowed": ["write_file"], "confirmationRequired": ["write_file", "run_shell_command(git push)"]}
-    policy, problems = make(settings={"tools": tools})
-    assert problems == []
-    assert policy.check(call("write_file"), "write", "yolo").decision == "ask"
-    assert policy.check(shell("ls; git push"), "execute", "yolo").decision == "ask"
-    assert policy.check(shell("ls"), "execute", "yolo").decision == "allow"
-    policy, _ = make(settings={"tools": {"core": ["read_file", "ShellTool(git log)"]}})
-    assert policy.check(call("read_file"), "read", "default").decision == "allow"
-    assert policy.check(shell("git log -3"), "execute", "default").decision == "allow"
-    assert policy.check(shell("git log; ls"), "execute", "yolo").decision == "deny"
-    assert policy.check(call("glob"), "read", "default").rule == "settings tools.core"
-    assert policy.check(call("complete_task"), "state", "default").decision == "allow"
-    assert policy.check(call("ask_user"), "question", "default").decision == "allow"
-    assert policy.check(call("glob"), "read", "plan").decision == "allow"
-
-
-def test_an_alias_of_the_shell_tool_is_met_by_its_rules(make, call) -> None:
-    policy, _ = make(settings={"tools": {"exclude": ["run_shell_command(rm)"]}})
-    assert policy.check(call("execute_command", command="ls && rm x"), "execute", "yolo").decision == "deny"
+    files = {tier: text.replace("{root}", str(workspace.root)) for tier, text in sorted(texts.items())}
+    scope = Scope(given.pop("agent", ""), servers=frozenset(given.pop("servers", ())))
+    told = given.pop("problems", [])
+    reason = given.pop("reason", "")
+    session = [SessionRule(**choice) for choice in given.pop("session", ())]
+    policy, problems = make(settings={"tools": given.pop("tools", {})}, scope=scope, **files)
+    assert all(part in str(problem) for part, problem in zip(told, problems, strict=True))
+    if (idle := given.pop("idle", None)) is not None:
+        found = [*policy.books.idle(["generalist"], ["docs"])]
+        assert [(idle in one.text, one.source[-11:]) for one in found] == [(True, "user.toml:1")] * bool(idle)
+    for verdict, calls in given.items():
+        *modes, decision = verdict.split()
+        for (view, risk), mode in product(map(called, calls), modes or ["default"]):
+            got = policy.check(view, risk, mode, session)
+            assert got.decision == decision, (view, mode, got.reason)
+            assert decision == "allow" or reason in got.reason
 
 
 @pytest.mark.parametrize(
@@ -181,7 +111,7 @@ def test_an_alias_of_the_shell_tool_is_met_by_its_rules(make, call) -> None:
 def test_in_plan_mode_a_users_rule_can_only_make_it_stricter(
     make, call, workspace, tmp_path, decision, plan_file, other
 ) -> None:
-    policy, _ = make(user=rule("write_file", decision, 5))
+    policy, _ = make(user=rule("write_file", decision, "5"))
     workspace.plans = tmp_path / "plans"
     plan = call("write_file", file_path=str(workspace.plans / "x.md"))
     assert policy.check(plan, "write", "plan").decision == plan_file

@@ -54,33 +54,6 @@ def test_other_files_are_written_as_the_mode_says(make, call, path) -> None:
         assert policy.check(call("mcp_files_put", text=text), "execute", "yolo").decision == "allow"
 
 
-@pytest.mark.parametrize(
-    ("tier", "more", "decision"),
-    [
-        ("user", "", "ask"),
-        ("admin", "", "ask"),
-        ("user", 'argsPattern = ".*"', "ask"),
-        ("user", r"""argsPattern = '"file_path":"[^"]*\.md"'""", "ask"),
-        ("user", """argsPattern = '"file_path":"AGENTS.md"'""", "allow"),
-        ("user", 'path = "AGENTS.md"\nworkspace = "{root}"', "allow"),
-        ("user", 'path = "src/AGENTS.md"\nworkspace = "{root}"', "ask"),
-        ("admin", """argsPattern = '"file_path":"AGENTS.md"'""", "allow"),
-        ("workspace", """argsPattern = '"file_path":"AGENTS.md"'""", "ask"),
-    ],
-)
-def test_only_a_rule_of_the_user_that_names_it_lets_it_pass(
-    make, call, workspace, tier, more, decision
-) -> None:
-    policy, problems = make(
-        **{tier: ALLOW.format(tool="write_file", more=more.replace("{root}", str(workspace.root)))}
-    )
-    assert problems == []
-    for mode in MODES:
-        assert policy.check(
-            call("write_file", file_path="AGENTS.md", content="x"), "write", mode
-        ).decision == (decision)
-
-
 def test_always_for_that_file_is_a_rule_that_names_it(make, call) -> None:
     policy, _ = make()
     wanted = call("write_file", file_path="AGENTS.md", content="x")
@@ -101,33 +74,6 @@ def test_a_redirection_into_it_is_asked_about(make, shell, mode) -> None:
         asked = policy.check(shell(line), "execute", mode, session)
         assert asked.decision == "ask", line
     assert policy.check(shell("echo x > a.txt"), "execute", mode, session).decision == "allow"
-
-
-@pytest.mark.parametrize(
-    ("line", "decision"),
-    [
-        ("cp a .interlock/policies/p.toml", "ask"),
-        ("cp -t .interlock a", "ask"),
-        ("dd if=a of=.envrc", "ask"),
-        ("cd src && touch agents.md", "ask"),
-        *(
-            (f"ruff {out}", "ask")
-            for out in ("-oGEMINI.md", "-qosub/GEMINI.md", "--out=.envrc", "-Wl,-o,.envrc")
-        ),
-        ("ruff -oa.md --out=b.md", "allow"),
-        ("touch GEMINI.md", "allow"),
-        ("touch src/a", "allow"),
-        ("git add .github && cat GEMINI.md", "allow"),
-    ],
-)
-def test_a_command_that_names_it_asks_even_under_a_rule_but_for_exactly_that(
-    make, shell, line, decision
-) -> None:
-    prefixes = 'commandPrefix = ["cp", "dd", "touch", "touch GEMINI.md", "git add", "cat", "cd", "ruff"]'
-    policy, _ = make(user=ALLOW.format(tool="run_shell_command", more=prefixes))
-    got = {mode: policy.check(shell(line), "execute", mode) for mode in ("default", "auto_edit")}
-    assert {verdict.decision for verdict in got.values()} == {decision}
-    assert decision == "allow" or "that asks even where a rule allows it" in got["default"].reason
 
 
 PATCH = "--- a/{0}\n+++ b/{0}\n@@ -0,0 +1 @@\n+x\n"

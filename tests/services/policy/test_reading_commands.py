@@ -265,17 +265,6 @@ def test_the_loop_goes_on_while_git_is_asked(
     assert asyncio.run(both())[0].decision == "allow"
 
 
-def test_a_rule_for_git_log_lets_no_format_run_gpg(make, shell) -> None:
-    policy, _ = make(settings={"tools": {"allowed": ["run_shell_command(git log)"]}})
-    lines = (
-        "git log --format=%h",
-        "git log --format=%G?",
-        "git log '--pretty=% GK'",
-        "git log --show-signature",
-    )
-    assert [policy.check(shell(x), "execute", "default").decision for x in lines] == ["allow", *["ask"] * 3]
-
-
 @pytest.mark.parametrize("name", [".gitignore", ".ignore", ".rgignore", "sub/.rgignore", "../.ignore"])
 @pytest.mark.parametrize("line", ["!.env", "!.e*", "!*", "!sub/.env"])
 def test_ripgrep_is_asked_about_where_an_ignore_file_brings_a_secret_back(
@@ -308,39 +297,3 @@ def test_a_program_that_the_project_brings_along_is_asked_about(
         assert decision(policy_of(tmp_path), "ls") == "ask"
         assert decision(policy_of(tmp_path), "nice pwd") == "ask"
         assert decision(policy_of(tmp_path), "pwd && timeout 5 pwd") == "allow"
-
-
-EXACT = """
-[[rule]]
-toolName = "run_shell_command"
-commandPrefix = ["rm -rf build", "find . -name '*.o' -delete", "git push", "make"]
-decision = "allow"
-priority = 100
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "verdict"),
-    [
-        ("rm -rf build", "allow"),
-        ("rm -rf 'build'", "allow"),
-        ("make && rm -rf build", "allow"),
-        ("rm -rf build src", "ask"),
-        ("rm -rf build/..", "ask"),
-        ('rm -rf build "$x"', "ask"),
-        ("rm -rf buil*", "ask"),
-        ("CI=1 rm -rf build", "ask"),
-        ("cd src && rm -rf build", "ask"),
-        ("rm -rf build > x", "ask"),
-        ("sudo rm -rf build", "ask"),
-        ("find . -name '*.o' -delete", "allow"),
-        ("find . -name '*.o' -delete -print", "ask"),
-        ("git push --force", "ask"),
-        ("make SHELL=x", "ask"),
-    ],
-)
-def test_a_rule_for_exactly_a_command_allows_its_dangerous_form_and_a_prefix_does_not(
-    make, shell, line, verdict
-) -> None:
-    policy, _ = make(user=EXACT)
-    assert policy.check(shell(line), "execute", "default").decision == verdict

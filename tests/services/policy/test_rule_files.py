@@ -49,14 +49,6 @@ def test_a_broken_rule_takes_the_files_allows_keeps_its_denies_and_asks_in_its_o
     assert policy.check(call(name, a=1), "write", "yolo").decision == "ask"
 
 
-def test_a_deny_beside_a_broken_allow_still_denies(make, call) -> None:
-    policy, problems = make(user=GOOD_DENY + '[[rule]]\ntoolName = "x"\ndecision = "allow"\n')
-    assert len(problems) == 1
-    assert policy.check(call("d"), "write", "yolo").decision == "deny"
-    assert policy.check(call("x"), "write", "yolo").decision == "allow"  # by the mode, not by the rule
-    assert policy.check(call("x"), "write", "default").decision == "ask"
-
-
 def test_a_broken_file_of_a_workspace_does_not_bind_its_user(make, call) -> None:
     policy, _ = make(workspace="]]", user=GOOD_ALLOW)
     assert policy.check(call("w"), "write", "default").decision == "allow"
@@ -75,19 +67,6 @@ def test_a_file_that_cannot_be_read_makes_its_tier_ask(tmp_path: Path, data: byt
     assert [(r.decision, r.tools) for r in rules][:1] == [("ask", ("*",))]
 
 
-def test_an_extension_neither_allows_nor_names_yolo(make, call) -> None:
-    text = (
-        GOOD_ALLOW
-        + GOOD_DENY
-        + '[[rule]]\ntoolName = "y"\ndecision = "deny"\npriority = 5\nmodes = ["yolo"]\n'
-    )
-    policy, problems = make(extension=text)
-    assert len(problems) == 2
-    assert policy.check(call("w"), "write", "default").decision == "ask"
-    assert policy.check(call("d"), "write", "default").decision == "deny"
-    assert policy.check(call("y"), "write", "yolo").decision == "allow"
-
-
 def test_lines_are_right_with_comments_and_sub_tables(make, call) -> None:
     text = (
         "\n# a comment\n[[rule]]\n# another\ntoolName = 'w'\ndecision = 'deny'\npriority = 5\n"
@@ -104,7 +83,3 @@ def test_lines_are_right_after_blank_ones(make, call) -> None:
     policy, _ = make(user="\n\n" + GOOD_DENY + "\n\n" + GOOD_DENY.replace('"d"', '"e"'))
     assert policy.check(call("d"), "write", "default").rule.endswith("user.toml:3")
     assert policy.check(call("e"), "write", "default").rule.endswith("user.toml:9")
-
-
-def test_an_empty_file_is_no_problem(make) -> None:
-    assert make(user="# nothing\n")[1] == []

@@ -1,5 +1,5 @@
 """Shell lines and the verdict that a person gave them in each mode: under realistic rules, as developers' agents send
-them every day, in dangerous forms, and where one line runs several targets."""
+them every day, and where one line runs several targets."""
 
 import subprocess
 from pathlib import Path
@@ -128,44 +128,6 @@ def test_an_always_covers_what_it_is_expected_to(policies: list[RulePolicy]) -> 
         if [covers] != (expected or [""]):
             wrong.append(f"{line!r}: {covers!r}, expected {expected}")
     assert not wrong, "\n".join(wrong)
-
-
-DANGEROUS = r"""rm -rf build; rm -fr build; rm -r -- build; rm build -R; rm --recursive build; rm --rec build; rm -f x
-rm '-rf' x; rm *; bash -c 'rm -rf x'; env rm -rf x; xargs rm < x; chmod -R 777 .; git checkout -- .
-rg --pre ./x y; sort -o x x; tee /dev/sda; tar cfT x.tar list; npm publ; npm pu; wget --input=x; wget --config=x
-rsync --remove-s a b; just -f x; just --justfile=x; rake -r ./x; invoke -c x; task -t x; kubectl -n a exec b -- ls
-docker system prune; gh repo delete x
-awk '{print > "x"}' a; awk 'a || "x" | getline' a; awk -F $x 1 a; awk -f x a"""
-SAFE = """rm x; rm -- -rf; chmod +x run.sh; git checkout main; rg --hidden y; tar cf x.tar y; npm view x; wget -q x
-rsync -a a b; just test; rake test; invoke test; task test; kubectl get pods; docker ps; gh pr list
-awk -F'|' -v n=2 'NR>=n || $1' a"""
-
-
-def test_a_rule_that_allows_a_program_allows_no_dangerous_form_of_it(tmp_path: Path) -> None:
-    programs = [
-        "rm",
-        "chmod",
-        "git checkout",
-        "rg",
-        "sort",
-        "tee",
-        "tar",
-        "npm",
-        "wget",
-        "rsync",
-        "just",
-        "rake",
-    ]
-    programs += ["invoke", "task", "kubectl", "docker", "gh", "awk"]
-    allowed = {"allowed": [f"run_shell_command({program})" for program in programs], "readingCommands": False}
-    policy = RulePolicy(Books([], Settings.model_validate({"tools": allowed}), FolderWorkspace(tmp_path)))
-    got = {
-        line: policy.check(call(line), "execute", "default").decision
-        for line in SAFE.replace("\n", "; ").split("; ")
-    }
-    assert {*got.values()} == {"allow"}, got
-    lines = DANGEROUS.replace("\n", "; ").split("; ")
-    assert [x for x in lines if policy.check(call(x), "execute", "default").decision != "ask"] == []
 
 
 @pytest.mark.parametrize("mode", ["default", "yolo"])
