@@ -118,3 +118,4 @@ def test_a_state_directory_inside_the_workspace_is_no_part_of_it(
     assert [one["status"] for one in done] == ["success", "error", "success", "success", "success"], done
     assert not [one for one in done[2:] if "state" in one["content"]], done
     assert run("undo", "latest").out == "D a.txt\n"
+    assert "is Interlock's state directory" in run("run", "context", "x", "-C", ".local/state").err
