@@ -1,5 +1,6 @@
 """Binary and odd files, a damaged store, a state directory that cannot be made: one clear line each."""
 
+import json
 import os
 import sqlite3
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 from commands import Run, execute
+from scripted import call
 
 from interlock.engine import Options, run_sync
 from interlock.engine.store import Store
@@ -97,3 +99,23 @@ def test_a_state_directory_of_another_user_is_one_line(
     for command in (["runs"], ["-m", "script:s.yaml", "-p", "x"]):
         done = run(*command)
         assert (done.code, "can't read the state directory" in done.err.lower()) == (1, True), done
+
+
+def test_a_state_directory_inside_the_workspace_is_no_part_of_it(
+    work: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the workspace is the home directory: an undone store would be the end of it."""
+    monkeypatch.setenv("INTERLOCK_HOME", str(work / ".local/state"))
+    calls = [
+        call("write_file", file_path="a.txt", content="written"),
+        call("read_file", file_path=".local/state/interlock.db"),
+        call("list_directory", dir_path=".local"),
+        call("glob", pattern="**/*"),
+        call("grep_search", pattern="written"),
+    ]
+    given = json.dumps({"calls": [{"id": str(n), **one} for n, one in enumerate(calls)]})
+    done = run("run", "tools", "--input", given, "-y").json["responses"]
+    assert [one["status"] for one in done] == ["success", "error", "success", "success", "success"], done
+    assert not [one for one in done[2:] if "state" in one["content"]], done
+    assert run("undo", "latest").out == "D a.txt\n"
+    assert "is Interlock's state directory" in run("run", "context", "x", "-C", ".local/state").err

@@ -269,6 +269,11 @@ def _root(options: Options) -> Path:
         raise UserError(
             f"Workspace {shown!r} can't be used: its path isn't UTF-8. Rename it, or name another one: -C DIR"
         )
+    if root == options.home.resolve():
+        raise UserError(
+            f"Workspace {shown!r} is Interlock's state directory. Name another workspace (-C DIR), or choose another "
+            "state directory with INTERLOCK_HOME."
+        )
     return root
 
 

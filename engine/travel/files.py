@@ -195,7 +195,7 @@ def settings_of(root: Path) -> Settings:
 def taken(home: Path, root: Path, run: str) -> str:
     """Snapshot a folder's current contents."""
     settings = settings_of(root)
-    made = WorkspaceSnapshots(home, open_workspace(root, settings), settings.snapshots)
+    made = WorkspaceSnapshots(home, open_workspace(root, settings, home / "outputs"), settings.snapshots)
     try:
         return made.take(f"refs/runs/{run}")
     finally:

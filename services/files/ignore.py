@@ -54,7 +54,7 @@ def _tame(regex: str) -> str:
     return "".join([first, *tamed, _STAR, rest[-1]])
 
 
-def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
+def _compile(lines: Iterable[str], flags: int) -> tuple[_Pattern, ...]:
     """Compile patterns in reverse, as the last match decides. Lines that git can't parse are skipped, as git does."""
     patterns: list[_Pattern] = []
     for line in islice((line for line in lines if len(line) <= _LONGEST), _MOST_LINES):
@@ -69,7 +69,7 @@ def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
         try:
             with warnings.catch_warnings():  # a set that holds `[[` may mean something else in a later Python
                 warnings.simplefilter("ignore", FutureWarning)
-                compiled = re.compile(_tame(regex))
+                compiled = re.compile(_tame(regex), flags)
         except re.error:
             continue
         patterns.append(_Pattern(compiled, include, _MARK in compiled.groupindex))
@@ -159,7 +159,8 @@ class IgnoreRules:
         own = (
             ["/.rooignore"] if file == f"{_slashed(self._root)}.rooignore" else []
         )  # Roo Code: it hides itself
-        patterns = _compile([*text.split("\n"), *own])
+        flags = re.IGNORECASE if _has_any_case(file, status) else 0
+        patterns = _compile([*text.split("\n"), *own], flags)
         self._seen[file] = (stamp, patterns)
         return patterns
 
@@ -185,6 +186,15 @@ def git_directory(top: str | Path) -> Path:
     except OSError:  # unreadable: treated as missing
         pass
     return git
+
+
+def _has_any_case(file: str, found: os.stat_result) -> bool:
+    """Whether the file is found under a name in another case, too: then the file system sees no difference."""
+    folder, name = os.path.split(file)
+    try:
+        return os.path.samestat(found, os.stat(f"{_slashed(folder)}{name.swapcase()}"))  # noqa: PTH116 - as above
+    except OSError:
+        return False
 
 
 def _first_line(file: Path) -> str:

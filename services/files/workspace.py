@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 _KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
-"""Kernel interfaces (process environments, devices) rather than files; excluded if the workspace is `/`."""
+"""Kernel interfaces (process environments, devices) rather than files."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
@@ -67,7 +67,9 @@ class FolderWorkspace:
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
         deepest = sorted(self._roots, key=lambda root: len(root.parts), reverse=True)
         self._prefixes = [(f"{str(root).rstrip('/')}/", root) for root in deepest]
-        self._kernel = tuple(d for d in _KERNEL if any(d.is_relative_to(root) for root in self._roots))
+        state = (self._outputs.parent,) if self._outputs else ()
+        self._closed = tuple(d for d in (*_KERNEL, *state) if self._is_below_a_root(d))
+        """No part of a workspace that lies around it, such as `/` or the home directory."""
         self._anchors = {d: Anchor(d) for d in self._roots}
         custom = [self.root / path for path in custom_ignore]
         self._rules = {
@@ -161,7 +163,10 @@ class FolderWorkspace:
             return lambda _name, _is_dir: False
         inside = self._rules[root].inside(str(directory), git=git)
         below = git and self._in_dependencies(directory)
-        return lambda name, is_dir: below or (git and folded(name) == DEPENDENCIES) or inside(name, is_dir)
+        closed = self._closed_in(str(directory))
+        return lambda name, is_dir: (
+            below or name in closed or (git and folded(name) == DEPENDENCIES) or inside(name, is_dir)
+        )
 
     def walk(
         self,
@@ -243,7 +248,8 @@ class FolderWorkspace:
                 open_directory(place) as directory,
                 os.scandir(directory) as found,
             ):
-                return sorted(Entry(entry.name, entry_kind(entry)) for entry in found)
+                closed = self._closed_in(path)
+                return sorted(Entry(e.name, entry_kind(e)) for e in found if e.name not in closed)
         except OSError:  # gone or unreadable: treated as empty
             return []
 
@@ -290,9 +296,15 @@ class FolderWorkspace:
     def _root_of(self, path: Path) -> Path | None:
         text = f"{path}/"  # Path.is_relative_to takes 20 times as long
         root = next((root for prefix, root in self._prefixes if text.startswith(prefix)), None)
-        if root and any(path.is_relative_to(d) and not root.is_relative_to(d) for d in self._kernel):
+        if root and any(path.is_relative_to(d) and not root.is_relative_to(d) for d in self._closed):
             return None
         return root
+
+    def _is_below_a_root(self, path: Path) -> bool:
+        return any(path.is_relative_to(root) and path != root for root in self._roots)
+
+    def _closed_in(self, directory: str) -> Set[str]:
+        return {d.name for d in self._closed if str(d.parent) == directory}
 
     def _in_dependencies(self, path: Path) -> bool:
         root = self._root_of(path)

@@ -131,6 +131,18 @@ def test_a_changed_ignore_file_is_read_again(repo: Path) -> None:
     assert not workspace.ignored(repo / "a.log")
 
 
+def test_where_case_makes_no_difference_a_name_in_another_case_is_ignored_too(repo: Path) -> None:
+    workspace = tree(repo, {".geminiignore": "secret.txt\nprivate/\n", "private/a": "", "SECRET.txt": ""})
+    assert walked(workspace) == [".geminiignore", "SECRET.txt"]
+    (repo / ".GEMINIIGNORE").hardlink_to(repo / ".geminiignore")  # as it looks there
+    (repo / ".geminiignore").write_text("private/\nsecret.txt\nmore\n")
+    assert walked(workspace) == [".GEMINIIGNORE", ".geminiignore"]
+    for path in ("SECRET.txt", "Private/a"):
+        with pytest.raises(PathRefused):
+            workspace.readable(path)
+            workspace.writable(path)
+
+
 def test_broken_lines_are_skipped_as_git_skips_them(repo: Path) -> None:
     (repo / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n[z-a]\n[[[a]\nfoo\\\n\xff\xfe\n*.tmp\n")
     assert walked(tree(repo, {}, "a.log b.tmp c")) == [".gitignore", "c"]
