@@ -25,7 +25,10 @@ _KINDS: Mapping[str, re.Pattern[str]] = {
     "range": re.compile(r"\d+(,\d+)?p"),
     "format": re.compile(r"\+.*", re.DOTALL),
 }
-_TEST = re.compile(r"(test_.*|.*_test|tests?)\.py")
+_TEST = re.compile(
+    r"(test_.*|.*_test|tests?)\.py|(.*_(spec|test)|test_.*)\.(rb|exs)|.*Test\.php|.*[.-](test|spec)\.[cm]?[jt]sx?"
+)
+_LINE_NUMBERS = re.compile(r"(:\d+)+$")
 _TEST_NAME = re.compile(r"((?:(?!test)\w+\.)*)test\w*(?:\.\w+)*", re.IGNORECASE)
 """A module, class or method; first the packages above it, which Python runs."""
 _PACKAGE = re.compile(r"\.(/[\w.-]+)*?(/\.\.\.)?")
@@ -241,7 +244,7 @@ def _is_one(kind: str, word: Word, reading: Reading) -> bool:
     if not word.literal:
         return False
     if kind == "test":
-        path, colons, _ = word.text.partition("::")
+        path, colons, _ = _LINE_NUMBERS.sub("", word.text).partition("::")
         tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.folder(path)
         return tests and (not colons or path.endswith(".py")) and reading.path(literal(path))
     if kind == "package":
