@@ -65,7 +65,7 @@ class Row(BaseModel, extra="forbid", frozen=True):
             if word.literal and word.text == "--":
                 return replace(given, rest=(*words,)) if self.rest is not None else None
             if not word.lead.startswith("-") or word.text == "-":
-                if word.may_be_option:
+                if word.may_be_option and (word.wild or word.lead):
                     return None
                 given = given.with_operand(word, self.variables)
             elif not word.literal or (read := self._option(word.text, words)) is None:
@@ -158,6 +158,14 @@ def row_of(words: Sequence[str]) -> tuple[int, Row] | None:
         if (row := _rows().get(tuple(words[:size]))) is not None:
             return size, row
     return None
+
+
+def expands_to_paths(command: ShellCommand, reading: Reading) -> bool:
+    """Whether all that isn't known of a command are patterns, for a program that takes files, and none of the names
+    that they mean now is an option."""
+    found = row_of(command.argv)
+    files = found is not None and found[1].operands[-1:] in (("path",), ("test",))
+    return files and all(word.literal or reading.path(word) for word in command.words)
 
 
 def harmless_setting(text: str, variables: frozenset[str]) -> bool:

@@ -31,7 +31,7 @@ def test_a_grant_covers_what_was_shown_and_what_the_table_knows_to_be_harmless(
 ) -> None:
     root, grant = workspace.root, GRANTS[shown_line]
     (root / "tests").mkdir()
-    for name in ("src/a.py", "tests/test_a.py", "deploy.py", ".env", "../outside.py"):
+    for name in ("src/a.py", "tests/test_a.py", "deploy.py", ".env", "../outside.py", "-x.ts"):
         (root / name).write_text("")
     (root / "link").symlink_to(root.parent)
     policy, _ = make()
