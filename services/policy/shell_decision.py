@@ -47,7 +47,7 @@ def decide_line(
     reading = Reading(line, folders, workspace)
     check = _LineCheck(call, line, rules, mode, session, workspace, folders, reading)
     reads = any(r.reading for r in rules)
-    # For a line of nothing that needs a rule, such as `> file` or `wait`: only rules for all commands match it.
+    # For a line of nothing that needs a rule, such as `> file` or `true`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartRuling] = []
     allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.prefixes]
