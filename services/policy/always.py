@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked, replace_file
 from interlock.services.policy.fields import SAVED_FILE, SAVED_PRIORITY, to_rule
-from interlock.services.policy.harmless import Shown, row_of
+from interlock.services.policy.harmless import Shown, expands_to_paths, row_of
 from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import USER, Rule, liftable
 from interlock.services.policy.targets import several
+from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import HARMLESS_VARIABLES, STAGES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
 from interlock.state.errors import RunError
@@ -126,16 +127,17 @@ A choice made while planning ends with the plan.
 """
 
 
-def shell_rule(call: CallView, line: ShellLine, mode: str, *, away: bool) -> SessionRule | None:
+def shell_rule(call: CallView, line: ShellLine, mode: str, reading: Reading) -> SessionRule | None:
     """Build a rule from the commands as they are shown; None if what runs is only known when it runs.
 
     Where arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), where it runs in another
-    folder (`away`) or with a variable that counts, it is for the whole line.
+    folder or with a variable that counts, it is for the whole line.
     """
-    if line.opaque is not None or not line.effective or any(map(_is_hidden, line.effective)):
+    if line.opaque is not None or not line.effective or any(_is_hidden(c, reading) for c in line.effective):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
     fed = any(c.fed and row_of(c.argv) is None for c in line.effective)
+    away = reading.folders.elsewhere is not None
     if away or line.files or fed or _sets(line) or not all(map(_is_known, line.effective)):
         return common.model_copy(update={"line": line.text})
     each = chain.from_iterable(map(several, line.effective))
@@ -149,8 +151,9 @@ def _argv(command: ShellCommand) -> tuple[str, ...]:
     return command.argv[: found[0]] if found and found[1].anything else command.argv
 
 
-def _is_hidden(command: ShellCommand) -> bool:
-    return not command.words or bool(command.danger or command.opaque)
+def _is_hidden(command: ShellCommand, reading: Reading) -> bool:
+    danger = command.danger and not (command.danger == UNKNOWN and expands_to_paths(command, reading))
+    return not command.words or bool(danger or command.opaque)
 
 
 def _sets(line: ShellLine) -> bool:

@@ -174,8 +174,12 @@ def _of_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
 
 def _of_part(mode: str, part: PartRuling) -> str:
     outcome, text, rule = part.outcome, _quoted(part.command.text), part.outcome.rule
-    if outcome.cause == "danger":
-        return f"{text} {outcome.detail}; that asks even where a rule allows it."
+    uncovered = outcome.decision == "ask" and (
+        rule is None or (rule.tier == SHIPPED and outcome.cause == "rule")
+    )
+    danger = outcome.detail if outcome.cause == "danger" else part.command.danger if uncovered else None
+    if danger:
+        return f"{text} {danger}; that asks even where a rule allows it."
     if outcome.cause == "opaque":
         return f"{text} can't be seen through: {outcome.detail}."
     if outcome.cause == "elsewhere":

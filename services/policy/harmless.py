@@ -25,7 +25,10 @@ _KINDS: Mapping[str, re.Pattern[str]] = {
     "range": re.compile(r"\d+(,\d+)?p"),
     "format": re.compile(r"\+.*", re.DOTALL),
 }
-_TEST = re.compile(r"(test_.*|.*_test|tests?)\.py")
+_TEST = re.compile(
+    r"(test_.*|.*_test|tests?)\.py|(.*_(spec|test)|test_.*)\.(rb|exs)|.*Test\.php|.*[.-](test|spec)\.[cm]?[jt]sx?"
+)
+_LINE_NUMBERS = re.compile(r"(:\d+)+$")
 _TEST_NAME = re.compile(r"((?:(?!test)\w+\.)*)test\w*(?:\.\w+)*", re.IGNORECASE)
 """A module, class or method; first the packages above it, which Python runs."""
 _PACKAGE = re.compile(r"\.(/[\w.-]+)*?(/\.\.\.)?")
@@ -62,7 +65,7 @@ class Row(BaseModel, extra="forbid", frozen=True):
             if word.literal and word.text == "--":
                 return replace(given, rest=(*words,)) if self.rest is not None else None
             if not word.lead.startswith("-") or word.text == "-":
-                if word.may_be_option:
+                if word.may_be_option and (word.wild or word.lead):
                     return None
                 given = given.with_operand(word, self.variables)
             elif not word.literal or (read := self._option(word.text, words)) is None:
@@ -157,6 +160,14 @@ def row_of(words: Sequence[str]) -> tuple[int, Row] | None:
     return None
 
 
+def expands_to_paths(command: ShellCommand, reading: Reading) -> bool:
+    """Whether all that isn't known of a command are patterns, for a program that takes files, and none of the names
+    that they mean now is an option."""
+    found = row_of(command.argv)
+    files = found is not None and found[1].operands[-1:] in (("path",), ("test",))
+    return files and all(word.literal or reading.path(word) for word in command.words)
+
+
 def harmless_setting(text: str, variables: frozenset[str]) -> bool:
     """Whether `NAME=value` is one of these variables, or one that never counts, with a number or a yes or no."""
     found = SETS.fullmatch(text)
@@ -241,7 +252,7 @@ def _is_one(kind: str, word: Word, reading: Reading) -> bool:
     if not word.literal:
         return False
     if kind == "test":
-        path, colons, _ = word.text.partition("::")
+        path, colons, _ = _LINE_NUMBERS.sub("", word.text).partition("::")
         tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.folder(path)
         return tests and (not colons or path.endswith(".py")) and reading.path(literal(path))
     if kind == "package":

@@ -34,7 +34,7 @@ from interlock.services.policy.decision import (
 from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.harmless import lets_through
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
-from interlock.services.policy.reading import folders_of
+from interlock.services.policy.reading import Reading, folders_of
 from interlock.services.policy.rule import (
     SHIPPED,
     Pattern,
@@ -231,8 +231,8 @@ class RulePolicy:
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
         if (line := _line(call)) is not None:
-            away = folders_of(call, line, self._workspace).elsewhere is not None
-            return shell_rule(call, line, mode, away=away)
+            folders = folders_of(call, line, self._workspace)
+            return shell_rule(call, line, mode, Reading(line, folders, self._workspace))
         about = None if risk == "execute" else target(call, risk, self._workspace)
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 

@@ -22,6 +22,7 @@ from interlock.state.workspace import PathRefused, Workspace
 
 _PRINTERS = names("echo printf seq")
 """They print their words: no variable may stand there, whose value is none of the model's business."""
+_QUESTIONS = names("command test [ wait")
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _FOLDER_ARGS = ("dir_path", "directory", "cwd")
 _MOST_ENTRIES = 2_000
@@ -143,9 +144,10 @@ class Reading:
 
     @property
     def idle(self) -> bool:
-        """Whether the line does nothing that could need a rule: `true`, `wait`, `command -v node`."""
+        """Whether the line only asks for something that needs no rule: `command -v node`, `[ -n "$x" ]`, `wait`."""
         line = self.line
-        return bool(line.commands) and not (line.effective or line.opaque or line.assigns or line.files)
+        asks = any(c.words and c.words[0].text in _QUESTIONS for c in line.commands)
+        return asks and not (line.effective or line.opaque or line.assigns or line.files)
 
     def folder(self, path: str) -> bool:
         """Whether it is a folder, wherever the line may run."""

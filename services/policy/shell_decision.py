@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import PartRuling, Ruling
-from interlock.services.policy.harmless import leads_reader, only_reads_anywhere, row_of
+from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.patches import patched
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import STRICTNESS, Rule
 from interlock.services.policy.targets import runs_others, sets_more, several, spellings
-from interlock.services.shell.danger import INDIFFERENT
+from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, program_of
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
@@ -47,7 +47,7 @@ def decide_line(
     reading = Reading(line, folders, workspace)
     check = _LineCheck(call, line, rules, mode, session, workspace, folders, reading)
     reads = any(r.reading for r in rules)
-    # For a line of nothing that needs a rule, such as `> file` or `wait`: only rules for all commands match it.
+    # For a line of nothing that needs a rule, such as `> file` or `true`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartRuling] = []
     allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.prefixes]
@@ -95,7 +95,8 @@ class _LineCheck:
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
         away = self.folders.elsewhere
         whole = (command.sets or away) is not None and self._is_granted()
-        danger = command.danger or (None if whole else command.sets)
+        named = command.danger == UNKNOWN and expands_to_paths(command, self.reading)
+        danger = (None if named else command.danger) or (None if whole else command.sets)
         if danger and not (exact and not command.assigns):
             return outcome.asking("danger", danger)
         if command.opaque:
@@ -167,13 +168,12 @@ class _LineCheck:
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
             return outcome if against is None else Ruling("ask", "hidden", against, detail=opaque)
-        if self.mode == "yolo" or not line.files or self._only_reads(parts):
+        if self.mode == "yolo" or not line.files:
             return outcome
         if away := escape(line, self.folders, self.workspace):
             return outcome.asking("redirection", away)
-        free = (
-            self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts) or self._is_granted()
-        )
+        allowed = self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts)
+        free = allowed or self._only_reads(parts) or self._is_granted()
         return outcome if free else outcome.asking("redirection", "")
 
     def _only_reads(self, parts: Sequence[PartRuling]) -> bool:

@@ -15,7 +15,7 @@ INDIFFERENT = names(
     " du df pwd cd which type mkdir touch cp mv seq sleep diff cmp comm paste expand fold"
 )
 """None of their options writes elsewhere or runs anything, so unknown arguments are harmless."""
-_UNKNOWN = "has arguments that are only known when it runs"
+UNKNOWN = "has arguments that are only known when it runs"
 _SYSTEM = "changes the system"
 _OUTSIDE = "acts outside of this machine or project"
 _RUNS = "may run another program"
@@ -253,7 +253,7 @@ def _unknown(arguments: _Words) -> str | None:
     A path below a named folder can be neither.
     """
     unknown = (w for w in arguments if not w.literal)
-    return _UNKNOWN if any(w.may_be_option or "/" not in w.lead for w in unknown) else None
+    return UNKNOWN if any(w.may_be_option or "/" not in w.lead for w in unknown) else None
 
 
 _SED_SAFE = (

@@ -75,6 +75,7 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     assert asked["covers"] == "`npm test` (also with flags of output)"
     dangerous = check("run_shell_command", command("rm -rf x"))
     assert "proceed_always" not in dangerous["choices"]
+    assert dangerous["reason"] == "`rm -rf x` deletes recursively; that asks even where a rule allows it."
     assert dangerous["not_always"] == "A dangerous form asks every time: it deletes recursively."
     hidden = check("run_shell_command", command("eval $x"))
     assert hidden["unseen"] == "it runs something that is only known when it runs"
