@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -199,11 +200,8 @@ def saver_for(
 
 def pending(snapshot: StateSnapshot) -> list[Interrupt]:
     """Interrupts of the innermost tasks only: an outer task repeats those of its subgraphs, answered ones included."""
-    found: list[Interrupt] = []
-    for task in snapshot.tasks:
-        inner = _under_way(task)
-        found.extend(pending(inner) if inner else task.interrupts)
-    return found
+    each = (pending(inner) if (inner := _under_way(task)) else task.interrupts for task in snapshot.tasks)
+    return [*chain.from_iterable(each)]
 
 
 def _under_way(task: PregelTask) -> StateSnapshot | None:
