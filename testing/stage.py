@@ -144,7 +144,7 @@ class Stage:
         asked = Counter[str]()
         while outcome.status == "waiting":
             asked.update(request["preview"] or request["reason"] for request in outcome.pending)
-            if not asked:
+            if not outcome.pending:
                 raise UserError(f"Run {outcome.run!r} waits, but no request of it does.")
             if asked.most_common(1)[0][1] > _ANSWERS:
                 text = asked.most_common(1)[0][0]

@@ -120,6 +120,21 @@ async def invokes(state: Log) -> Log:
 invoking = chain(("a", says("a")), ("invokes", invokes), ("b", says("b")))
 
 
+@entrypoint()
+def asks_inside(topic: str) -> str:
+    return f"{topic} {interrupt('inside?')!r}"
+
+
+async def asks_on(state: Log) -> Log:
+    """It asks when the graphs inside it that asked are over."""
+    first = await inner.ainvoke({"text": "first"})
+    second = await asks_inside.ainvoke("second")
+    return {"log": [f"{first['log']} {second} {interrupt('and here?')!r}"]}
+
+
+asking_on = chain(("a", says("a")), ("asks_on", asks_on), ("b", says("b")))
+
+
 def to_parent(state: Log) -> Command[Any]:
     return Command(graph=Command.PARENT, goto="target", update={"log": ["from inside"]})
 

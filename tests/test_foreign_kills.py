@@ -25,6 +25,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "sent": LOG,
     "nested": LOG,
     "invoking": LOG,
+    "asking_on": LOG,
     "handing": LOG,
     "typed": {"name": "tea"},
     "loop": LOG,
@@ -44,7 +45,7 @@ def decided(stage: Stage) -> str:
     return str(sum(len(views.answered(stage.home, row.run)) for row in list_runs(stage.home)))
 
 
-SAMPLE = ("validated", "parallel", "functional")
+SAMPLE = ("validated", "parallel", "asking_on", "functional")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 from langgraph.errors import GraphDrained
-from langgraph.types import Command, Interrupt, StateSnapshot
+from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
 from interlock.engine.driver.event_bus import EventBus
@@ -199,13 +200,13 @@ def saver_for(
 
 def pending(snapshot: StateSnapshot) -> list[Interrupt]:
     """Interrupts of the innermost tasks only: an outer task repeats those of its subgraphs, answered ones included."""
-    found: list[Interrupt] = []
-    for task in snapshot.tasks:
-        if isinstance(task.state, StateSnapshot):
-            found.extend(pending(task.state))
-        else:
-            found.extend(task.interrupts)
-    return found
+    each = (pending(inner) if (inner := _under_way(task)) else task.interrupts for task in snapshot.tasks)
+    return [*chain.from_iterable(each)]
+
+
+def _under_way(task: PregelTask) -> StateSnapshot | None:
+    """The graph inside a task; None: there is none, or it is over, and what waits is the task itself, or another."""
+    return task.state if isinstance(task.state, StateSnapshot) and task.state.tasks else None
 
 
 async def is_due(drive: Drive) -> bool:
@@ -220,7 +221,7 @@ def _only_waits(snapshot: StateSnapshot) -> bool:
     If none waits, as in a nested graph that was killed with nothing but its input, the next step is due.
     """
     waits = [
-        _only_waits(task.state) if isinstance(task.state, StateSnapshot) else bool(task.interrupts)
+        _only_waits(inner) if (inner := _under_way(task)) else bool(task.interrupts)
         for task in snapshot.tasks
     ]
     return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))
