@@ -9,7 +9,6 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # packages c
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
 TESTS ?= -n 4 --dist worksteal
-LAYOUT := tests/test_layout.py
 # Tests make tens of thousands of files. They go into memory, unless TMPDIR is set or there is too little room.
 MEMORY := /dev/shm
 IN_MEMORY = $(if $(TMPDIR),,$(shell test -w $(MEMORY) && findmnt -no OPTIONS -T $(MEMORY) 2>&1 | grep -qv noexec && \
@@ -31,7 +30,7 @@ fleet: $(VENV)/installed ## PostgreSQL, two workers, ten repairs at once, and th
 	@$(RUN) docs/fleet_demo.py
 
 test: $(VENV)/installed-dev ## all tests but the layout's, of the long sweeps a sample (TESTS='-k name' for some)
-	$(IN_MEMORY) $(BIN)/pytest --ignore $(LAYOUT) $(TESTS)
+	$(IN_MEMORY) $(BIN)/pytest --ignore tests/test_layout.py $(TESTS)
 
 sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash (SWEEP_PART=0/3: a third of them)
 	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rl --include='*.py' mark.sweep tests)
@@ -49,7 +48,7 @@ check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/pytest $(LAYOUT)
+	$(BIN)/pytest tests/test_layout.py
 	$(BIN)/interlock diagrams --check
 	$(RUN) docs/generated.py --check
 

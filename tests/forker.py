@@ -1,12 +1,16 @@
 """forker: what `warm.py` forks from: the product's own, where a fork may be a session or one of our programs."""
 
 import fcntl
+import gc
 import os
 import runpy
 import socket
 import sys
 import termios
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import walk_packages
 
 
 def main(terminal: str, program: str, *arguments: str) -> int:
@@ -30,6 +34,17 @@ def main(terminal: str, program: str, *arguments: str) -> int:
     return 0
 
 
+def everything() -> None:
+    """Import all modules of ours, and packages that they import where they use them: servers, workers, MCP."""
+    for room in ("cli", "engine", "services", "workflow"):
+        package = import_module(f"interlock.{room}")
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+    for name in ("langchain_openai", "mcp", "procrastinate", "psycopg", "uvicorn"):
+        if find_spec(name):
+            import_module(name)
+
+
 if __name__ == "__main__":
     from interlock.cli import forker
 
@@ -37,15 +52,18 @@ if __name__ == "__main__":
     from unsynced import sync_nothing
 
     sync_nothing()
-    if sys.argv[1]:
-        from databases import everywhere
+    import_all = forker.import_all
 
-        import_all = forker.import_all
+    def imported() -> None:
+        import_all()
+        everything()
+        if sys.argv[1]:  # not before: a connection that it kept would leave a thread in the forks
+            from databases import everywhere
 
-        def imported() -> None:
-            import_all()  # a connection that it kept would leave a thread in the forks
             everywhere(sys.argv[1])
+        gc.collect()
+        gc.freeze()  # otherwise collections of forks copy the pages that they share
 
-        forker.import_all = imported
+    forker.import_all = imported
     forker.UNUSED_S = 3600.0
     forker.main(sys.argv[2])

@@ -1,7 +1,6 @@
 """`interlock -p` in a git repository, with a server that speaks Gemini's protocol: it reads, edits, tests, answers."""
 
 import json
-import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -64,13 +63,14 @@ def test_it_reads_edits_tests_and_answers(repository: Path, fake_gemini: FakeGem
     assert "OK" in json.dumps(fake_gemini.requests[3].contents[-1])
 
 
-def drives_supervisors() -> list[str]:
-    """Processes that fork for the commands of what this test started."""
+def supervisors(folder: Path) -> list[str]:
+    """Processes that fork for the commands of what was started in the folder."""
     found: list[str] = []
     for pid in (p.name for p in Path("/proc").iterdir() if p.name.isdigit()):
         with suppress(OSError):
             if b"import supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found += [pid] if str(os.getpid()) in ancestors(pid)[1:] else []
+                begun_there = (Path(f"/proc/{one}/cwd").readlink() == folder for one in ancestors(pid))
+                found += [pid] if any(begun_there) else []
     return found
 
 
@@ -86,13 +86,13 @@ def test_what_forks_for_commands_starts_while_the_model_thinks(
     answered = fake_gemini.log
 
     def thought(*asked: Any) -> int:
-        until(drives_supervisors, "the process that forks for commands")
+        until(lambda: supervisors(repository), "the process that forks for commands")
         return answered(*asked)
 
     monkeypatch.setattr(fake_gemini, "log", thought)
     done = interlock(repository, fake_gemini, "-m", "gemini-2.5-pro", "-p", "Anything?")
     assert (done.returncode, done.stdout) == (0, "Nothing to do.\n"), done.stderr
-    until(lambda: not drives_supervisors(), "its end with the run")
+    until(lambda: not supervisors(repository), "its end with the run")
 
 
 def test_json_and_stream_json_tell_the_same(repository: Path, fake_gemini: FakeGemini) -> None:
