@@ -127,6 +127,16 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
         )
         assert request["args"]["command"] == f"git push file://{origin} HEAD:refs/heads/interlock/{name}"
         assert git("branch", at=origin) == "* main"
+        (hook := origin / "hooks/pre-receive").write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+        fleet("resume", request["run"], "--approve", str(request["number"]))
+        assert fleet("wait", name).code == 1
+        again = f"interlock resume {name} --detach"
+        assert f"To push again: {again}" in fleet("show", request["run"]).out
+        hook.unlink()
+        fleet(*again.split()[1:])
+        assert fleet("wait", name).code == 75
+        (request,) = fleet("approvals", "--json").json
         fleet("resume", request["run"], "--approve", str(request["number"]))
         assert fleet("wait", name).code == 0
         assert f"interlock/{name}" in git("branch", at=origin)

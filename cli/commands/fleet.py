@@ -11,7 +11,7 @@ from interlock.cli.flags import existing_folder
 from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
 from interlock.cli.render.events import call_mark
-from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
+from interlock.cli.render.output import counted, elapsed, err, one_line, out, show_json, show_table
 from interlock.engine.client import Client, Options, RunRow, state_home
 from interlock.engine.client.fleet import (
     STALLED_S,
@@ -122,7 +122,9 @@ async def _logged(client: Client, run: str, *, follows: bool) -> int:
                 if not isinstance(told.event, Standing):
                     _print(told.event)
                 elif told.event.status not in _BUSY:
-                    err().print(f"Run {run} is {told.event.status}.")
+                    row = client.run(run)
+                    why = f": {one_line(row.error['message'])}" if row.error else "."
+                    err().print(f"Run {run} is {row.status}{why}")
                     return _code(client, run)
                 elif not follows:
                     return 0

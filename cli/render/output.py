@@ -48,8 +48,12 @@ def written_to(results: TextIO, remarks: TextIO) -> Generator[None]:
 
 def out() -> "Paint":
     """Where a command's result goes: stdout, or the page of whoever called it."""
+    return Paint(_results())
+
+
+def _results() -> TextIO:
     page = _page.get()
-    return Paint(page[0] if page else sys.stdout)
+    return page[0] if page else sys.stdout
 
 
 def err() -> "Paint":
@@ -157,8 +161,7 @@ def show_table(
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """One JSON value and a line end, in one write."""
-    page = _page.get()
-    stream = page[0] if page else sys.stdout
+    stream = _results()
     stream.write(visible_json(value, indent) + "\n")
     stream.flush()
 

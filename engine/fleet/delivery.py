@@ -18,7 +18,7 @@ from interlock.engine.driver.of_run import restored
 from interlock.engine.fleet.checkout import Checkout, fleet_settings, workspaces_of
 from interlock.engine.fleet.mirrors import Mirror, git
 from interlock.engine.options import Options, Outcome
-from interlock.engine.read import RunRow, find_run
+from interlock.engine.read import RunRow, exact_run, find_run
 from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.blobs import brought, put_blob
 from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot, set_repository
@@ -52,7 +52,8 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
     if "pushes" in files.options:
         (response,) = outcome.output["responses"]
         if response["status"] != "success":
-            raise RunError(str(response.get("content") or "The push was refused."))
+            again = f"To push again: interlock resume {files.options['pushes']} --detach"
+            raise RunError(f"{str(response.get('content') or 'The push was refused').rstrip('.')}. {again}")
         return False
     with reading(home) as conn:
         assert conn is not None
@@ -61,7 +62,7 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
         return False
     patch = _snapshots(home, files.folder, first, last).patch(first, last)
     is_pushed = files.options["deliver"] == "branch" and patch
-    pushing = linked_id(f"delivery of {outcome.run} at {last}") if is_pushed else ""
+    pushing = _pushing(home, outcome.run, last) if is_pushed else ""
     with Store(home).writing() as conn:
         put_blob(conn, f"patches/{outcome.run}", patch, owner=outcome.run)
         if pushing:
@@ -69,6 +70,14 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
     if pushing:
         _begin_push(home, files, outcome.run, pushing, (first, last), options)
     return bool(pushing)
+
+
+def _pushing(home: Path, run: str, last: str) -> str:
+    """The id of the run that pushes; another one if that has failed, and somebody resumed this run."""
+    name = linked_id(f"delivery of {run} at {last}")
+    while (before := exact_run(home, name)) and before.status in ("failed", "cancelled"):
+        name = linked_id(f"delivery of {run} at {last}, after {name}")
+    return name
 
 
 def _snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
@@ -91,6 +100,7 @@ def _begin_push(
             return
     kept = restored(options, options_of(home, run), str(files.folder))
     what = {**files.options, "deliver": "none", "pushes": run, "first": ends[0], "last": ends[1]}
+    what.pop("pushed_by", None)  # a push that failed
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
     call = {"name": TOOL.name, "args": {"command": command(what), "description": f"deliver run {run}"}}
     asyncio.run(engine.run("tools", {"calls": [call]}, options=begun, run_id=name))

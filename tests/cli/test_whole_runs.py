@@ -395,6 +395,15 @@ def test_debug_shows_where_a_bug_inside_a_run_came_from(
     assert ("Traceback" in plain.err, "Traceback" in told.err, "in broken" in told.err) == (False, True, True)
 
 
+def test_the_log_of_a_run_that_failed_ends_with_the_reason(run: Run) -> None:
+    put(Path("s.json"), [{"error": {"status": 400}}])
+    failed = run("-p", "go", "-m", "script:s.json")
+    told = run("logs", "latest")
+    assert (told.code, told.out) == (failed.code, "> go\n") and failed.code
+    reason = run("runs", "--json").json[0]["error"]["message"]
+    assert told.err.endswith(f" is failed: {reason}\n")
+
+
 def test_a_run_whose_first_call_waits_says_where_it_is_shown(run: Run) -> None:
     call = {"name": "run_shell_command", "args": {"command": "touch made"}}
     put(Path("s.json"), [tools(call), {"text": "Done."}])

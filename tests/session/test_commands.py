@@ -46,7 +46,7 @@ def test_looking_at_a_run(folder: Path, opens: Opens) -> None:
         command(terminal, "/export out.md", "Exported run")
         assert "It is written." in (folder / "out.md").read_text()
         command(terminal, "/runs", "write notes.txt")
-        command(terminal, "/runs --json", '"workflow": "main"')
+        command(terminal, "/runs --json", '"title": "write notes.txt"')
         command(terminal, "/undo", "Undoing the last change (write_file notes.txt)", "D notes.txt")
         assert not (folder / "notes.txt").exists()
         command(terminal, "/undo", "Nothing to undo")
