@@ -346,16 +346,15 @@ def test_a_rule_can_be_about_one_agent(tmp_path: Path) -> None:
     policy.write_text(
         '[[rule]]\ntoolName = "write_file"\nsubagent = "generalist"\ndecision = "allow"\npriority = 500\n'
     )
-    write = call("write_file", file_path="new.txt", content="x\n")
     replies: Replies = [
         {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]},
-        {"tool_calls": [write]},
-        says("generalist:0.0", write),
+        {"tool_calls": [call("write_file", file_path="new.txt", content="main's\n")]},
+        says("generalist:0.0", call("write_file", file_path="new.txt", content="agent's\n")),
         says("generalist:0.0", DONE),
     ]
     stage = Stage(tmp_path / "stage", replies)
     outcome = stage.run("main", {"prompt": "go"}, policy_files=(policy,))
-    assert (stage.work / "new.txt").exists(), "the agent's own write was allowed"
+    assert (stage.work / "new.txt").read_text() == "agent's\n", "its own write was allowed"
     assert outcome.status == "waiting", "the main agent's is asked about"
 
 
