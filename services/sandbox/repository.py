@@ -62,9 +62,10 @@ class Mounts:
         above = [self._how[p] for p in (path, *path.parents) if p in self._how]
         return bool(above) and "bind" in above[0][0]
 
-    def arguments(self) -> list[str]:
+    def arguments(self, below: Path = Path("/")) -> list[str]:
+        """What bubblewrap is given for the paths `below` a folder, the outer ones first."""
         by_depth = sorted(self._how, key=lambda path: (len(path.parts), path))
-        return [argument for path in by_depth for argument in self._how[path]]
+        return [part for path in by_depth if path.is_relative_to(below) for part in self._how[path]]
 
 
 _EXECUTES = ("config", "config.worktree", "modules", "worktrees")

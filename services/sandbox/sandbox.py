@@ -104,7 +104,8 @@ class Sandbox:
         if self.state.exists() and mounts.shows(self.state):
             mounts.hide(self.state)
         with held(found.missing):
-            kernel = ["--proc", "/proc", *kernel_mounts(), "--dev", "/dev"]
+            # A new /dev hides what was mounted below it: a workspace in memory.
+            kernel = ["--proc", "/proc", *kernel_mounts(), "--dev", "/dev", *mounts.arguments(_MEMORY)]
             end = [*kernel, "--remount-ro", "/", "--chdir", str(cwd), "--"]
             prefix = [self.program, *self._options(alone), *mounts.arguments(), *end]
             newcomers = Newcomers(found, self.protected)
@@ -121,6 +122,7 @@ class Sandbox:
         return [*apart, *variables, "--setenv", "TMPDIR", "/tmp"]
 
 
+_MEMORY = Path("/dev/shm")
 _WITHOUT = "or run without the sandbox (no -s; tools.sandbox, GEMINI_SANDBOX and INTERLOCK_SANDBOX unset)"
 _READ = ":ro"
 

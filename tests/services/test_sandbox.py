@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -73,6 +74,25 @@ def test_the_workspace_can_be_written_and_nothing_else(place: Place) -> None:
     assert "wrote" not in ended.output
     assert (place.work / "made").read_text() == "mine\n"
     assert not Path("/x").exists() and socket.gethostname() != "pwned"
+
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.mark.skipif(not os.access(MEMORY, os.W_OK), reason="needs /dev/shm")
+def test_a_workspace_in_memory_is_there_and_nothing_else_of_dev() -> None:
+    needs_sandbox()
+    with TemporaryDirectory(dir=MEMORY) as folder, TemporaryDirectory(dir=MEMORY) as other:
+        place = Place(Path(folder))
+        put(place.work / ".git/config", CONFIG)
+        ended = place.sh(
+            f"echo mine > made; echo > .git/config; ls {other} /dev/sda /dev/kmsg /dev/mem; ls /dev/shm"
+        )
+        assert (place.work / "made").read_text() == "mine\n"
+        assert (place.work / ".git/config").read_text() == CONFIG
+        assert ended.output.count("No such file") == 4 and ended.output.endswith(
+            f"\n{place.work.parent.name}\n"
+        )
 
 
 def test_only_programs_and_their_configuration_are_there(place: Place) -> None:
