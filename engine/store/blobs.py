@@ -1,7 +1,7 @@
 """blobs: what is too long for a row, and snapshots: files beside SQLite, rows beside PostgreSQL, without files."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -183,21 +183,26 @@ with recursive needed (name, base) as (
 
 def keep_commit(conn: Connection, repository: "Repository", commit: str) -> None:
     """Store a snapshot with the connection's next commit: what is new since its newest ancestor in the store."""
-    if not conn.blobs or _stored(conn, [commit]):
-        return
-    earlier = repository.ancestors(commit)
-    parts = (earlier[start : start + _AT_ONCE] for start in range(0, len(earlier), _AT_ONCE))
-    base = next((found for part in parts if (found := _stored(conn, part))), "")
-    put_blob(conn, f"snapshots/{commit}", repository.pack_of(commit, base), repository.name, base)
+    if conn.blobs and not newest_stored(conn, [commit]):
+        base = newest_stored(conn, repository.ancestors(commit))
+        put_commit(conn, repository, commit, base, repository.pack_of(commit, base))
 
 
-def _stored(conn: Connection, commits: list[str]) -> str:
-    """The first of these commits that is in the store."""
-    names = [f"snapshots/{commit}" for commit in commits]
-    places = ", ".join("?" * len(names))
-    found = conn.execute(f"select name from blobs where part = 0 and name in ({places})", names).fetchall()
-    known = {name for (name,) in found}
-    return next((c for c, name in zip(commits, names, strict=True) if name in known), "")
+def newest_stored(conn: Connection, commits: Sequence[str]) -> str:
+    """The first of these commits that is in the store; empty: none is."""
+    for start in range(0, len(commits), _AT_ONCE):
+        names = [f"snapshots/{commit}" for commit in commits[start : start + _AT_ONCE]]
+        places = ", ".join("?" * len(names))
+        sql = f"select name from blobs where part = 0 and name in ({places})"
+        known = {name for (name,) in conn.execute(sql, names).fetchall()}
+        if found := next((name for name in names if name in known), ""):
+            return found.removeprefix("snapshots/")
+    return ""
+
+
+def put_commit(conn: Connection, repository: "Repository", commit: str, base: str, pack: bytes) -> None:
+    """`pack`: of what is new since the commit `base`."""
+    put_blob(conn, f"snapshots/{commit}", pack, repository.name, base)
 
 
 def bring_commit(conn: Connection, repository: "Repository", commit: str) -> None:

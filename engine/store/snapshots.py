@@ -18,7 +18,7 @@ from interlock.state.errors import RunError
 from interlock.state.events import Emit, ErrorEvent
 
 if TYPE_CHECKING:
-    from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+    from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
 
 
 @dataclass
@@ -82,9 +82,7 @@ class SqlSnapshots:
             self._made = made = self._made or self.make()
             commit = await to_its_end(asyncio.to_thread(made.take, f"refs/runs/{self.run}", changed))
             if self.conn.blobs:
-                from interlock.engine.store.blobs import keep_commit
-
-                await to_its_end(asyncio.to_thread(keep_commit, self.conn, made.repository, commit))
+                await self._keep(made.repository, commit)
             return commit
         except (RunError, OSError) as error:
             if self.needed:
@@ -95,6 +93,17 @@ class SqlSnapshots:
             why = f"{str(error).rstrip('.')}. What this run changes from here on can't be taken back by rewind or undo."
             self.emit(ErrorEvent(severity="warning", message=f"No snapshots of files: {why}"))
             return ""
+
+    async def _keep(self, repository: "Repository", commit: str) -> None:
+        """As `keep_commit`, with git in another thread: parallel tasks use the connection in this one."""
+        from interlock.engine.store.blobs import newest_stored, put_commit
+
+        if newest_stored(self.conn, [commit]):
+            return
+        earlier = await to_its_end(asyncio.to_thread(repository.ancestors, commit))
+        base = newest_stored(self.conn, earlier)
+        pack = await to_its_end(asyncio.to_thread(repository.pack_of, commit, base))
+        put_commit(self.conn, repository, commit, base, pack)
 
     def _place(self, key: CallKey) -> tuple[str, str, int, int]:
         return (self.run, key.message, key.index, key.attempt)

@@ -3,14 +3,16 @@
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 
 import pytest
+from agent_runs.stage import Stage, call
 from databases import postgres_store
 from patience import until
 
-from interlock.engine.store import Store
+from interlock.engine.store import Store, select
 from interlock.engine.store.audited import records, verify
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import Connection, Rows, Values
 from interlock.engine.store.queue import put_job
 from interlock.engine.store.queue_schema import make_queue
 from interlock.engine.store.runs import NewRun, insert_run
@@ -129,3 +131,27 @@ def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_hos
         assert dict(queues.execute(silence).fetchall()) == kept
     assert seen == ["idle in transaction"] * 2
     assert [*kept.values()] == ["3", "5", "2", "8000"], kept
+
+
+def test_a_drive_uses_its_connection_in_one_thread(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another thread asks comes between the statements of a transaction: the server refuses both."""
+    from interlock.engine.store.postgres import PostgresConnection
+
+    users: dict[PostgresConnection, set[int]] = {}
+    stored = PostgresConnection.stored
+
+    def noted(self: PostgresConnection, sql: str, values: Values = ()) -> Rows:
+        users.setdefault(self, set()).add(get_ident())
+        return stored(self, sql, values)
+
+    monkeypatch.setattr(PostgresConnection, "stored", noted)
+    writes = [call("write_file", file_path=f"{n}.txt", content="x\n") for n in range(2)]
+    outcome = Stage(tmp_path, [{"tool_calls": writes}, {"text": "Done."}]).run(
+        "main", {"prompt": "go"}, approval_mode="yolo", home=store.home
+    )
+    assert outcome.status == "done" and (tmp_path / "work/1.txt").exists()
+    assert [len(threads) for threads in users.values()] == [1] * len(users)
+    names = [name for (name,) in select(store.home, "select name from blobs where part = 0")]
+    assert sum(name.startswith("snapshots/") for name in names) == 3, "before, between and after"
