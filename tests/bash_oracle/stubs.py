@@ -72,7 +72,13 @@ def cage(folder: Path) -> list[str]:
     except SandboxError:
         return []
     found = find_bwrap(os.environ)
-    bound = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", str(folder), str(folder)]
+    memory = [
+        "--ro-bind-try",
+        "/dev/shm",
+        "/dev/shm",
+    ]  # the stubs may be there, where a new /dev would hide them
+    bound = ["--ro-bind", "/", "/", "--dev", "/dev", *memory, "--proc", "/proc"]
+    bound += ["--bind", str(folder), str(folder)]
     apart = ["--unshare-user", "--unshare-net", "--unshare-pid", "--die-with-parent"]
     return [*_few_processes(), str(found), *bound, *apart]
 
