@@ -8,6 +8,7 @@ read: answers, thoughts, output of programs.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,9 +59,15 @@ def harmless(text: str) -> str:
 def json_text(value: object, indent: int | None = None) -> str:
     """JSON of a value. What else a user's graph holds is written as pydantic does: bytes as base64, nan as null."""
     try:
-        return json.dumps(value, ensure_ascii=False, indent=indent, default=_base64, allow_nan=False)
+        return _encoder(indent).encode(value)
     except (TypeError, ValueError):
         return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
+
+
+@cache
+def _encoder(indent: int | None) -> json.JSONEncoder:
+    """Made once: `json.dumps` makes one for each value, which takes as long as an event does."""
+    return json.JSONEncoder(ensure_ascii=False, indent=indent, default=_base64, allow_nan=False)
 
 
 def _base64(value: object) -> str:

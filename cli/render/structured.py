@@ -2,8 +2,10 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from interlock.cli.driving import View
@@ -26,7 +28,13 @@ _OURS = {
 
 def timestamp() -> str:
     """UTC with milliseconds, as JavaScript's `toISOString` writes it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
+    return f"{_second(seconds)}.{milliseconds:03}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class JsonView(View):

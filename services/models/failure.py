@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from random import Random
@@ -100,48 +101,38 @@ async def raced(
     """
     loop = asyncio.get_running_loop()
     deadline = None if total_s is None else loop.time() + total_s
-    step: asyncio.Future[T | _End] | None = None
     lasting_s, stall_s, limit = stall_s, first_s or stall_s, _FIRST
-    try:
+    async with aclosing(source):
         while True:
-            wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
-            step = asyncio.ensure_future(anext(source, _END))
-            await _until({step}, wait_s, on_silence if wait_s == stall_s else None)
-            if not step.done():
-                if wait_s == stall_s:
-                    raise StalledError(f"nothing came for {stall_s:g} s{limit}")
-                raise TimeoutError(f"over {total_s:g} s")
-            item = step.result()
+            left_s = None if deadline is None else deadline - loop.time()
+            is_last = left_s is not None and left_s < stall_s
+            reminders = [] if is_last else [*_reminders(loop, stall_s, on_silence)]
+            # In this task: one of its own for each piece, and a wait for it, took 2 % of a turn.
+            timer = asyncio.timeout(left_s if is_last else stall_s)
+            try:
+                async with timer:
+                    item = await anext(source, _END)
+            except Exception as error:
+                if not timer.expired():
+                    raise
+                late = TimeoutError(f"over {total_s:g} s") if is_last else None
+                raise late or StalledError(f"nothing came for {stall_s:g} s{limit}") from error
+            finally:
+                for reminder in reminders:
+                    reminder.cancel()
             if isinstance(item, _End):
                 return
             yield item
             if begins(item):
                 stall_s, limit = lasting_s, ""
-    finally:
-        if step is not None:
-            await _ended(step)
-        await source.aclose()
 
 
-async def _until(
-    tasks: set[asyncio.Future[Any]], wait_s: float, on_silence: Callable[[float], None] | None
-) -> None:
-    """Wait until one of the tasks is done or time is up, reporting silence after each part but the last."""
-    for part in range(1, _PARTS + 1):
-        await asyncio.wait(tasks, timeout=max(0.0, wait_s / _PARTS), return_when=asyncio.FIRST_COMPLETED)
-        if any(task.done() for task in tasks):
-            return
-        if on_silence and part < _PARTS:
-            on_silence(wait_s * part / _PARTS)
-
-
-async def _ended(step: "asyncio.Future[T | _End]") -> None:
-    """Finish the step: a running generator can't be closed, and asyncio complains about unretrieved exceptions."""
-    if not step.done():
-        step.cancel()
-        await asyncio.wait({step})
-    if not step.cancelled():
-        step.exception()
+def _reminders(
+    loop: asyncio.AbstractEventLoop, wait_s: float, on_silence: Callable[[float], None]
+) -> Iterator[asyncio.TimerHandle]:
+    """Report silence after each part but the last."""
+    for part in range(1, _PARTS):
+        yield loop.call_later(wait_s * part / _PARTS, on_silence, wait_s * part / _PARTS)
 
 
 _RETRIED = frozenset({408, 429, 499})
