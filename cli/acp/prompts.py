@@ -4,6 +4,7 @@ slash does in an editor, besides the user's own commands and skills."""
 import base64
 import binascii
 import mimetypes
+import os
 import re
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -94,7 +95,7 @@ def _linked(uri: str, found: Given, workspace: Path, roots: Sequence[Path]) -> I
     if path is None:
         yield f" {uri} "
         return
-    real = path.resolve()
+    real = Path(os.path.realpath(path))
     if any(real.is_relative_to(root) for root in roots):
         named = str(real.relative_to(workspace) if real.is_relative_to(workspace) else real)
         yield f' @"{named}" ' if '"' not in named and "\n" not in named else f" {uri} "

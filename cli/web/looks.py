@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -123,9 +124,9 @@ def _file(client: Client, name: str) -> str:
     path = one and one.fields["args"].get("file_path")
     if row is None or not isinstance(path, str):
         raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
-    root = Path(row.workspace).resolve()
+    root = Path(os.path.realpath(row.workspace))
     try:
-        file = (root / path).resolve()
+        file = Path(os.path.realpath(root / path))
         if not file.is_relative_to(root):
             raise RefusedError(422, f"{path!r} is outside the run's folder, so it isn't shown here.")
         if not file.is_file() or file.stat().st_size > _FILE:

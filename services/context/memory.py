@@ -70,9 +70,11 @@ class Imports:
 def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     """Return the real path of a file and the real root in `roots` that contains it. Raises `UnreadableError`."""
     try:
-        real = file.resolve()
-    except (OSError, ValueError, RuntimeError):
+        real = Path(os.path.realpath(file))
+    except (OSError, ValueError):
         raise UnreadableError("not a usable path") from None
+    if os.path.islink(real):  # noqa: PTH114 - to itself; a name too long for a link is said when it is opened
+        raise UnreadableError("not a usable path")
     root = next((r for r in roots if real.is_relative_to(r)), None)
     if root is None:
         raise UnreadableError("outside the project")

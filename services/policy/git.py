@@ -44,7 +44,7 @@ def shows_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
 
 def _repositories(folder: Path) -> Iterator[Path]:
     """Yield everything that git may take for the repository of a folder."""
-    real = folder.resolve()  # git climbs from where a link leads
+    real = Path(os.path.realpath(folder))  # git climbs from where a link leads
     places = (place / ".git" for place in (real, *real.parents))
     return (git for git in places if os.path.lexists(git))
 
@@ -62,7 +62,7 @@ def _directories(git: Path) -> list[tuple[Path, Path]]:
     if git.is_dir():
         return [] if (git / "commondir").exists() else [(git, git)]
     try:
-        own = (git.parent / _line(git).removeprefix("gitdir: ")).resolve()
+        own = Path(os.path.realpath(git.parent / _line(git).removeprefix("gitdir: ")))
         linked = own.parent.name == "worktrees" and _line(own / "commondir") == "../.."
         return [(own, own.parent.parent)] if linked and Path(_line(own / "gitdir")).samefile(git) else []
     except (OSError, ValueError):

@@ -62,6 +62,16 @@ class Process:
         self._stdin.close()
 
 
+def execute(store: Store, sql: str) -> None:
+    with closing(store.connect()) as conn:
+        conn.execute(sql)
+
+
+def rows(store: Store, sql: str) -> list[tuple[object, ...]]:
+    with closing(store.connect()) as conn:
+        return conn.execute(sql).fetchall()
+
+
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -146,7 +156,7 @@ def test_a_dead_owner_that_its_parent_has_not_reaped_is_replaced_at_once(
     take(store).release()
     with subprocess.Popen(["sleep", "600"]) as owner:
         started = started_at(owner.pid)
-        store.connect().execute(f"update lease set held = 1, pid = {owner.pid}, started = '{started}'")
+        execute(store, f"update lease set held = 1, pid = {owner.pid}, started = '{started}'")
         owner.kill()
         os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
         take(store).release()
@@ -165,7 +175,7 @@ def test_an_owner_whose_pid_is_another_process_now_is_dead_and_nothing_is_killed
     }[field]
     lease = take(store)
     lease.release()
-    store.connect().execute(f"update lease set held = 1, {change} where run = 'r'")
+    execute(store, f"update lease set held = 1, {change} where run = 'r'")
     take(store).release()
     assert bystander.fork.poll() is None
 
@@ -209,7 +219,7 @@ def test_the_same_process_cannot_drive_a_run_twice(store: Store) -> None:
 
 def test_a_lease_that_this_process_failed_to_release_is_taken_without_ending_itself(store: Store) -> None:
     take(store).release()
-    store.connect().execute("update lease set held = 1")
+    execute(store, "update lease set held = 1")
     lease = take(store, 0.6)
     assert lease.epoch == 2
     lease.release()
@@ -226,8 +236,8 @@ def test_a_stopped_owner_is_ended_then_replaced(start: Start, store: Store, deed
     assert lease.epoch == 2
     owner.send(signal.SIGCONT)  # as if somebody woke it
     assert owner.fork.wait() == -signal.SIGKILL
-    (intents,) = store.connect().execute("select count(*) from journal").fetchone()
-    assert intents == (1 if deed == "stop-before-effect" else 0)
+    intents = rows(store, "select count(*) from journal")
+    assert intents == [(1 if deed == "stop-before-effect" else 0,)]
     with (store.home / "effects").open("a") as effects:
         effects.write("challenger\n")
     assert (store.home / "effects").read_text() == "challenger\n"
@@ -247,7 +257,7 @@ def test_an_owner_on_another_host_is_fenced_when_it_wakes(start: Start, store: S
     assert len(refused) == 1
     assert refused[0].startswith(f"refused This process lost the run 'r' to pid {here.pid} on {here.host}")
     assert owner.fork.wait() == 0
-    assert store.connect().execute("select state from journal").fetchall() == [("intent",)]
+    assert rows(store, "select state from journal") == [("intent",)]
     lease.release()
 
 
@@ -261,7 +271,7 @@ def test_an_owner_on_another_host_learns_that_it_lost_the_run(start: Start, stor
     assert owner.line() == "lost"
     owner.tell_to_end()
     assert owner.line() == "released"
-    assert store.connect().execute("select epoch, held from lease").fetchall() == [(2, 1)]
+    assert rows(store, "select epoch, held from lease") == [(2, 1)]
     lease.release()
 
 

@@ -55,7 +55,7 @@ def test_looking_at_a_run(folder: Path, opens: Opens) -> None:
 def test_looking_at_the_folder(opens: Opens) -> None:
     with opens([], rows=50) as terminal:
         terminal.waits_for("›")
-        command(terminal, "/memory", "No memory file applies", "/memory add 'what to remember'")
+        command(terminal, "/memory", "No memory file applies", "add 'what to remember'")
         command(terminal, "/memory nosuch", "Expected: /memory show, add or refresh")
         command(terminal, "/memory add 'Tests run with make'", "Added:")
         command(terminal, "/memory", "Tests run with make")

@@ -160,6 +160,7 @@ EVIL = "printf '[core]\n\tfsmonitor = ./evil\n' >>"
             "git status",
             "ls",
         ),
+        ("true", "ln -s loop loop; echo gitdir: loop > .git", "git status", "ls"),
     ],
 )
 def test_git_is_asked_about_from_the_moment_it_may_run_or_show_something_else(
