@@ -68,9 +68,9 @@ def test_a_fork_has_what_its_starter_gave_and_outlives_a_kill_of_what_forks_whic
     child, told = started(forker, "wait")
     parent = int(Path(f"/proc/{child.pid}/stat").read_text().split()[3])
     until((tmp_path / "began").exists)
-    kept = memory(parent)
+    kept = warm.memory_of(parent)
     assert SECRET.encode() not in kept and os.fsencode(tmp_path / "began") not in kept
-    assert SECRET.encode() in memory(child.pid)
+    assert SECRET.encode() in warm.memory_of(child.pid)
     os.kill(parent, signal.SIGKILL)
     again, _ = started(forker, "wait")
     assert int(Path(f"/proc/{again.pid}/stat").read_text().split()[3]) not in (parent, os.getpid())
@@ -78,18 +78,6 @@ def test_a_fork_has_what_its_starter_gave_and_outlives_a_kill_of_what_forks_whic
     assert again.wait() == -signal.SIGTERM and child.poll() is None
     (tmp_path / "go").touch()
     assert said(told) == f"wait {words}" and child.wait() == 7
-
-
-def memory(pid: int) -> bytes:
-    """What a process can write to, one region after the other."""
-    found: list[bytes] = []
-    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as file:
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-            if "rw-p" in line:
-                start, end = (int(part, 16) for part in line.split()[0].split("-"))
-                file.seek(start)
-                found.append(file.read(end - start))
-    return b"".join(found)
 
 
 _NOTING = """
