@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.cli.catalog import COMMANDS, parser_of
-from interlock.cli.parsing import Args, OneOf, Parser, one_of
+from interlock.cli.parsing import Args, OneOf, action, takes
 from interlock.cli.render.output import one_line
 from interlock.engine.client import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
 from interlock.engine.client.requests import named
@@ -25,12 +25,7 @@ from interlock.state.names import ALIASES
 _SHELLS = ("bash", "zsh", "fish")
 
 
-def completion_parser() -> Parser:
-    made = Parser("completion")
-    made.add_argument("shell", metavar="bash|zsh|fish", type=one_of(_SHELLS), help="your shell")
-    return made
-
-
+@takes(action("shell", *_SHELLS, help="your shell"))
 def completion(args: Args) -> None:
     print(script(args.shell), end="")
 
