@@ -194,9 +194,9 @@ def _models(_: Sequence[str]) -> list[Word]:
 
 
 def _modes(_: Sequence[str]) -> list[Word]:
-    from interlock.prompts import modes
+    from interlock.prompts import names
 
-    return [Word(slug) for slug in sorted(f.stem for p in modes.__path__ for f in Path(p).glob("*.md"))]
+    return [Word(name.removeprefix("modes/")) for name in names() if name.startswith("modes/")]
 
 
 def _calls(words: Sequence[str]) -> list[Word]:
