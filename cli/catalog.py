@@ -1,5 +1,6 @@
 """catalog: every command by its typed name: its module, its line in `--help`, and "did you mean"."""
 
+from functools import cache
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 class Command(NamedTuple):
     module: str
-    """Module in `cli/commands/`: its `NAME` runs the command, its `NAME_parser` makes the parser."""
+    """Module in `cli/commands/`, whose `NAME` runs the command and says what it takes (`parsing.takes`)."""
     usage: str
     summary: str
 
@@ -88,17 +89,31 @@ COMMANDS = {
 
 def parser_of(name: str) -> "Parser":
     """The parser of a command, or of `prompt`, which nobody types."""
-    return _part(name, f"{name}_parser")()
+    return _of_prompts() if name == "prompt" else _made(name, name)
+
+
+@cache
+def _of_prompts() -> "Parser":
+    """Made once: the warm process has it before a prompt comes."""
+    return _made("prompt", "")
+
+
+def _made(name: str, typed: str) -> "Parser":
+    kind, parts = _command(name).takes
+    made = kind(typed)
+    for part in parts:
+        part(made)
+    return made
 
 
 def execute(name: str, arguments: list[str]) -> int:
     """Run one command; returns its exit code."""
-    return _part(name, f"{name}_" if iskeyword(name) else name)(parser_of(name).parse(arguments)) or 0
+    return _command(name)(parser_of(name).parse(arguments)) or 0
 
 
-def _part(name: str, part: str) -> Any:
+def _command(name: str) -> Any:
     module = COMMANDS[name].module if name in COMMANDS else "work"
-    return getattr(import_module(f"interlock.cli.commands.{module}"), part)
+    return getattr(import_module(f"interlock.cli.commands.{module}"), f"{name}_" if iskeyword(name) else name)
 
 
 def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, TypeVar
 
 from interlock.cli.catalog import nearest
 from interlock.cli.render.output import out
@@ -65,9 +65,8 @@ class Parser(argparse.ArgumentParser):
         if name != "doctor":  # which has a flag of this name
             self.add_argument("--store", metavar="URL", action=_Store, help=argparse.SUPPRESS)
 
-    def run_flag(self) -> Self:
+    def run_flag(self) -> None:
         self.add_argument("run", metavar="RUN", help="run id, an unambiguous prefix, or latest")
-        return self
 
     def at_flag(self) -> None:
         flag(
@@ -77,14 +76,12 @@ class Parser(argparse.ArgumentParser):
     def call_flag(self) -> None:
         flag(self, "--call ID", "call number or id, from: interlock show RUN --calls")
 
-    def folder_flags(self) -> Self:
+    def folder_flags(self) -> None:
         flag(self, "-C --workspace --cd DIR", "use folder DIR", type=Path)
         flag(self, "--skip-trust", "trust this folder for this command only")
-        return self
 
-    def json_flag(self) -> Self:
+    def json_flag(self) -> None:
         flag(self, "--json", "print JSON")
-        return self
 
     def format_usage(self) -> str:
         """Empty: argparse asks before it parses, and lists every flag. Errors name the help instead."""
@@ -175,6 +172,47 @@ def flag(to: Any, names: str, help: str, **more: Any) -> None:
         to.add_argument(*flags, last, help=help, **{"action": "store_true", **more})
     else:
         to.add_argument(*flags, metavar=last, help=help, **more)
+
+
+Part = Callable[[Any], object]
+"""Adds some of a command's arguments to its parser, or to a group of it."""
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def takes(*parts: Part, of: type[Parser] = Parser) -> Callable[[F], F]:
+    """Declare a command's arguments where it is defined; `catalog.parser_of` makes the parser."""
+
+    def mark(function: F) -> F:
+        setattr(function, "takes", (of, parts))  # noqa: B010 - a function has no such attribute
+        return function
+
+    return mark
+
+
+def option(names: str, help: str, **more: Any) -> Part:
+    """As `flag`."""
+    return lambda to: flag(to, names, help, **more)
+
+
+def word(*names: str, **more: Any) -> Part:
+    """An argument without a flag, or any that `flag` can't say; passed to argparse as it is."""
+    return lambda to: to.add_argument(*names, **more)
+
+
+def action(name: str, *known: str, **more: Any) -> Part:
+    """A word that is one of these."""
+    return word(name, type=one_of(known), metavar="|".join(known), **more)
+
+
+def either(*parts: Part, required: bool = False) -> Part:
+    """One of these flags at most."""
+
+    def add(made: Parser) -> None:
+        group = made.add_mutually_exclusive_group(required=required)
+        for part in parts:
+            part(group)
+
+    return add
 
 
 class OneOf:

@@ -23,8 +23,7 @@ from commands import Run, run
 from databases import fresh_database
 from patience import HANG_S, until
 
-from interlock.cli.commands.fleet import fleet_parser, worker_parser
-from interlock.cli.commands.serve import serve_parser
+from interlock.cli.catalog import parser_of
 from interlock.engine.store import Store, audit, state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
@@ -667,7 +666,7 @@ def test_the_set_ups_for_compose_systemd_and_kubernetes_start_commands_that_exis
         *(re.findall("ExecStart=(.*)", text)[0].split()[1:] for text in units.values()),
     ]
     for command, *words in started:
-        {"fleet": fleet_parser, "worker": worker_parser, "serve": serve_parser}[command]().parse_args(words)
+        parser_of(command).parse_args(words)
     assert [pod["kind"] for pod in pods] == ["Deployment", "PodDisruptionBudget"]
     assert pods[1]["spec"]["selector"] == pods[0]["spec"]["selector"]
     for grace in (

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from interlock.cli.acp.drawing import Drawing, Update, diffs, text
+from interlock.cli.acp.drawing import Drawing, Update, content_of, diffs
 from interlock.cli.acp.wire import Wire
 from interlock.engine.client import Decision, Pending
 from interlock.engine.client.requests import Asked, Way, answered, asked, decided, filled, form, ways
@@ -55,14 +55,14 @@ def shown(request: Pending, drawing: Drawing) -> Update:
     if words.preview and words.shows == "diff":
         content += diffs(request["preview"], drawing.path(request["args"]))
     elif words.preview:
-        content.append(_content(visible(words.preview)))
+        content.append(content_of(visible(words.preview)))
     about = [*_about(words)]
     return {
         "toolCallId": call_name(request, drawing),
         "title": words.headline,
         "status": "pending",
         "rawInput": request["args"],
-        "content": [*([_content("\n".join(about))] if about else []), *content],
+        "content": [*([content_of("\n".join(about))] if about else []), *content],
         "locations": drawing.locations(request["args"]),
     }
 
@@ -105,7 +105,7 @@ async def choose(
     call = {"toolCallId": name, "title": title, "status": "pending"}
     params = {
         "sessionId": session,
-        "toolCall": {**call, "content": [_content(about)] if about else []},
+        "toolCall": {**call, "content": [content_of(about)] if about else []},
         "options": [*options, {"optionId": "no", "name": "no", "kind": "reject_once"}],
     }
     answer = await wire.request("session/request_permission", params)
@@ -127,7 +127,3 @@ def cancelled(request: Pending) -> Decision | None:
     """The decision of a person who stops the run at a request; None: it can't be stopped there."""
     way = next((way for way in ways(request) if way.choice == "cancel"), None)
     return decided(request, way) if way else None
-
-
-def _content(words: str) -> Update:
-    return {"type": "content", "content": text(words)}

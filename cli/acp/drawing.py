@@ -134,7 +134,7 @@ class Drawing:
             if name in self._in_terminal:
                 yield _printed(name, event.text)
             else:
-                yield _changed(name, content=[_content(self._output[name])])
+                yield _changed(name, content=[content_of(self._output[name])])
             return
         args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
         if name not in self.announced:
@@ -161,7 +161,7 @@ class Drawing:
         failed = event.status != "success" or event.exit
         args = self._args.get(name, {})
         changed = [*diffs(event.diff, self.path(args))] if event.diff else []
-        shown = changed or ([_content(visible(told[-_SHOWN_OUTPUT:]))] if told else [])
+        shown = changed or ([content_of(visible(told[-_SHOWN_OUTPUT:]))] if told else [])
         update = _changed(name, status="failed" if failed else "completed", content=shown)
         if changed and (line := _HUNK.search(event.diff)):
             update["locations"] = [{"path": self.path(args), "line": max(int(line[2]), 1)}]
@@ -192,7 +192,7 @@ def diffs(diff: str, path: str) -> Iterator[Update]:
         made = start[1] == "0"
         yield {"type": "diff", "path": path, "oldText": None if made else old, "newText": new}
     if cut := cut_line(diff):
-        yield _content(cut)
+        yield content_of(cut)
 
 
 def _plan(args: Mapping[str, Any]) -> Iterator[Update]:
@@ -232,5 +232,5 @@ def _changed(name: str, **fields: Any) -> Update:
     return {"sessionUpdate": "tool_call_update", "toolCallId": name, **fields}
 
 
-def _content(shown: str) -> Update:
+def content_of(shown: str) -> Update:
     return {"type": "content", "content": text(shown)}

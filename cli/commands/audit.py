@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.parsing import Args, Parser, flag, one_of, since
+from interlock.cli.parsing import Args, Parser, action, one_of, option, since, takes
 from interlock.cli.render.output import counted, err, out, redacted, show_json, show_table
 from interlock.engine.client import Client
 from interlock.engine.client.deciders import clock
@@ -18,19 +18,16 @@ from interlock.state.errors import UserError
 _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
 
 
-def audit_parser() -> Parser:
-    made = Parser("audit")
-    actions = ("verify", "log", "export", "head")
-    made.add_argument("what", type=one_of(actions), metavar="|".join(actions))
-    flag(made, "--since WHEN", "with log and export: a date, a date and time, or an age like 7d or 12h")
-    flag(made, "--run RUN", "with log and export: this run's records only")
-    flag(made, "--format KIND", "with export: jsonl or csv", type=one_of(("jsonl", "csv")), default="jsonl")
-    flag(made, "--to FILE", "with head: add it to a file", type=Path)
-    flag(made, "--ref REF", "with head: write it as a git ref of this repository, like refs/audit/head")
-    flag(made, "--against PLACE", "with verify: a file or a git ref with heads")
-    return made.json_flag()
-
-
+@takes(
+    action("what", "verify", "log", "export", "head"),
+    option("--since WHEN", "with log and export: a date, a date and time, or an age like 7d or 12h"),
+    option("--run RUN", "with log and export: this run's records only"),
+    option("--format KIND", "with export: jsonl or csv", type=one_of(("jsonl", "csv")), default="jsonl"),
+    option("--to FILE", "with head: add it to a file", type=Path),
+    option("--ref REF", "with head: write it as a git ref of this repository, like refs/audit/head"),
+    option("--against PLACE", "with verify: a file or a git ref with heads"),
+    Parser.json_flag,
+)
 def audit(args: Args) -> int | None:
     return {"verify": _verify, "log": _log, "export": _export, "head": _head}[args.what](args)
 

@@ -4,7 +4,7 @@ import sys
 from getpass import getpass
 
 from interlock.cli.flags import options_here
-from interlock.cli.parsing import Args, Parser, flag, one_of
+from interlock.cli.parsing import Args, Parser, action, option, takes, word
 from interlock.cli.render.output import err, out, show_json, show_table
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
@@ -13,15 +13,13 @@ from interlock.state.text import counted, listed, visible
 _NAMED = 5
 
 
-def auth_parser() -> Parser:
-    made = Parser("auth")
-    actions = ("list", "test", "set", "remove")
-    made.add_argument("what", nargs="?", type=one_of(actions), default="list", metavar="|".join(actions))
-    made.add_argument("provider", nargs="?", metavar="PROVIDER", default="")
-    flag(made, "--url URL", "with set: the server's address", default="")
-    return made.folder_flags().json_flag()
-
-
+@takes(
+    action("what", "list", "test", "set", "remove", nargs="?", default="list"),
+    word("provider", nargs="?", metavar="PROVIDER", default=""),
+    option("--url URL", "with set: the server's address", default=""),
+    Parser.folder_flags,
+    Parser.json_flag,
+)
 def auth(args: Args) -> int | None:
     options = options_here(args)
     if args.what == "list":

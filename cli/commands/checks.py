@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.catalog import nearest
 from interlock.cli.flags import MODE, options_here, permission_flags, permissions
 from interlock.cli.inputs import batch_lines, json_object, read_spec
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, option, takes, word
 from interlock.cli.render.output import (
     DECIDED,
     Paint,
@@ -48,29 +48,30 @@ _ANSWERS = {
 Shown = Mapping[str, Any]
 
 
-def policy_parser() -> Parser:
-    made = Parser("policy")
-    made.add_argument("action", metavar="check", help="the only action")
-    made.add_argument("tool", nargs="?", metavar="TOOL", help="tool name; see: interlock tools")
-    made.add_argument(
+def _as_for_a_run(made: Parser) -> None:
+    group = made.add_argument_group("check as for a run with")
+    permission_flags(group)
+    group.add_argument("--mode", dest="approval_mode", type=MODE, help=argparse.SUPPRESS)
+
+
+@takes(
+    word("action", metavar="check", help="the only action"),
+    word("tool", nargs="?", metavar="TOOL", help="tool name; see: interlock tools"),
+    word(
         "args",
         nargs="?",
         metavar="JSON|@FILE|-",
         help="arguments of the call, or a shell line; -: read stdin",
-    )
-    flag(made, "--batch FILE.jsonl", "one check per line; -: read stdin")
-    flag(made, "--agent NAME", "check it as a call of this sub-agent")
-    flag(made, "--server NAME", "check it as a tool of this MCP server")
-    flag(made, "--annotations JSON|@FILE|-", "annotations that the MCP server gives its tool")
-    flag(made, "--all --verbose", "list every rule considered")
-    made.json_flag()
-    flag(made, "-C --workspace --cd DIR", "check as for a run in DIR", type=Path)
-    group = made.add_argument_group("check as for a run with")
-    permission_flags(group)
-    group.add_argument("--mode", dest="approval_mode", type=MODE, help=argparse.SUPPRESS)
-    return made
-
-
+    ),
+    option("--batch FILE.jsonl", "one check per line; -: read stdin"),
+    option("--agent NAME", "check it as a call of this sub-agent"),
+    option("--server NAME", "check it as a tool of this MCP server"),
+    option("--annotations JSON|@FILE|-", "annotations that the MCP server gives its tool"),
+    option("--all --verbose", "list every rule considered"),
+    Parser.json_flag,
+    option("-C --workspace --cd DIR", "check as for a run in DIR", type=Path),
+    _as_for_a_run,
+)
 def policy(args: Args) -> int | None:
     if args.action != "check":
         raise UserError(f"No action {args.action!r}, expected check. See: interlock policy --help")
@@ -198,15 +199,14 @@ def _at_home(rule: str) -> str:
     return " ".join([place(word) for word in words])
 
 
-def hooks_parser() -> Parser:
-    made = Parser("hooks")
-    made.add_argument("action", nargs="?", metavar="test", help="test an event; default: list all hooks")
-    made.add_argument("event", nargs="?", metavar="EVENT", help="event name")
-    flag(made, "--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them")
-    flag(made, "--run", "run the hooks and show their answers")
-    return made.folder_flags().json_flag()
-
-
+@takes(
+    word("action", nargs="?", metavar="test", help="test an event; default: list all hooks"),
+    word("event", nargs="?", metavar="EVENT", help="event name"),
+    option("--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them"),
+    option("--run", "run the hooks and show their answers"),
+    Parser.folder_flags,
+    Parser.json_flag,
+)
 def hooks(args: Args) -> int | None:
     if args.action not in (None, "test"):
         raise UserError(f"No action {args.action!r}, expected test. See: interlock hooks --help")

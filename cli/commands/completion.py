@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.cli.catalog import COMMANDS, parser_of
-from interlock.cli.parsing import Args, OneOf, Parser, one_of
+from interlock.cli.parsing import Args, OneOf, action, takes
 from interlock.cli.render.output import one_line
 from interlock.engine.client import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
 from interlock.engine.client.requests import named
@@ -25,12 +25,7 @@ from interlock.state.names import ALIASES
 _SHELLS = ("bash", "zsh", "fish")
 
 
-def completion_parser() -> Parser:
-    made = Parser("completion")
-    made.add_argument("shell", metavar="bash|zsh|fish", type=one_of(_SHELLS), help="your shell")
-    return made
-
-
+@takes(action("shell", *_SHELLS, help="your shell"))
 def completion(args: Args) -> None:
     print(script(args.shell), end="")
 
@@ -199,9 +194,9 @@ def _models(_: Sequence[str]) -> list[Word]:
 
 
 def _modes(_: Sequence[str]) -> list[Word]:
-    from interlock.prompts import modes
+    from interlock.prompts import names
 
-    return [Word(slug) for slug in sorted(f.stem for p in modes.__path__ for f in Path(p).glob("*.md"))]
+    return [Word(name.removeprefix("modes/")) for name in names() if name.startswith("modes/")]
 
 
 def _calls(words: Sequence[str]) -> list[Word]:

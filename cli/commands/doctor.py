@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, option, takes, word
 from interlock.cli.render.output import amount, counted, out, place, show_json
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.client.fleet import Fleet, isolation
@@ -39,13 +39,11 @@ _PACKAGES = (
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
-def doctor_parser() -> Parser:
-    made = Parser("doctor")
-    made.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes")
-    flag(made, "--store", "read every record of the store, and rebuild derived tables")
-    return made.json_flag()
-
-
+@takes(
+    word("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes"),
+    option("--store", "read every record of the store, and rebuild derived tables"),
+    Parser.json_flag,
+)
 def doctor(args: Args) -> int | None:
     home = Client.at_home().home
     here = [*_machine(), *_worker(home), *_settings(), *_state(home)]

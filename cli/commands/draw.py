@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import options_here
-from interlock.cli.parsing import Args, Parser, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, either, number, one_of, option, takes, word
 from interlock.cli.render.output import err, one_line, out, place, visible_json
 from interlock.engine.client import Client, Options, RunRow
 from interlock.engine.client.requests import headline
@@ -25,28 +25,6 @@ _EXPORTED = {"html": ("html", "htm"), "md": ("md", "markdown"), "json": ("json",
 """Format → file extensions; the first format is the default."""
 
 
-def diagram_parser() -> Parser:
-    made = Parser("diagram")
-    made.add_argument(
-        "workflow", nargs="?", metavar="WORKFLOW", help="workflow or statechart; default: the workflow of RUN"
-    )
-    formats = one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"})
-    flag(made, "--format FORMAT", "mermaid (default), dot, svg or png", type=formats)
-    flag(made, "--depth N", "levels of nested graphs to draw (default: 1)", type=number(int, 1), default=1)
-    flag(
-        made,
-        "--show GROUPS",
-        "main, hooks, questions, errors, lists: only these (default: all)",
-        type=_groups,
-    )
-    flag(made, "--run RUN", "mark the path of this run")
-    flag(made, "--call N", "with tool-call: number or id of a call of the run")
-    flag(made, "-o --output FILE", "output file; its extension sets the format", type=Path)
-    flag(made, "-C --workspace --cd DIR", "folder of the workflow; default: the folder of RUN", type=Path)
-    flag(made, "--skip-trust", "trust that folder for this command only")
-    return made
-
-
 def _groups(text: str) -> tuple[str, ...]:
     from interlock.engine.client.diagrams import GROUPS
 
@@ -59,6 +37,23 @@ def _groups(text: str) -> tuple[str, ...]:
     return wanted
 
 
+@takes(
+    word(
+        "workflow", nargs="?", metavar="WORKFLOW", help="workflow or statechart; default: the workflow of RUN"
+    ),
+    option(
+        "--format FORMAT",
+        "mermaid (default), dot, svg or png",
+        type=one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"}),
+    ),
+    option("--depth N", "levels of nested graphs to draw (default: 1)", type=number(int, 1), default=1),
+    option("--show GROUPS", "main, hooks, questions, errors, lists: only these (default: all)", type=_groups),
+    option("--run RUN", "mark the path of this run"),
+    option("--call N", "with tool-call: number or id of a call of the run"),
+    option("-o --output FILE", "output file; its extension sets the format", type=Path),
+    option("-C --workspace --cd DIR", "folder of the workflow; default: the folder of RUN", type=Path),
+    option("--skip-trust", "trust that folder for this command only"),
+)
 def diagram(args: Args) -> int | None:
     run = Client.at_home().run(args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
@@ -160,17 +155,17 @@ def _format_of(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
     return found
 
 
-def export_parser() -> Parser:
-    made = Parser("export")
-    made.run_flag()
-    formats = one_of(
-        tuple(_EXPORTED), {ending: name for name, endings in _EXPORTED.items() for ending in endings}
-    )
-    flag(made, "--format FORMAT", "html (default), md, json or patch", type=formats)
-    flag(made, "-o --output FILE", "output file; its extension sets the format", type=Path)
-    return made
-
-
+@takes(
+    Parser.run_flag,
+    option(
+        "--format FORMAT",
+        "html (default), md, json or patch",
+        type=one_of(
+            tuple(_EXPORTED), {ending: name for name, endings in _EXPORTED.items() for ending in endings}
+        ),
+    ),
+    option("-o --output FILE", "output file; its extension sets the format", type=Path),
+)
 def export(args: Args) -> int | None:
     run = Client.at_home().run(args.run)
     shape = args.format or _format_of(args.output, _EXPORTED)
@@ -198,17 +193,14 @@ def written(run: RunRow, shape: str) -> str:
     return page(record, drawn) if isinstance(drawn, bytes) else report(record, drawn)
 
 
-def diagrams_parser() -> Parser:
-    made = Parser("diagrams")
-    made.add_argument(
-        "folder", nargs="?", type=Path, default=Path("diagrams"), metavar="DIR", help="default: diagrams"
-    )
-    which = made.add_mutually_exclusive_group(required=True)
-    flag(which, "--write", "write missing and stale diagrams")
-    flag(which, "--check", "exit with 1 if a diagram is missing or stale")
-    return made
-
-
+@takes(
+    word("folder", nargs="?", type=Path, default=Path("diagrams"), metavar="DIR", help="default: diagrams"),
+    either(
+        option("--write", "write missing and stale diagrams"),
+        option("--check", "exit with 1 if a diagram is missing or stale"),
+        required=True,
+    ),
+)
 def diagrams(args: Args) -> int | None:
     from interlock.engine.client.diagrams import check, write
 

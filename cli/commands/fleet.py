@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import existing_folder
 from interlock.cli.forked import FORKER
-from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, action, duration, number, option, takes, word
 from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import counted, elapsed, err, one_line, out, show_json, show_table
 from interlock.engine.client import Client, Options, RunRow, state_home
@@ -35,15 +35,12 @@ _LOOK_S = 0.5
 _TIMED_OUT = 124
 
 
-def worker_parser() -> Parser:
-    made = Parser("worker")
-    flag(made, "--queue NAME", "also drive runs of this queue", action="append", default=[])
-    flag(made, "--workspaces DIR", "clone the repositories of runs below DIR", type=Path)
-    flag(made, "-s --sandbox", "run the commands of every run in the sandbox")
-    flag(made, "--concurrency N", "runs at a time (default: 2)", type=number(int, 1), default=2)
-    return made
-
-
+@takes(
+    option("--queue NAME", "also drive runs of this queue", action="append", default=[]),
+    option("--workspaces DIR", "clone the repositories of runs below DIR", type=Path),
+    option("-s --sandbox", "run the commands of every run in the sandbox"),
+    option("--concurrency N", "runs at a time (default: 2)", type=number(int, 1), default=2),
+)
 def worker(args: Args) -> None:
     fleet = Fleet(state_home())
     queues = [fleet.host_queue(), *args.queue]
@@ -58,13 +55,11 @@ def worker(args: Args) -> None:
     fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
 
 
-def fleet_parser() -> Parser:
-    made = Parser("fleet")
-    made.add_argument("action", nargs="?", type=one_of(("init",)), metavar="init", help="make the tables")
-    flag(made, "--print", "with `init`: print the SQL, with a role for workers and one for viewers")
-    return made.json_flag()
-
-
+@takes(
+    action("action", "init", nargs="?", help="make the tables"),
+    option("--print", "with `init`: print the SQL, with a role for workers and one for viewers"),
+    Parser.json_flag,
+)
 def fleet(args: Args) -> None:
     if args.print and not args.action:
         raise UserError("--print belongs to: interlock fleet init --print")
@@ -96,13 +91,7 @@ def _cells(job: "Job") -> tuple[str, ...]:
     return (job.run, job.queue, job.user, str(job.priority), state, job.driver, since, waits)
 
 
-def logs_parser() -> Parser:
-    made = Parser("logs")
-    made.run_flag()
-    flag(made, "-f --follow", "follow the run")
-    return made
-
-
+@takes(Parser.run_flag, option("-f --follow", "follow the run"))
 def logs(args: Args) -> int:
     client = Client(Options(home=state_home()))
     run = client.run(args.run)
@@ -152,13 +141,11 @@ def _print(event: Event) -> None:
     sys.stdout.flush()
 
 
-def wait_parser() -> Parser:
-    made = Parser("wait")
-    made.add_argument("runs", nargs="+", metavar="RUN")
-    flag(made, "--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration)
-    return made.json_flag()
-
-
+@takes(
+    word("runs", nargs="+", metavar="RUN"),
+    option("--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration),
+    Parser.json_flag,
+)
 def wait(args: Args) -> int:
     client = Client.at_home()
     names = [client.run(name).run for name in args.runs]
@@ -213,11 +200,7 @@ def _code(client: Client, run: str) -> int:
     return EXIT_CODES.get(why, EXIT_CODES.get(row.status, 1))
 
 
-def cancel_parser() -> Parser:
-    made = Parser("cancel")
-    return made.run_flag()
-
-
+@takes(Parser.run_flag)
 def cancel(args: Args) -> None:
     client = Client.at_home()
     stops = Fleet(state_home()).cancel(client.run(args.run).run)
@@ -238,18 +221,16 @@ _FIGURES = ("runs", "requests", "tokens", "usd_per_day", "usd_per_month")
 _TITLES = ("runs", "requests/min", "tokens/min", "USD/day", "USD/month")
 
 
-def limits_parser() -> Parser:
-    made = Parser("limits")
-    made.add_argument("whose", nargs="?", metavar="KIND=NAME", help="a user, a workflow or a model")
-    flag(made, "--runs N", "runs driven at once (user, workflow)", type=number(int, 1))
-    flag(made, "--requests N", "requests to models a minute", type=number(int, 1))
-    flag(made, "--tokens N", "tokens a minute", type=number(int, 1))
-    flag(made, "--usd-per-day USD", "cost a day, in US dollars", type=number(float, 0.01))
-    flag(made, "--usd-per-month USD", "cost a month, in US dollars", type=number(float, 0.01))
-    flag(made, "--remove", "remove all limits of KIND=NAME")
-    return made.json_flag()
-
-
+@takes(
+    word("whose", nargs="?", metavar="KIND=NAME", help="a user, a workflow or a model"),
+    option("--runs N", "runs driven at once (user, workflow)", type=number(int, 1)),
+    option("--requests N", "requests to models a minute", type=number(int, 1)),
+    option("--tokens N", "tokens a minute", type=number(int, 1)),
+    option("--usd-per-day USD", "cost a day, in US dollars", type=number(float, 0.01)),
+    option("--usd-per-month USD", "cost a month, in US dollars", type=number(float, 0.01)),
+    option("--remove", "remove all limits of KIND=NAME"),
+    Parser.json_flag,
+)
 def limits(args: Args) -> None:
     fleet = Fleet(state_home())
     given = {name: vars(args)[name] for name in _FIGURES if vars(args)[name] is not None}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import agreed
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, option, takes, word
 from interlock.cli.render.output import err, one_line, out, place, show_json, show_table
 from interlock.services.files.disk import make_directories, read_text_file
 from interlock.state.errors import UserError
@@ -15,16 +15,14 @@ if TYPE_CHECKING:
     from interlock.services.trust import Answer, ProjectFile
 
 
-def trust_parser() -> Parser:
-    made = Parser("trust")
-    made.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
-    flag(made, "--yes", "trust without asking; required without a terminal")
-    flag(made, "--parent", "trust the parent folder and everything in it")
-    flag(made, "--untrust", "stop trusting the folder")
-    flag(made, "--list", "list all decisions")
-    return made.json_flag()
-
-
+@takes(
+    word("folder", nargs="?", default=".", metavar="DIR", help="default: this folder"),
+    option("--yes", "trust without asking; required without a terminal"),
+    option("--parent", "trust the parent folder and everything in it"),
+    option("--untrust", "stop trusting the folder"),
+    option("--list", "list all decisions"),
+    Parser.json_flag,
+)
 def trust(args: Args) -> int | None:
     from interlock.services.trust import answer_for, answers, remember, shown_files
 
@@ -111,16 +109,13 @@ def _show_answers(answers: "list[Answer]", json: bool) -> None:
     show_table(rows, ("folder", "is", "decided in"))
 
 
-def memory_parser() -> Parser:
-    made = Parser("memory")
-    made.add_argument("action", nargs="?", default="show", metavar="show|add|refresh")
-    made.add_argument("text", nargs="*", metavar="TEXT", help="add: the line to add")
-    flag(made, "--global", "add: use your own file, for every folder")
-    flag(made, "-C --workspace DIR", "use folder DIR", type=Path)
-    flag(made, "--json", "print JSON")
-    return made
-
-
+@takes(
+    word("action", nargs="?", default="show", metavar="show|add|refresh"),
+    word("text", nargs="*", metavar="TEXT", help="add: the line to add"),
+    option("--global", "add: use your own file, for every folder"),
+    option("-C --workspace DIR", "use folder DIR", type=Path),
+    option("--json", "print JSON"),
+)
 def memory(args: Args) -> int | None:
     if args.action not in ("show", "add", "refresh"):
         raise UserError(f"No action {args.action!r}. Expected: interlock memory show, add or refresh")

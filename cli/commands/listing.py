@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from interlock.cli.flags import folder_of, options_here
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, either, option, takes, word
 from interlock.cli.render.output import err, out, show_json, show_table, warn
 from interlock.engine.client import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.graphs import PIPELINES
@@ -14,11 +14,7 @@ from interlock.state.errors import UserError
 from interlock.state.text import visible
 
 
-def workflows_parser() -> Parser:
-    made = Parser("workflows")
-    return made.folder_flags().json_flag()
-
-
+@takes(Parser.folder_flags, Parser.json_flag)
 def workflows(args: Args) -> int | None:
     options = options_here(args)
     rows = [(name, what, "interlock", "") for name, what in PIPELINES.items()]
@@ -44,17 +40,15 @@ def _has_own(options: Options) -> bool:
     )
 
 
-def schema_parser() -> Parser:
-    made = Parser("schema")
-    made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
-    which = made.add_mutually_exclusive_group()
-    flag(which, "--input", "print only the schema of the input")
-    flag(which, "--output", "print only the schema of the output")
-    made.folder_flags()
-    flag(made, "--json", "no effect; the output is always JSON")
-    return made
-
-
+@takes(
+    word("workflow", metavar="WORKFLOW", help="see: interlock workflows"),
+    either(
+        option("--input", "print only the schema of the input"),
+        option("--output", "print only the schema of the output"),
+    ),
+    Parser.folder_flags,
+    option("--json", "no effect; the output is always JSON"),
+)
 def schema(args: Args) -> None:
     workflow = Client(options_here(args)).workflow(args.workflow)
     inputs = workflow.input.model_json_schema()
@@ -66,13 +60,10 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _BLOCKS = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def new_parser() -> Parser:
-    made = Parser("new")
-    made.add_argument("what", metavar="workflow", help="the only kind")
-    made.add_argument("name", metavar="NAME", help="lower-case words joined by hyphens")
-    return made
-
-
+@takes(
+    word("what", metavar="workflow", help="the only kind"),
+    word("name", metavar="NAME", help="lower-case words joined by hyphens"),
+)
 def new(args: Args) -> int | None:
     if args.what != "workflow":
         raise UserError(f"Can't create {args.what!r}. Expected: interlock new workflow NAME")
@@ -107,16 +98,11 @@ def _write_new(path: Path, text: str) -> None:
         raise UserError(f"Can't write {str(path)!r}: {error.strerror}.") from error
 
 
-def tools_parser() -> Parser:
-    made = Parser("tools")
-    flag(made, "--json", "print JSON, with the schema of the arguments")
-    return made
-
-
 def _first_sentence(text: str) -> str:
     return text.strip().partition(". ")[0].partition("\n")[0].rstrip(".")
 
 
+@takes(option("--json", "print JSON, with the schema of the arguments"))
 def tools(args: Args) -> int | None:
     from interlock.tools.table import TOOLS
 
@@ -129,11 +115,7 @@ def tools(args: Args) -> int | None:
         show_table(rows, ("tool", "can", "what"))
 
 
-def modes_parser() -> Parser:
-    made = Parser("modes")
-    return made.folder_flags().json_flag()
-
-
+@takes(Parser.folder_flags, Parser.json_flag)
 def modes(args: Args) -> int | None:
     from interlock.services.policy.modes import load_modes
 
@@ -153,11 +135,7 @@ def modes(args: Args) -> int | None:
     return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
 
 
-def agents_parser() -> Parser:
-    made = Parser("agents")
-    return made.folder_flags().json_flag()
-
-
+@takes(Parser.folder_flags, Parser.json_flag)
 def agents(args: Args) -> int | None:
     from interlock.services.context.definitions import load_agents
 
@@ -169,11 +147,7 @@ def agents(args: Args) -> int | None:
     return show_table(rows, ("agent", "source", "for"))
 
 
-def models_parser() -> Parser:
-    made = Parser("models")
-    return made.folder_flags().json_flag()
-
-
+@takes(Parser.folder_flags, Parser.json_flag)
 def models(args: Args) -> None:
     from interlock.engine.client.models import offered_models, source
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from interlock.cli.catalog import nearest
 from interlock.cli.flags import MODE, folder_of, options_here
-from interlock.cli.parsing import Args, Parser, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, number, one_of, option, takes, word
 from interlock.cli.render.output import (
     counted,
     elapsed,
@@ -43,13 +43,13 @@ class _McpParser(Parser):
 
     def _split(self, arguments: list[str]) -> tuple[list[str], list[str]]:
         words, skip = 0, False
-        for at, word in enumerate(arguments):
+        for at, one in enumerate(arguments):
             if skip:
                 skip = False
-            elif word == "--":
+            elif one == "--":
                 return [*arguments[:at], *arguments[at + 1 : at + 2]], arguments[at + 2 :]
-            elif word.startswith("-") and word != "-":
-                skip = self.takes_value(word)
+            elif one.startswith("-") and one != "-":
+                skip = self.takes_value(one)
             else:
                 words += 1
                 if words == 3 and "add" in arguments[:at]:
@@ -57,33 +57,37 @@ class _McpParser(Parser):
         return arguments, []
 
 
-def mcp_parser() -> Parser:
-    made = _McpParser("mcp")
-    made.add_argument(
+@takes(
+    word(
         "action", nargs="?", default="list", metavar="list|test|add|remove|auth|serve", help="default: list"
-    )
-    made.add_argument("name", nargs="?", metavar="NAME", help="server name; serve: workflow name")
-    made.add_argument(
-        "target", nargs="?", metavar="COMMAND|URL", help="add: command or address of the server"
-    )
-    made.add_argument("args", nargs="*", metavar="ARGS", help="add: arguments of the command")
-    where = one_of(("project", "user"))
-    scope = "add, remove: settings file (default: project)"
-    flag(made, "-s --scope project|user", scope, type=where, default="project")
-    kinds = one_of(("stdio", "sse", "http"), _TRANSPORTS)
-    flag(made, "-t --transport stdio|sse|http", "add: transport (default: detected)", type=kinds)
-    flag(made, "-e --env NAME=VALUE", "add: variable; $NAME is expanded", action="append", default=[])
-    flag(made, "-H --header NAME:VALUE", "add: header; $NAME is expanded", action="append", default=[])
-    flag(made, "--timeout MS", "add: time limit of a request, in milliseconds", type=number(int, 1))
-    flag(made, "--trust", "add: run the server's tools without asking")
-    flag(made, "--include-tools A,B", "add: use only these tools", action="append", default=[])
-    flag(made, "--exclude-tools A,B", "add: use all tools except these", action="append", default=[])
-    flag(made, "--forget", "auth: sign out and delete stored tokens")
-    flag(made, "-m --model MODEL", "serve: model of the workflows")
-    flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE)
-    return made.json_flag().folder_flags()
-
-
+    ),
+    word("name", nargs="?", metavar="NAME", help="server name; serve: workflow name"),
+    word("target", nargs="?", metavar="COMMAND|URL", help="add: command or address of the server"),
+    word("args", nargs="*", metavar="ARGS", help="add: arguments of the command"),
+    option(
+        "-s --scope project|user",
+        "add, remove: settings file (default: project)",
+        type=one_of(("project", "user")),
+        default="project",
+    ),
+    option(
+        "-t --transport stdio|sse|http",
+        "add: transport (default: detected)",
+        type=one_of(("stdio", "sse", "http"), _TRANSPORTS),
+    ),
+    option("-e --env NAME=VALUE", "add: variable; $NAME is expanded", action="append", default=[]),
+    option("-H --header NAME:VALUE", "add: header; $NAME is expanded", action="append", default=[]),
+    option("--timeout MS", "add: time limit of a request, in milliseconds", type=number(int, 1)),
+    option("--trust", "add: run the server's tools without asking"),
+    option("--include-tools A,B", "add: use only these tools", action="append", default=[]),
+    option("--exclude-tools A,B", "add: use all tools except these", action="append", default=[]),
+    option("--forget", "auth: sign out and delete stored tokens"),
+    option("-m --model MODEL", "serve: model of the workflows"),
+    option("--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE),
+    Parser.json_flag,
+    Parser.folder_flags,
+    of=_McpParser,
+)
 def mcp(args: Args) -> int | None:
     actions = {"list": _list, "test": _test, "add": _add, "remove": _remove, "auth": _auth, "serve": _serve}
     if args.action not in actions:

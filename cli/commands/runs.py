@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.parsing import Args, Parser, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, number, one_of, option, takes, word
 from interlock.cli.render.output import (
     Paint,
     ago,
@@ -33,14 +33,12 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-def runs_parser() -> Parser:
-    made = Parser("runs")
-    made.add_argument("action", nargs="*", metavar="rm RUN", help="delete these runs")
-    flag(made, "--all", f"list all runs (default: the newest {_SHOWN})")
-    flag(made, "--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES))
-    return made.json_flag()
-
-
+@takes(
+    word("action", nargs="*", metavar="rm RUN", help="delete these runs"),
+    option("--all", f"list all runs (default: the newest {_SHOWN})"),
+    option("--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES)),
+    Parser.json_flag,
+)
 def runs(args: Args) -> int | None:
     client = Client.at_home()
     if args.action:
@@ -92,13 +90,11 @@ def _remove(client: Client, rows: list[RunRow]) -> None:
         err().print(f"Deleted run {row.run}.")
 
 
-def approvals_parser() -> Parser:
-    made = Parser("approvals")
-    made.add_argument("run", nargs="?", metavar="RUN", help="show the requests of this run in full")
-    flag(made, "--all", f"list those of all runs (default: of {_SHOWN} runs)")
-    return made.json_flag()
-
-
+@takes(
+    word("run", nargs="?", metavar="RUN", help="show the requests of this run in full"),
+    option("--all", f"list those of all runs (default: of {_SHOWN} runs)"),
+    Parser.json_flag,
+)
 def approvals(args: Args) -> None:
     client = Client.at_home()
     row = client.run(args.run) if args.run else None
@@ -138,14 +134,11 @@ def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) ->
         yield ""
 
 
-def history_parser() -> Parser:
-    made = Parser("history")
-    made.run_flag()
-    flag(made, "--all", "include the steps of nested graphs")
-    flag(made, "--json", "print JSON, always with --all")
-    return made
-
-
+@takes(
+    Parser.run_flag,
+    option("--all", "include the steps of nested graphs"),
+    option("--json", "print JSON, always with --all"),
+)
 def history(args: Args) -> int | None:
     client = Client.at_home()
     run = client.run(args.run)
@@ -170,21 +163,19 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 """Ids of records, too long to show in full."""
 
 
-def diff_parser() -> Parser:
-    made = Parser("diff")
-    made.run_flag()
-    made.add_argument(
+@takes(
+    Parser.run_flag,
+    word(
         "steps",
         type=number(int, -1),
         metavar="STEP",
         nargs="*",
         help="step number, from: interlock history RUN",
-    )
-    flag(made, "--files", "show changes to files")
-    made.call_flag()
-    return made.json_flag()
-
-
+    ),
+    option("--files", "show changes to files"),
+    Parser.call_flag,
+    Parser.json_flag,
+)
 def diff(args: Args) -> int | None:
     client = Client.at_home()
     if args.files or args.call:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from interlock.cli.commands.work import RunParser, run_input, run_options, with_inputs
-from interlock.cli.parsing import Args, Parser, flag, one_of
+from interlock.cli.parsing import Args, Parser, action, flag, takes, word
 from interlock.cli.render.output import err, one_line, out, show_json, show_table
 from interlock.engine.client import Client, state_home
 from interlock.engine.client.fleet import Fleet, schedule_option
@@ -24,7 +24,12 @@ class _ScheduleParser(Parser):
         place = arguments.index("add") if "add" in arguments else 0
         if not arguments or arguments[place] != "add" or {"list", "remove"} & {*arguments[:place]}:
             return super().parse(arguments)
-        made = _add_parser().parse([*arguments[:place], *arguments[place + 1 :]])
+        adds = _AddParser("schedule add")
+        flag(adds, "--name NAME", "name of the schedule (default: a new id)", default="")
+        flag(adds, "--timezone ZONE", "time zone of the cron line (default: UTC)", default="UTC")
+        adds.add_argument("cron", metavar="CRON", help="minute hour day month weekday, in quotes; or @daily")
+        with_inputs(adds)
+        made = adds.parse([*arguments[:place], *arguments[place + 1 :]])
         made.action = "add"
         return made
 
@@ -37,29 +42,12 @@ class _AddParser(RunParser):
         super().learn(words)
 
 
-def _add_parser() -> Parser:
-    made = _AddParser("schedule add")
-    flag(made, "--name NAME", "name of the schedule (default: a new id)", default="")
-    flag(made, "--timezone ZONE", "time zone of the cron line (default: UTC)", default="UTC")
-    made.add_argument("cron", metavar="CRON", help="minute hour day month weekday, in quotes; or @daily")
-    return with_inputs(made)
-
-
-def schedule_parser() -> Parser:
-    made = _ScheduleParser("schedule")
-    actions = ("add", "list", "remove")
-    made.add_argument(
-        "action",
-        nargs="?",
-        default="list",
-        type=one_of(actions),
-        metavar="|".join(actions),
-        help="default: list",
-    )
-    made.add_argument("names", nargs="*", metavar="NAME", help="with remove: of schedules")
-    return made.json_flag()
-
-
+@takes(
+    action("action", "add", "list", "remove", nargs="?", default="list", help="default: list"),
+    word("names", nargs="*", metavar="NAME", help="with remove: of schedules"),
+    Parser.json_flag,
+    of=_ScheduleParser,
+)
 def schedule(args: Args) -> None:
     if args.action == "add":
         return _add(args)

@@ -7,27 +7,12 @@ from argparse import ArgumentTypeError
 from dataclasses import replace
 
 from interlock.cli.flags import add_running_flags, options_from
-from interlock.cli.parsing import Args, Parser, flag, number
+from interlock.cli.parsing import Args, number, option, takes, word
 from interlock.cli.render.output import out
 from interlock.engine.client import Client, Options, state_home
 from interlock.state.errors import UserError
 
 _READ_ONLY = "The server was started with --read-only."
-
-
-def serve_parser() -> Parser:
-    made = Parser("serve")
-    made.add_argument("words", nargs="*", metavar="token", help="manage tokens of programs")
-    flag(made, "--port N", "port (default: 4280)", type=number(int, 0, 65_535), default=4280)
-    flag(made, "--open", "open the page in a browser")
-    flag(made, "--read-only", "refuse everything that changes a run")
-    flag(made, "--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in")
-    flag(made, "--user-header NAME", "the proxy's header with the name", default="X-Forwarded-User")
-    origins = "let this other site's scripts use the API with a token (repeatable)"
-    flag(made, "--allow-origin ORIGIN", origins, action="append", default=[], type=_origin)
-    flag(made, "--role ROLE", "with token new: view, decide or drive (default: view)", default="view")
-    add_running_flags(made)
-    return made
 
 
 def _origin(text: str) -> str:
@@ -37,6 +22,23 @@ def _origin(text: str) -> str:
     return text.lower()
 
 
+@takes(
+    word("words", nargs="*", metavar="token", help="manage tokens of programs"),
+    option("--port N", "port (default: 4280)", type=number(int, 0, 65_535), default=4280),
+    option("--open", "open the page in a browser"),
+    option("--read-only", "refuse everything that changes a run"),
+    option("--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in"),
+    option("--user-header NAME", "the proxy's header with the name", default="X-Forwarded-User"),
+    option(
+        "--allow-origin ORIGIN",
+        "let this other site's scripts use the API with a token (repeatable)",
+        action="append",
+        default=[],
+        type=_origin,
+    ),
+    option("--role ROLE", "with token new: view, decide or drive (default: view)", default="view"),
+    add_running_flags,
+)
 def serve(args: Args) -> int | None:
     if args.words:
         return _token(args)
@@ -71,13 +73,7 @@ def _token(args: Args) -> None:
         )
 
 
-def acp_parser() -> Parser:
-    made = Parser("acp")
-    made.add_argument("--setup", action="store_true", help="choose a model in this terminal, then exit")
-    add_running_flags(made)
-    return made
-
-
+@takes(option("--setup", "choose a model in this terminal, then exit"), add_running_flags)
 def acp(args: Args) -> None:
     options = options_from(args)
     if args.setup:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.parsing import Args, Parser, flag, number
+from interlock.cli.parsing import Args, Parser, number, option, takes
 from interlock.cli.render.output import (
     Paint,
     ago,
@@ -107,17 +107,15 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
 """Nodes whose reasons are shown unasked; the others are in --json."""
 
 
-def show_parser() -> Parser:
-    made = Parser("show")
-    made.run_flag()
-    flag(made, "--calls", "list each call: who decided, when, who changed arguments")
-    flag(made, "--call ID", "show one call, by number or id, with its full output")
-    flag(made, "--at STEP", "show state and conversation after this step", type=number(int, -1))
-    flag(made, "--dropped", "show what compression and masking removed")
-    flag(made, "--verify", "check that every record is present and unchanged")
-    return made.json_flag()
-
-
+@takes(
+    Parser.run_flag,
+    option("--calls", "list each call: who decided, when, who changed arguments"),
+    option("--call ID", "show one call, by number or id, with its full output"),
+    option("--at STEP", "show state and conversation after this step", type=number(int, -1)),
+    option("--dropped", "show what compression and masking removed"),
+    option("--verify", "check that every record is present and unchanged"),
+    Parser.json_flag,
+)
 def show(args: Args) -> int | None:
     client = Client.at_home()
     run = client.run(args.run)

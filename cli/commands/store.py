@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.cli.parsing import Args, Parser, flag, number, one_of, since
+from interlock.cli.parsing import Args, Parser, action, number, one_of, option, since, takes, word
 from interlock.cli.render.output import (
     ago,
     amount,
@@ -25,18 +25,15 @@ if TYPE_CHECKING:
     from interlock.engine.client.views import Sums
 
 
-def store_parser() -> Parser:
-    made = Parser("store")
-    actions = ("prune", "copy", "migrate")
-    made.add_argument("what", type=one_of(actions), metavar="|".join(actions))
-    made.add_argument("runs", nargs="*", metavar="RUN", default=[])
-    flag(made, "--dry-run", "with prune: list what would be deleted, and delete nothing")
-    flag(made, "--keep-days N", "with prune: in place of store.keepDays", type=number(int, 1))
-    flag(made, "--max-gb GB", "with prune: in place of store.maxGb", type=number(float, 0))
-    flag(made, "--to PLACE", "with copy: a database's address, or a state directory")
-    return made.json_flag()
-
-
+@takes(
+    action("what", "prune", "copy", "migrate"),
+    word("runs", nargs="*", metavar="RUN", default=[]),
+    option("--dry-run", "with prune: list what would be deleted, and delete nothing"),
+    option("--keep-days N", "with prune: in place of store.keepDays", type=number(int, 1)),
+    option("--max-gb GB", "with prune: in place of store.maxGb", type=number(float, 0)),
+    option("--to PLACE", "with copy: a database's address, or a state directory"),
+    Parser.json_flag,
+)
 def store(args: Args) -> int | None:
     if args.runs and args.what != "copy":
         raise UserError(
@@ -95,20 +92,16 @@ def _prune(args: Args) -> None:
 _HEADER = ("runs", "turns", "tokens", "cost", "asked", "given", "refused", "waited", "failed")
 
 
-def stats_parser() -> Parser:
-    made = Parser("stats")
-    keys = ("day", "model", "workflow", "repository")
-    flag(
-        made,
+@takes(
+    option(
         "--by KEY",
         "day, model, workflow or repository (default: day)",
-        type=one_of(keys),
+        type=one_of(("day", "model", "workflow", "repository")),
         default="day",
-    )
-    flag(made, "--since WHEN", "a date, or an age like 7d or 12h (default: 30d)", default="30d")
-    return made.json_flag()
-
-
+    ),
+    option("--since WHEN", "a date, or an age like 7d or 12h (default: 30d)", default="30d"),
+    Parser.json_flag,
+)
 def stats(args: Args) -> None:
     found = Client.at_home().statistics(args.by, since(args.since))
     if args.json:

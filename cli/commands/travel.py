@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.commands.show import run_lines
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.inputs import agreed
-from interlock.cli.parsing import Args, Parser, flag, number
+from interlock.cli.parsing import Args, Parser, number, option, takes, word
 from interlock.cli.render.output import CHANGED, elapsed, err, out, place, show_json, way
 from interlock.engine.client import Client
 from interlock.state.errors import UserError
@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 _FILES_SHOWN = 40
 
 
-def fork_parser() -> Parser:
-    made = Parser("fork")
-    made.run_flag()
-    made.at_flag()
-    flag(made, "--workspace --cd DIR", "new or empty folder for the fork", type=Path)
-    flag(made, "--in-place", "fork in the run's folder without asking; see: rewind")
-    return made.json_flag()
-
-
+@takes(
+    Parser.run_flag,
+    Parser.at_flag,
+    option("--workspace --cd DIR", "new or empty folder for the fork", type=Path),
+    option("--in-place", "fork in the run's folder without asking; see: rewind"),
+    Parser.json_flag,
+)
 def fork(args: Args) -> int | None:
     if args.in_place and args.workspace:
         raise UserError("--in-place uses the run's own folder, --workspace another. Give only one of them.")
@@ -49,14 +47,7 @@ def _tell_forked(fork: "Forked", as_json: bool) -> None:
     paint.print(f"Resume it: interlock resume {fork.run}   with a prompt: interlock resume {fork.run} -p '…'")
 
 
-def rewind_parser() -> Parser:
-    made = Parser("rewind")
-    made.run_flag()
-    made.at_flag()
-    flag(made, "--yes", "change the files without asking")
-    return made.json_flag()
-
-
+@takes(Parser.run_flag, Parser.at_flag, option("--yes", "change the files without asking"), Parser.json_flag)
 def rewind(args: Args) -> int | None:
     client, paint = Client.at_home(), err()
     run = client.run(args.run)
@@ -77,13 +68,7 @@ def rewind(args: Args) -> int | None:
     return _tell_forked(rewound.forked(), args.json)
 
 
-def undo_parser() -> Parser:
-    made = Parser("undo")
-    made.run_flag()
-    made.call_flag()
-    return made.json_flag()
-
-
+@takes(Parser.run_flag, Parser.call_flag, Parser.json_flag)
 def undo(args: Args) -> None:
     client = Client.at_home()
     run = client.run(args.run)
@@ -99,15 +84,13 @@ def undo(args: Args) -> None:
         err().print("Nothing to undo: the files are as they were.")
 
 
-def replay_parser() -> Parser:
-    made = Parser("replay")
-    made.run_flag()
-    flag(made, "--until STEP", "step number, from: interlock history RUN", type=number(int, -1))
-    flag(made, "--swap NODE=FILE.py:FUNCTION", "replace the function of a node")
-    flag(made, "-m --model MODEL", "continue with this model, in a fork")
-    return made.json_flag()
-
-
+@takes(
+    Parser.run_flag,
+    option("--until STEP", "step number, from: interlock history RUN", type=number(int, -1)),
+    option("--swap NODE=FILE.py:FUNCTION", "replace the function of a node"),
+    option("-m --model MODEL", "continue with this model, in a fork"),
+    Parser.json_flag,
+)
 def replay(args: Args) -> int | None:
     if args.swap and args.model:
         raise UserError("--swap replays offline, --model calls a model. Give only one of them.")
@@ -181,22 +164,19 @@ def _ways(paths: Any) -> Iterator[str]:
         yield f"{name:<9} {way(nodes)}"
 
 
-def import_parser() -> Parser:
-    made = Parser("import")
-    made.add_argument(
+@takes(
+    word(
         "workflow",
         nargs="?",
         default="",
         metavar="WORKFLOW",
         help="the thread's graph: FILE.py:graph or a name (default: the only one of langgraph.json)",
-    )
-    made.add_argument("thread", metavar="THREAD", help="the thread's id")
-    flag(made, "--from URL", "database file, or postgresql://…", dest="source", required=True)
-    made.json_flag()
-    add_running_flags(made)
-    return made
-
-
+    ),
+    word("thread", metavar="THREAD", help="the thread's id"),
+    option("--from URL", "database file, or postgresql://…", dest="source", required=True),
+    Parser.json_flag,
+    add_running_flags,
+)
 def import_(args: Args) -> None:
     client, options = Client.at_home(), options_from(args)
     run = client.run(client.adopt(args.workflow, args.source, args.thread, options))

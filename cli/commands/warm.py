@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from interlock.cli import warm as warm_start
-from interlock.cli.parsing import Args, Parser, duration, flag
+from interlock.cli.parsing import Args, Parser, duration, option, takes
 from interlock.cli.render.output import out, show_json
 from interlock.state.errors import ConfigError, SetupError, UserError
 from interlock.state.text import as_seconds
@@ -15,18 +15,15 @@ from interlock.state.text import as_seconds
 _UNUSED_S = 900.0
 
 
-def warm_parser() -> Parser:
-    made = Parser("warm")
-    flag(
-        made,
+@takes(
+    option(
         "--for TIME",
         "how long to keep it unused: 90s, 15m, 2h (default: start.keepWarm in settings, else 15m)",
         type=duration,
-    )
-    flag(made, "--stop", "stop it; commands that it started keep running")
-    return made.json_flag()
-
-
+    ),
+    option("--stop", "stop it; commands that it started keep running"),
+    Parser.json_flag,
+)
 def warm(args: Args) -> int | None:
     if not sys.platform.startswith("linux"):
         raise UserError("Warm starts need Linux. Commands start cold here.")

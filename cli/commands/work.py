@@ -3,15 +3,15 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli import quick_start
+from interlock.cli.catalog import parser_of
 from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, flag, option, takes, word
 from interlock.cli.render.output import write_json
 from interlock.engine.client import Client, Decision, Options
 from interlock.state.errors import InputError, InterlockError, RunError, UserError
@@ -20,18 +20,14 @@ if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
 
 
-@cache
-def prompt_parser() -> Parser:
-    made = Parser("")
-    made.add_argument("words", nargs="*", metavar="PROMPT", help="task or question")
-    made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session")
-    flag(made, "-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first")
-    flag(made, "-r --resume RUN", "resume this run: id, prefix or latest")
-    flag(made, "-c --continue", "resume the latest conversation of this folder", dest="latest")
-    add_running_flags(made)
-    return made
-
-
+@takes(
+    word("words", nargs="*", metavar="PROMPT", help="task or question"),
+    word("-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session"),
+    option("-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first"),
+    option("-r --resume RUN", "resume this run: id, prefix or latest"),
+    option("-c --continue", "resume the latest conversation of this folder", dest="latest"),
+    add_running_flags,
+)
 def prompt(args: Args) -> int | None:
     if args.latest and args.resume:
         raise UserError("-c resumes the latest conversation, -r the run you name. Give only one of them.")
@@ -110,12 +106,7 @@ class RunParser(Parser):
         return args
 
 
-def run_parser() -> Parser:
-    made = RunParser("run")
-    return with_inputs(made)
-
-
-def with_inputs(made: Parser) -> Parser:
+def with_inputs(made: Parser) -> None:
     """Add a workflow, its input, and the flags of a run."""
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
     made.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="task or question")
@@ -127,7 +118,6 @@ def with_inputs(made: Parser) -> Parser:
     as_json: dict[str, Any] = {"dest": "output_format", "const": "json", "default": "text"}
     flag(made, "--json", "same as -o json", action="store_const", **as_json)
     add_running_flags(made)
-    return made
 
 
 def run_options(args: Args) -> Options:
@@ -135,6 +125,7 @@ def run_options(args: Args) -> Options:
     return replace(options_from(args), context=context, guard=args.guard)
 
 
+@takes(with_inputs, of=RunParser)
 def run(args: Args) -> int:
     workflow: Pipeline = args.workflow
     options, inputs = run_options(args), args.own
@@ -201,17 +192,14 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
     return exit_code
 
 
-def resume_parser() -> Parser:
-    made = Parser("resume")
-    made.run_flag()
-    add_decision_flags(made)
-    flag(made, "-p --prompt PROMPT", "another prompt, once the run has answered")
-    flag(made, "--compress", "compress the conversation instead of sending a prompt")
-    flag(made, "--new-rules", "use current policies and settings, not the recorded ones")
-    add_running_flags(made)
-    return made
-
-
+@takes(
+    Parser.run_flag,
+    add_decision_flags,
+    option("-p --prompt PROMPT", "another prompt, once the run has answered"),
+    option("--compress", "compress the conversation instead of sending a prompt"),
+    option("--new-rules", "use current policies and settings, not the recorded ones"),
+    add_running_flags,
+)
 def resume(args: Args) -> int | None:
     options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
     client = Client(options)
@@ -230,15 +218,14 @@ def _decisions(args: Args, client: Client, run: str) -> list[Decision]:
 class _InitParser(Parser):
     def parse(self, arguments: Sequence[str]) -> Args:
         super().parse(arguments)
-        return run_parser().parse(["init", *arguments])
+        return parser_of("run").parse(["init", *arguments])
 
 
-def init_parser() -> Parser:
-    made = _InitParser("init")
-    made.add_argument("words", nargs="*", metavar="HINT", help="what to explore or mention")
-    flag(made, "--file NAME", "file from `context.fileName`; default: the existing one, else the first")
-    add_running_flags(made)
-    return made
-
-
-init = run
+@takes(
+    word("words", nargs="*", metavar="HINT", help="what to explore or mention"),
+    option("--file NAME", "file from `context.fileName`; default: the existing one, else the first"),
+    add_running_flags,
+    of=_InitParser,
+)
+def init(args: Args) -> int:
+    return run(args)

@@ -39,9 +39,9 @@ from interlock.engine.client.requests import (
 from interlock.state.errors import InterlockError, UserError
 
 PREVIEW_LINES = 40
+"""Lines of a diff or a text shown above its question; a pager shows all of it."""
 _AROUND, _FEWEST = 16, 12
 """Rows that a question takes beside its diff, so that a long diff leaves its headline on the screen."""
-"""Lines of a diff or a text shown above its question; a pager shows all of it."""
 _LISTED = 12
 """Edits of a list that are named."""
 _LATER, _SINGLY, _VIEW, _OPEN = "l", "i", "v", "o"

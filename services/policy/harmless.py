@@ -4,15 +4,14 @@ Known are harmless arguments, not dangerous ones: an option that the table doesn
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from interlock.services.policy.readers import document
 from interlock.services.policy.reading import Reading
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, literal, names
 
@@ -131,12 +130,6 @@ class _Beyond(BaseModel):
 class _Table(BaseModel):
     command: list[Row]
     beyond: list[_Beyond]
-
-
-@cache
-def document() -> Mapping[str, object]:
-    """Return what `commands.toml` holds."""
-    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
 
 
 @cache

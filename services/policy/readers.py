@@ -1,11 +1,20 @@
-"""readers: the options with which programs only read: none of them writes, runs a program, follows links or reads a
-list of files from elsewhere."""
+"""readers: what is known of commands, as data (`commands.toml`): of it, the options with which programs only read."""
 
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
 from interlock.services.shell.commands import Options
 from interlock.services.shell.model import names
+
+
+@cache
+def document() -> Mapping[str, Any]:
+    """Return what `commands.toml` holds."""
+    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,103 +27,12 @@ class Reader(Options):
     most: int = 1_000
 
 
-GREP = Reader(
-    "EFGPivwxcLlqsonHhbaIZr",
-    "eABCm",
-    "ignore-case invert-match word-regexp count files-with-matches line-number only-matching no-filename"
-    " recursive include: exclude: exclude-dir: color= context= after-context: before-context: max-count:",
-    operands="pattern",
-)
-READERS: dict[str, Reader] = {
-    "ls": Reader(
-        "1aAbcCdfFghHiklmnopqrRsStuUvxX", "", "all almost-all human-readable recursive reverse color="
-    ),
-    "cat": Reader("AbeEnstTuv", "", "number show-all"),
-    "head": Reader("qv", "nc", "lines: bytes: quiet verbose", numbers=True),
-    "tail": Reader("qv", "nc", "lines: bytes: quiet verbose", numbers=True),
-    "wc": Reader("clmwL", "", "lines words bytes chars"),
-    "nl": Reader("", "bnw"),
-    "tac": Reader(),
-    "rev": Reader(),
-    "cut": Reader("sz", "dfbc", "delimiter: fields: characters:"),
-    "sort": Reader("bdfghiMnRruVzcC", "kt", "reverse unique numeric-sort human-numeric-sort version-sort"),
-    "uniq": Reader("cdiuz", "fsw", "count repeated", most=1),
-    "diff": Reader("uqwbBiaycs", "U", "unified brief color=", most=2),
-    "cmp": Reader("bls", most=2),
-    "stat": Reader("Lt", "c", "format: printf:"),
-    "file": Reader("bi", "", "brief mime-type"),
-    "du": Reader("achksm", "d", "max-depth: human-readable summarize"),
-    "basename": Reader("a", "s"),
-    "dirname": Reader(),
-    "realpath": Reader("em"),
-    "readlink": Reader("fem"),
-    "grep": GREP,
-    "egrep": GREP,
-    "fgrep": GREP,
-    "rg": Reader(
-        "incwlxFsSvoHINp0",
-        "egtTABCmM",
-        "files count files-with-matches ignore-case line-number no-heading heading fixed-strings word-regexp json"
-        " multiline pcre2 stats trim glob: type: type-not: context: after-context: before-context: color: sort:"
-        " max-count: max-depth:",
-        operands="pattern",
-    ),
-    "sed": Reader("nE", operands="lines"),
-    "uname": Reader("amnrsv", operands="none"),
-    "nproc": Reader(operands="none"),
-    "id": Reader("gGnru", operands="none"),
-    "date": Reader("uR", "", "utc rfc-email", operands="format"),
-    "paste": Reader("sz", "d"),
-    "tr": Reader("cCdst", operands="text"),
-    "tree": Reader("adfihsCDFprtv", "LIP", "dirsfirst noreport prune gitignore"),
-    **dict.fromkeys(("md5sum", "sha1sum", "sha256sum", "cksum"), Reader("bt")),
-    "od": Reader("abcdovx", "AtNj"),
-    "hexdump": Reader("Cvx", "ns"),
-    "comm": Reader("123"),
-    "column": Reader("t", "s"),
-    "fold": Reader("s", "w"),
-    "df": Reader("hTik"),
-    "free": Reader("bkmgh", operands="none"),
-    "uptime": Reader("ps", operands="none"),
-    "hostname": Reader(operands="none"),
-    "which": Reader("a", operands="text"),
-    "pwd": Reader("LP", operands="none"),
-    "whoami": Reader(operands="none"),
-    "cd": Reader(most=1),
-}
-GIT: dict[str, Reader] = {
-    "status": Reader(
-        "sbz", "", "short branch porcelain porcelain= long show-stash untracked-files= no-renames"
-    ),
-    **dict.fromkeys(
-        ("diff", "log", "show"),
-        Reader(
-            "pusiwbazrt",
-            "nUSGL",
-            "stat stat= shortstat numstat name-only name-status oneline graph decorate decorate= all cached staged"
-            " patch no-patch unified= since= until= after= before= author= committer= grep= format= pretty pretty="
-            " no-color color= no-merges merges first-parent follow reverse summary check date="
-            " word-diff word-diff= max-count= abbrev-commit abbrev="
-            " no-ext-diff no-textconv diff-filter= ignore-all-space ignore-space-change"
-            " no-renames branches tags remotes merge-base raw left-right dirstat minimal patience histogram",
-            numbers=True,
-        ),
-    ),
-    "branch": Reader("arvl", "", "all remotes list show-current verbose merged no-merged", operands="none"),
-    "tag": Reader("l", "", "list", operands="none"),
-    "remote": Reader("v", "", "verbose", operands="none"),
-    "stash": Reader(operands="text"),
-    "rev-parse": Reader("", "", "abbrev-ref short show-toplevel git-dir is-inside-work-tree verify"),
-    "ls-tree": Reader("rdtlz", "", "name-only full-tree long"),
-    "merge-base": Reader("a", "", "all"),
-    "rev-list": Reader("", "n", "count all no-merges merges first-parent", numbers=True),
-    "reflog": Reader(operands="none", numbers=True),
-    "worktree": Reader(operands="text"),
-    "ls-files": Reader("cdmost", "", "cached deleted modified others exclude-standard stage full-name"),
-    "blame": Reader("wsenl", "L", "porcelain date="),
-    "describe": Reader("", "", "tags always dirty long all abbrev="),
-    "shortlog": Reader("sne", "", "summary numbered email"),
-}
+@cache
+def readers(table: Literal["reader", "git_reader"]) -> Mapping[str, Reader]:
+    """Program, or subcommand of git → its options."""
+    return {name: Reader(**row) for several, row in document()[table].items() for name in several.split()}
+
+
 FIND_FLAGS = names(
     "-print -print0 -ls -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false"
 )

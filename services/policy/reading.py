@@ -1,6 +1,6 @@
 """reading: determines where a shell line runs and which commands only read there, which the shipped rule allows.
 
-Only listed options pass (`readers.py`). Paths are limited to what the file tools may read.
+Only listed options pass (`commands.toml`). Paths are limited to what the file tools may read.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from interlock.services.files.protected import is_private
 from interlock.services.policy.git import prints_texts, runs_nothing, shows_nothing_private, shows_private
-from interlock.services.policy.readers import FIND_FLAGS, FIND_VALUES, GIT, GREP, READERS, Reader
+from interlock.services.policy.readers import FIND_FLAGS, FIND_VALUES, Reader, readers
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView
 from interlock.state.workspace import PathRefused, Workspace
@@ -138,7 +138,7 @@ class Reading:
 
     def accepting(self, argv: Sequence[str]) -> "Reading":
         """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
-        reader = READERS.get(argv[0])
+        reader = readers("reader").get(argv[0])
         parsed = reader.read(map(literal, argv[1:])) if reader and reader.operands == "paths" else None
         return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
 
@@ -171,7 +171,7 @@ class Reading:
             return self._find(words)
         if program in _PRINTERS:
             return all(not w.foreign or self.path(w) for w in words)
-        reader = READERS.get(program)
+        reader = readers("reader").get(program)
         return reader is not None and self._reads(program, reader, words)
 
     def _reads(self, program: str, reader: Reader, words: Sequence[Word]) -> bool:
@@ -195,7 +195,8 @@ class Reading:
             operands = operands[1:]
         if len(operands) > reader.most or not all(self.path(word) for word in operands):
             return False
-        searches = program in ("rg", "diff") or (reader is GREP and bool(flags.keys() & {"r", "recursive"}))
+        recurses = reader.operands == "pattern" and bool(flags.keys() & {"r", "recursive"})
+        searches = program in ("rg", "diff") or recurses
         shown = _Shown.by(flags) if program == "rg" else None
         tops = [w.text for w in operands] or ["."]
         return not searches or self._searchable(tops, shown, follows=program == "diff")
@@ -308,7 +309,7 @@ class Reading:
 
     def _git(self, words: Sequence[Word]) -> bool:
         words = words[1:] if words and words[0].text == "--no-pager" else words
-        reader = GIT.get(words[0].text) if words else None
+        reader = readers("git_reader").get(words[0].text) if words else None
         parsed = reader.read(words[1:]) if reader is not None else None
         if reader is None or parsed is None or not all(w.literal for w in words):
             return False

@@ -15,7 +15,6 @@ from folders import put
 from interlock.cli.catalog import COMMANDS, parser_of
 from interlock.cli.command_line import command_of
 from interlock.cli.commands import work
-from interlock.cli.commands.work import prompt_parser, resume_parser, run_parser
 from interlock.cli.flags import options_from
 from interlock.cli.parsing import duration
 from interlock.cli.workflow_inputs import add_own_flags
@@ -32,7 +31,9 @@ ROOMS = ("cli", "engine", "graphs", "nodes", "prompts", "services", "state", "to
 
 
 def _options(*flags: str, resuming: bool = False) -> Options:
-    return options_from(prompt_parser().parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, resuming=resuming)
+    return options_from(
+        parser_of("prompt").parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, resuming=resuming
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_folders_and_files_are_made_absolute(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_the_prompt_may_stand_anywhere(typed: str, words: str) -> None:
-    args = prompt_parser().parse(shlex.split(typed))
+    args = parser_of("prompt").parse(shlex.split(typed))
     assert " ".join(filter(None, [args.prompt, *args.words])) == words
 
 
@@ -174,7 +175,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 def test_a_workflows_own_scalars_are_flags() -> None:
-    made = run_parser()
+    made = parser_of("run")
     own = add_own_flags(made, pipeline("turn"))
     assert own == ["turn_no", "session_turns", "sticky_model", "last_prompt_tokens"]
     args = made.parse(["turn", "hello", "--turn-no", "3", "--sticky-model", "flash"])
@@ -183,7 +184,7 @@ def test_a_workflows_own_scalars_are_flags() -> None:
 
 def test_input_json_takes_the_prompt_from_the_words(tmp_path: Path) -> None:
     file = put(tmp_path / "in.json", {"history": []})
-    args = run_parser().parse(["main", "fix it", "--input", f"@{file}"])
+    args = parser_of("run").parse(["main", "fix it", "--input", f"@{file}"])
     assert work._run_input(args, pipeline("main")) == {"history": [], "prompt": "fix it"}
 
 
@@ -194,7 +195,7 @@ def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:
 
 
 def test_decisions_keep_the_order_in_which_they_were_typed() -> None:
-    args = resume_parser().parse(
+    args = parser_of("resume").parse(
         ["r", "--approve", "1", "--always", "--reject", "2", "--reason", "no", "--edit", "3"]
     )
     assert [(kind, value) for kind, value, _ in args.decisions] == [

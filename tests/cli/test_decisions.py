@@ -8,7 +8,7 @@ import pytest
 import yaml
 from folders import put
 
-from interlock.cli.commands.work import resume_parser as parser
+from interlock.cli.catalog import parser_of
 from interlock.cli.decisions import decisions_from
 from interlock.engine.options import Decision
 from interlock.state.errors import InputError, UserError
@@ -51,7 +51,7 @@ def _for(number: int, choice: str, **more: Any) -> Decision:
 
 
 def _decide(*typed: str) -> list[Decision]:
-    return decisions_from(parser().parse(["aa11", *typed]).decisions, _WAITING, _PAST)
+    return decisions_from(parser_of("resume").parse(["aa11", *typed]).decisions, _WAITING, _PAST)
 
 
 @pytest.mark.parametrize("typed", TYPED["decided"])
@@ -74,7 +74,7 @@ def test_edited_arguments_come_from_a_file_and_errors_name_the_place(tmp_path: P
 
 
 def test_nothing_is_approved_by_all_when_only_questions_wait() -> None:
-    typed = parser().parse(["aa11", "--approve", "all"]).decisions
+    typed = parser_of("resume").parse(["aa11", "--approve", "all"]).decisions
     with pytest.raises(UserError, match="no approval waits"):
         decisions_from(typed, _WAITING[2:4])
 

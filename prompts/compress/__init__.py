@@ -1,1 +1,0 @@
-"""compress: prompts of history compression."""

@@ -1,1 +1,0 @@
-"""init: prompts of the workflow that writes the memory file of a repository."""

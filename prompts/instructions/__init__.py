@@ -1,1 +1,0 @@
-"""instructions: what `fetch_instructions` returns, a file a task."""

@@ -1,1 +1,0 @@
-"""loop_check: prompts of the pipeline."""

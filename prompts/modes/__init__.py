@@ -1,1 +1,0 @@
-"""modes: what each mode is for, for the model."""

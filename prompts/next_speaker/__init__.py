@@ -1,1 +1,0 @@
-"""next_speaker: prompts of the pipeline."""

@@ -1,1 +1,0 @@
-"""plan: what plan mode says to the model."""

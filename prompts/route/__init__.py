@@ -1,1 +1,0 @@
-"""route: prompts of the pipeline."""

@@ -1,1 +1,0 @@
-"""subagent: what sub-agents and their parents are told."""

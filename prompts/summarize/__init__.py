@@ -1,1 +1,0 @@
-"""summarize: prompts for shortened tool outputs."""
