@@ -161,6 +161,11 @@ _WINDOW = 10
 """Characters that take as long to compare as one window to build."""
 
 
+def indent(line: str) -> str:
+    """The spaces and tabs that a line begins with."""
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
 def old_lines(old: str) -> list[str]:
     """Lines of a search string; a final newline doesn't start another line."""
     return old.removesuffix("\n").split("\n")
