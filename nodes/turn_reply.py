@@ -7,7 +7,7 @@ from typing import cast
 from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import ending, fired, fires
-from interlock.nodes.loop_detectors import Stream, call_key, cycle, described, remembered
+from interlock.nodes.loop_detectors import Stream, call_key, cycle, described, is_polling, remembered
 from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
@@ -63,7 +63,8 @@ class StreamWatch:
         for call in reply.message.tool_calls:
             names.append(call.name)
             self.keys = remembered(self.keys, call_key(call.name, call.args))
-            if not loop and (length := cycle(self.keys)):
+            length = 0 if loop else cycle(self.keys)
+            if length and not is_polling(self.keys, length, self._history):
                 loop = {"kind": "tool_call", "detail": described(names, length, call.args)}
         return loop
 
