@@ -6,6 +6,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.compress_kept import kept_parts, memory_of
 from interlock.nodes.compress_snapshot import (
     BadSnapshot,
     Cut,
@@ -25,7 +26,7 @@ from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
 from interlock.state.deps import Deps
 from interlock.state.events import ChatCompressed
-from interlock.state.messages import Message, curated
+from interlock.state.messages import Message, TextPart, curated
 from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.text import estimate_tokens
@@ -186,7 +187,10 @@ def _problem(text: str) -> str:
 
 
 @node(
-    reads=("head", "base", "split", "carried", "tokens", "force", "draft", "checked", "todos", "plan_steps"),
+    reads=(
+        *("head", "base", "split", "carried", "tokens", "token_limit", "force"),
+        *("draft", "checked", "todos", "plan_steps"),
+    ),
     writes=(*_COUNTED, "head", "last_prompt_tokens", "compress_failed_at", "snapshot"),
 )
 async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
@@ -237,11 +241,17 @@ def _conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Messa
     """The opening verbatim, the snapshot with the run's own facts, and the messages kept verbatim."""
     messages = deps.transcript.read(state["base"])
     rest = kept(messages, Cut(state["split"], state["carried"]))
-    parts = [load("compress/snapshot").text(snapshot=snapshot), *_outside(state, deps)]
-    snapshot_messages = [Message(role="user", origin="snapshot", content="\n\n".join(parts))]
+    opening = messages[: opening_length(messages)]
+    dropped = [
+        m for at, m in enumerate(messages[: state["split"]]) if at >= len(opening) and at != state["carried"]
+    ]
+    text = "\n\n".join([load("compress/snapshot").text(snapshot=snapshot), *_outside(state, deps)])
+    own = kept_parts(dropped, state["token_limit"])
+    content = (TextPart(text=text), *own) if own else text
+    snapshot_messages = [Message(role="user", origin="snapshot", content=content)]
     if not rest or rest[0].role == "user":
         snapshot_messages.append(Message(role="assistant", content=load("compress/acknowledged").text()))
-    return [*messages[: opening_length(messages)], *snapshot_messages, *rest]
+    return [*opening, *memory_of(dropped), *snapshot_messages, *rest]
 
 
 def _outside(state: CompressState, deps: Deps) -> list[str]:

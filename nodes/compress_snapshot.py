@@ -35,6 +35,8 @@ SECTIONS = (
     *("overall_goal", "active_constraints", "key_knowledge", "file_system_state", "artifact_trail"),
     *("recent_actions", "current_plan"),
 )
+_BEGIN_TASKS = (None, "person", "agent")
+"""Origins of user messages that say what to do."""
 _ROOT = "state_snapshot"
 _BEGIN, _END = f"<{_ROOT}>", f"</{_ROOT}>"
 _CDATA_END = "]]>"
@@ -65,20 +67,22 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
 
     Without such a message, everything is dropped if the last answer is complete. Else, in the middle of a long task,
     the cut comes before the first complete round of calls after that point, and the task's request is carried along.
+    So it is where that message is a nudge or a hook's, which begins no task.
     """
     first = opening_length(messages)
     sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
     target = sum(sizes[first:]) * (1 - preserve)
     before, waiting = 0, set[str]()
-    request = last = -1
+    request, last = -1, Cut(-1)
     in_task: Cut | None = None
     for index in range(first, len(messages)):
         message = messages[index]
         if not waiting and message.role == "user" and not _adds(messages, index):
+            begins = message.origin in _BEGIN_TASKS
+            last = Cut(index, -1 if begins else request)
             if before >= target:
-                return _worth(Cut(index), first)
-            last = index
-            request = index if message.origin != "snapshot" else -1
+                return _worth(last, first)
+            request = index if begins else request
         if not waiting and message.role == "assistant" and before >= target and in_task is None:
             in_task = Cut(index, request)
         waiting |= {call.id for call in message.tool_calls}
@@ -87,7 +91,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
     end = messages[-1] if messages else None
     if end is not None and end.role == "assistant" and not end.tool_calls:
         return _worth(Cut(len(messages)), first)
-    return _worth(in_task, first) or _worth(Cut(last), first)
+    return _worth(in_task, first) or _worth(last, first)
 
 
 def _adds(messages: Sequence[Message], index: int) -> bool:

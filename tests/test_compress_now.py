@@ -1,5 +1,6 @@
 """A conversation of `main` that is compressed on request, between two prompts."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def test_it_is_compressed_and_the_next_prompt_goes_on_with_the_summary(tmp_path:
     before = talked(stage)
     after = compressed(stage, before.run)
     assert (after.status, after.output["response"]) == ("done", before.output["response"])
-    told = [m["content"] for m in after.output["history"] if m.get("origin") == "snapshot"]
+    told = [json.dumps(m["content"]) for m in after.output["history"] if m.get("origin") == "snapshot"]
     assert len(told) == 1 and "ship it" in told[0]
     assert len(after.output["history"]) < len(before.output["history"])
     assert any("question 0" in m.text for part in dropped(stage.options.home, after.run) for m in part)
