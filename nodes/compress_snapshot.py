@@ -25,6 +25,13 @@ class Size(NamedTuple):
 
     tokens: int
     limit: int
+    unsent: int = 0
+    """Tokens of messages that the count of the last request doesn't include."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the next request may not fit."""
+        return self.tokens + self.unsent > _CROWDED * self.limit
 
     def reaches(self, threshold: float) -> bool:
         """Whether the size reaches `threshold`, a share of the limit."""
@@ -35,6 +42,8 @@ SECTIONS = (
     *("overall_goal", "active_constraints", "key_knowledge", "file_system_state", "artifact_trail"),
     *("recent_actions", "current_plan"),
 )
+_CROWDED = 0.9
+"""Share of the window; what isn't counted yet is estimated."""
 _BEGIN_TASKS = (None, "person", "agent")
 """Origins of user messages that say what to do."""
 _ROOT = "state_snapshot"
@@ -118,14 +127,29 @@ def tokens_of(messages: Iterable[Message]) -> int:
 
 def size(deps: Deps, state: Sized) -> Size:
     """Size as counted by the provider for the last request, else estimated; window of the model that would answer."""
-    tokens = state.get("last_prompt_tokens") or tokens_of(deps.transcript.read(state["head"]))
-    return Size(tokens, deps.models.limit(state.get("sticky_model") or deps.models.resolve(state["model"])))
+    limit = deps.models.limit(state.get("sticky_model") or deps.models.resolve(state["model"]))
+    history, known = deps.transcript.read(state["head"]), state.get("last_prompt_tokens")
+    if not known:
+        return Size(tokens_of(history), limit)
+    return Size(known, limit, tokens_of(unsent(history)))
+
+
+def unsent(history: Sequence[Message]) -> Sequence[Message]:
+    """Messages after the last answer."""
+    for index in range(len(history), 0, -1):
+        if history[index - 1].role == "assistant":
+            return history[index:]
+    return history
 
 
 def is_attempt(state: CompressState) -> bool:
-    """Whether to try: after a failure, only once the conversation has grown by 10 %, unless forced."""
+    """Whether to try: after a failure, only once the conversation has grown by 10 %, unless forced or necessary."""
     failed_at = state.get("compress_failed_at") or 0
-    return bool(state.get("force")) or not failed_at or state["tokens"] >= failed_at * GROWTH
+    return (
+        bool(state.get("force") or state.get("crowded"))
+        or not failed_at
+        or state["tokens"] >= failed_at * GROWTH
+    )
 
 
 def sections_of(answer: str) -> dict[str, str]:

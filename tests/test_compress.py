@@ -114,7 +114,13 @@ SCENES = {
         [],
         "truncated",
         HUGE,
-        {"token_limit": 1000, "last_prompt_tokens": 600, "failed_at_tokens": 600},
+        {"token_limit": 100_000, "last_prompt_tokens": 60_000, "failed_at_tokens": 60_000},
+    ),
+    "no summary, and no room": Scene(
+        [compressor("")], "truncated", input={"token_limit": 1000, "last_prompt_tokens": 901}
+    ),
+    "no room, although it failed before": Scene(
+        GOOD, "compressed", input={"token_limit": 1000, "last_prompt_tokens": 901, "failed_at_tokens": 900}
     ),
     "cancelled while it was written": Scene(
         [compressor(snapshot("draft"), delay_s=20), compressor(snapshot("ship it"))],
@@ -210,6 +216,27 @@ def test_of_many_words_the_first_and_the_newest_are_kept(tmp_path: Path) -> None
     outcome = run_sync("compress", given, options=Stage(tmp_path / "stage").options(GOOD))
     told = text_of(outcome.output["history"][0])
     assert [n for n in range(20) if f"number {n} " in told] == [0, 13, 14]
+
+
+def test_what_is_dropped_without_a_summary_leaves_the_words_and_the_calls(
+    played: Callable[..., Any],
+) -> None:
+    _, outcome = played(play, SCENES["no summary, and no room"])
+    history = outcome.output["history"]
+    assert history[:2] == [RULES, MEMORY]
+    told = text_of(history[2])
+    assert "there is no summary" in told
+    assert '\n- read_file {"file_path": "a"}\n' in told
+    assert "\n- request 0\n" in told
+    assert history[4:] == SCENES["no summary, and no room"].history[-len(history[4:]) :]
+
+
+def test_an_output_that_fills_a_small_window_is_shortened(tmp_path: Path) -> None:
+    given = {"history": HUGE, "token_limit": 40_000, "last_prompt_tokens": 10_000}
+    outcome = run_sync("compress", given, options=Stage(tmp_path / "stage").options(GOOD))
+    assert outcome.output["status"] == "compressed"
+    answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
+    assert answers and all("read it in parts" in text for text in answers)
 
 
 def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
