@@ -81,15 +81,11 @@ def find(
     merge, aligned = _merge(text, old, new), partial(_aligned, folded, plain_old, whole_lines)
     if not amid and (plain_old != original or folded is not text):
         pairs = tuple(range(len(old_lines(old))))  # a character-by-character match also matches line by line
-        found = _far_too_many("typography", folded, plain_old, expected, whole_lines) or _settled(
-            "typography",
-            text,
-            _exact_windows(folded, plain_old, whole_lines),
-            lambda w: merge(replace(w, pairs=pairs)),
-            expected,
+        windows = _exact_windows(folded, plain_old, whole_lines)
+        literal = _far_too_many("typography", folded, plain_old, expected, whole_lines) or _settled(
+            "typography", text, windows, lambda w: merge(replace(w, pairs=pairs)), expected
         )
-        literal = found
-        found = None if _amid_indentation(text, old, found) else found
+        found = None if _amid_indentation(text, old, literal) else literal
     nearly = nearly and literal is None and expected in (None, 1)
     for strategy, look in _STRATEGIES:
         if found is None and (nearly or strategy != "fuzzy"):
