@@ -111,6 +111,7 @@ def test_what_is_only_like_it_is_not_taken(text: str, old: str) -> None:
         ("x\n", "x", 2, 1),
         ("  a()\n    a()\n", "a()  \n", 1, 2),
         ("value = f(1)\nother\nvalue = f(1)\n", "value = f( 1)", 1, 2),
+        ("a(1);a(1);a(1)\n", "a(1); ", 1, 2),
         ("first_name = 'a long value'\nfirst_nama = 'a long value'\n", "first_namo = 'a long value'", 1, 2),
     ],
 )

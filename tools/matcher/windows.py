@@ -337,7 +337,11 @@ def token_windows(text: str, old: str, work: Work) -> Windows:
         for some, end in ((tokens[:_FIRST_TOKENS], ""), (tokens, _LINE_END if _ends_line(old) else ""))
     )
     work.spend(len(text))
-    return windows_of(list(_matching(text, begin, whole, work, len(tokens))))
+    found = list(_matching(text, begin, whole, work, len(tokens)))
+    bare = old.strip()
+    if found and not old[0].isspace() and text.count(bare) > len(found):  # within a line it is as good
+        found = [Window(at, at + len(bare)) for at in places(text, bare).from_top]
+    return windows_of(found)
 
 
 _LINE_END = r"(?=[^\S\n]*+$)"
