@@ -202,6 +202,9 @@ SCENES: dict[str, Scene] = {
         {"prompt": "wait", "approval_mode": "yolo"},
         model={"skipNextSpeakerCheck": True},
     ),
+    "five answers, a nudge, the same answer": Scene(
+        [{"text": "Wait."}, *[MODEL, {"text": "Wait."}] * 5], status="loop_detected", exit_code=58
+    ),
     "a chant, a nudge, another way": Scene([{"text": CHANT, "chunks": 60}, DONE]),
     "a chant, a nudge, a chant": Scene(
         [{"text": CHANT, "chunks": 60}] * 2, status="loop_detected", exit_code=58
