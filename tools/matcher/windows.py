@@ -149,7 +149,7 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
 
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
-_BLOCK = 1_000_000
+_BLOCK = 500_000
 """Characters split into lines at a time, so that a large text isn't held twice."""
 _MOST_TOKENS = 4_000
 """Maximum tokens of `old`; compiling the regex then takes 0.1 s."""
@@ -189,10 +189,7 @@ def _alike(
 ) -> Windows:
     """Windows whose lines equal `wanted` by `key`; unless `blank`, blank lines of either side are ignored."""
     keys = [key(line) for line in wanted if blank or line.strip()]
-    lines = "\n"
-    for part in _keys(text, key, blank):
-        lines += part  # grows in place; `join` would need twice the memory
-        lines += "\n"
+    lines = _joined_keys(text, key, blank)
     at = places(lines, "\n".join(["", *keys, ""]), shared=1)
     if not at.from_top:
         return Windows((), (), ())
@@ -215,6 +212,15 @@ def _alike(
         else top
     )
     return Windows(top, end, [starts[number] for number in near])
+
+
+def _joined_keys(text: str, key: Callable[[str], str], blank: bool) -> str:
+    """Each key between two line breaks. `join` would need twice the memory."""
+    lines = "\n"
+    for part in _keys(text, key, blank):
+        lines += part  # grows in place, as no closure holds it
+        lines += "\n"
+    return lines
 
 
 def _keys(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
