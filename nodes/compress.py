@@ -195,7 +195,7 @@ def _problem(text: str) -> str:
 
 @node(
     reads=(
-        *("head", "base", "split", "carried", "tokens", "token_limit", "crowded", "force"),
+        *("head", "base", "split", "carried", "tokens", "token_limit", "threshold", "crowded", "force"),
         *("draft", "checked", "todos", "plan_steps"),
     ),
     writes=(*_COUNTED, "head", "last_prompt_tokens", "compress_failed_at", "snapshot"),
@@ -219,12 +219,19 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     return {
         "head": head,
         "last_prompt_tokens": 0,
-        "compress_failed_at": 0,
+        "compress_failed_at": _still_long(state, runtime.context, before - after),
         "compress_status": "compressed" if snapshot else "truncated",
         "snapshot": snapshot and transcript.append("", [Message(role="assistant", content=snapshot)]),
         "tokens_before": before,
         "tokens_after": after,
     }
+
+
+def _still_long(state: CompressState, deps: Deps, saved: int) -> int:
+    """The tokens left, if they would be compressed again at once: not before they have grown. Else 0."""
+    left = Size(state["tokens"] - saved, state["token_limit"])
+    threshold = state.get("threshold") or deps.settings.model.compression_threshold
+    return left.tokens if left.reaches(threshold) else 0
 
 
 def _refused(state: CompressState, status: str, before: int, after: int) -> CompressState:

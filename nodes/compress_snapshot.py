@@ -81,6 +81,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
     first = opening_length(messages)
     sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
     target = sum(sizes[first:]) * (1 - preserve)
+    new = _after_snapshot(messages, first)
     before, waiting = 0, set[str]()
     request, last = -1, Cut(-1)
     in_task: Cut | None = None
@@ -90,7 +91,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
             begins = message.origin in _BEGIN_TASKS
             last = Cut(index, -1 if begins else request)
             if before >= target:
-                return _worth(last, first)
+                return _worth(last, new)
             request = index if begins else request
         if not waiting and message.role == "assistant" and before >= target and in_task is None:
             in_task = Cut(index, request)
@@ -99,8 +100,8 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
         before += sizes[index]
     end = messages[-1] if messages else None
     if end is not None and end.role == "assistant" and not end.tool_calls:
-        return _worth(Cut(len(messages)), first)
-    return _worth(in_task, first) or _worth(last, first)
+        return _worth(Cut(len(messages)), new)
+    return _worth(in_task, new) or _worth(last, new)
 
 
 def _adds(messages: Sequence[Message], index: int) -> bool:
@@ -115,10 +116,18 @@ def kept(messages: Sequence[Message], cut: Cut) -> list[Message]:
 
 
 def _worth(cut: Cut | None, first: int) -> Cut | None:
-    """The cut, unless it drops nothing."""
+    """The cut, unless it drops nothing but an earlier snapshot."""
     if cut is None or cut.start - first - (cut.carried >= 0) <= 0:
         return None
     return cut
+
+
+def _after_snapshot(messages: Sequence[Message], first: int) -> int:
+    """Index behind an earlier snapshot, and behind the line that answers it."""
+    if first == len(messages) or messages[first].origin != "snapshot":
+        return first
+    answered = messages[first + 1 : first + 2]
+    return first + 1 + any(m.role == "assistant" and not m.tool_calls for m in answered)
 
 
 def tokens_of(messages: Iterable[Message]) -> int:

@@ -144,6 +144,15 @@ def test_a_snapshot_is_never_carried() -> None:
     assert cut is not None and cut.carried == -1
 
 
+def test_a_snapshot_alone_is_not_summarised_again() -> None:
+    snapshot = (Message(role="user", origin="snapshot", content="s" * 900), said("I have the summary."))
+    round_ = (said("", "c"), answer("c", "x" * 100))
+    for before in (snapshot, snapshot[:1]):
+        messages = [*OPENING, *before, user("do it"), *round_]
+        assert find_cut(messages, 0.3) is None
+        assert find_cut([*messages, said("done"), user("more"), said("y")], 0.1) is not None
+
+
 def test_a_single_exchange_under_way_has_no_cut() -> None:
     assert find_cut([*OPENING, user("do it")], 0.3) is None
     assert find_cut([*OPENING, user("do it"), said("", "c"), answer("c")], 0.3) is None
