@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of, positive
 from interlock.engine.client import Options, state_home
 from interlock.state.errors import UserError
 from interlock.state.names import DELIVERIES, GIT_QUEUE, OTHER_NAMES
@@ -42,7 +42,7 @@ def add_running_flags(parser: Parser) -> None:
         type=number(int, -1),
     )
     flag(group, "--max-tokens N", "limit tokens over the whole run", type=number(int, 1))
-    flag(group, "--max-budget-usd USD", "limit cost over the whole run, in US dollars", type=number(float, 0))
+    flag(group, "--max-budget-usd USD", "limit cost over the whole run, in US dollars", type=positive)
     flag(group, "--timeout TIME", "limit running time: 90s, 15m, 2h", dest="timeout_s", type=duration)
     flag(group, "--mode MODE", "mode of work: architect, code, ask, debug, … (interlock modes)")
     protocols = one_of(("auto", "native", "json", "xml"))

@@ -233,6 +233,14 @@ def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> 
     return OneOf(values, synonyms or {})
 
 
+def positive(text: str) -> float:
+    """A number above 0."""
+    value = number(float, 0)(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a number above 0")
+    return value
+
+
 def number(
     kind: type[int] | type[float], least: float | None = None, most: float | None = None
 ) -> Callable[[str], Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.compress_kept import kept_parts, memory_of
 from interlock.nodes.compress_snapshot import (
     BadSnapshot,
     Cut,
@@ -24,8 +25,8 @@ from interlock.nodes.hooks import fired, fires
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
 from interlock.state.deps import Deps
-from interlock.state.events import ChatCompressed
-from interlock.state.messages import Message, curated
+from interlock.state.events import ChatCompressed, ErrorEvent
+from interlock.state.messages import Message, TextPart, curated
 from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.text import estimate_tokens
@@ -35,6 +36,9 @@ PRESERVE = 0.3
 _TIMEOUT_S = 300.0
 """Timeout in seconds; reading a half-full window takes a while."""
 _ATTEMPTS = 3
+_MOST_CALLS, _ARGS = 50, 120
+"""Calls, and characters of their arguments, that are listed where there is no summary."""
+_UNSUMMARISED = "The conversation's older part was dropped without a summary: the model gave none."
 _COUNTED = ("compress_status", "tokens_before", "tokens_after")
 
 
@@ -43,23 +47,26 @@ _COUNTED = ("compress_status", "tokens_before", "tokens_after")
         *("head", "model", "sticky_model", "last_prompt_tokens", "force", "token_limit", "threshold"),
         *("compress_failed_at", "hooked"),
     ),
-    writes=(*_COUNTED, "tokens", "token_limit", "base"),
+    writes=(*_COUNTED, "tokens", "token_limit", "crowded", "base"),
     labels=("due", "hooked", "below"),
 )
 async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """Whether the conversation is long enough; if forced, any non-empty one is."""
     deps = runtime.context
     known = size(deps, state)
-    known = Size(known.tokens, state.get("token_limit") or known.limit)
+    known = Size(known.tokens, state.get("token_limit") or known.limit, known.unsent)
     threshold = state.get("threshold") or deps.settings.model.compression_threshold
-    due = state.get("force") or known.reaches(threshold)
+    due = state.get("force") or known.is_crowded or known.reaches(threshold)
     if due and not any(m.role != "system" for m in curated(deps.transcript.read(state["head"]))):
         due = False
     # Hooks are only asked about attempts at a snapshot; older outputs are shortened without asking.
-    asked = is_hooked(state, "PreCompress") and is_attempt({**state, "tokens": known.tokens})
+    asked = is_hooked(state, "PreCompress") and is_attempt(
+        {**state, "tokens": known.tokens, "crowded": known.is_crowded}
+    )
     return {
         "tokens": known.tokens,
         "token_limit": known.limit,
+        "crowded": known.is_crowded,
         "label": "below" if not due else "hooked" if asked else "due",
         "compress_status": "noop",
         "base": state["head"],
@@ -79,15 +86,16 @@ async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> Compress
 
 
 @node(
-    reads=("tokens", "force", "compress_failed_at", "head"),
+    reads=("tokens", "token_limit", "force", "crowded", "compress_failed_at", "head"),
     writes=("base",),
     labels=("attempt", "failed before"),
 )
 async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    """Keep the newest 50,000 tokens of output whole. After a failed attempt, this is all that is done for now."""
+    """Keep the newest 50,000 tokens of output whole, or as many as fill half of a smaller window. After a failed
+    attempt, this is all that is done for now."""
     deps = runtime.context
     messages = deps.transcript.read(state["head"])
-    room = KEPT_OUTPUT_TOKENS
+    room = min(KEPT_OUTPUT_TOKENS, state["token_limit"] // 2)
     shorter: dict[int, Message] = {}
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
@@ -186,15 +194,19 @@ def _problem(text: str) -> str:
 
 
 @node(
-    reads=("head", "base", "split", "carried", "tokens", "force", "draft", "checked", "todos", "plan_steps"),
+    reads=(
+        *("head", "base", "split", "carried", "tokens", "token_limit", "threshold", "crowded", "force"),
+        *("draft", "checked", "todos", "plan_steps"),
+    ),
     writes=(*_COUNTED, "head", "last_prompt_tokens", "compress_failed_at", "snapshot"),
 )
 async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    """The new chain refers to the old one. A rejected attempt changes nothing and is remembered unless forced."""
+    """The new chain refers to the old one. A rejected attempt changes nothing and is remembered unless forced; but
+    where the next request may not fit, the old part goes without a summary."""
     transcript = runtime.context.transcript
     before = tokens_of(transcript.read(state["head"]))
     snapshot = _snapshot(state, runtime.context)
-    if not snapshot:
+    if not snapshot and not state.get("crowded"):
         return _refused(state, "failed_empty", before, before)
     messages = _conversation(state, runtime.context, snapshot)
     after = tokens_of(messages)
@@ -202,15 +214,24 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
         return _refused(state, "failed_inflated", before, after)
     head = transcript.append("", messages, continues=state["head"])
     runtime.stream_writer(ChatCompressed(before=before, after=after))
+    if not snapshot:
+        runtime.stream_writer(ErrorEvent(severity="warning", message=_UNSUMMARISED))
     return {
         "head": head,
         "last_prompt_tokens": 0,
-        "compress_failed_at": 0,
-        "compress_status": "compressed",
-        "snapshot": transcript.append("", [Message(role="assistant", content=snapshot)]),
+        "compress_failed_at": _still_long(state, runtime.context, before - after),
+        "compress_status": "compressed" if snapshot else "truncated",
+        "snapshot": snapshot and transcript.append("", [Message(role="assistant", content=snapshot)]),
         "tokens_before": before,
         "tokens_after": after,
     }
+
+
+def _still_long(state: CompressState, deps: Deps, saved: int) -> int:
+    """The tokens left, if they would be compressed again at once: not before they have grown. Else 0."""
+    left = Size(state["tokens"] - saved, state["token_limit"])
+    threshold = state.get("threshold") or deps.settings.model.compression_threshold
+    return left.tokens if left.reaches(threshold) else 0
 
 
 def _refused(state: CompressState, status: str, before: int, after: int) -> CompressState:
@@ -237,11 +258,24 @@ def _conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Messa
     """The opening verbatim, the snapshot with the run's own facts, and the messages kept verbatim."""
     messages = deps.transcript.read(state["base"])
     rest = kept(messages, Cut(state["split"], state["carried"]))
-    parts = [load("compress/snapshot").text(snapshot=snapshot), *_outside(state, deps)]
-    snapshot_messages = [Message(role="user", origin="snapshot", content="\n\n".join(parts))]
+    opening = messages[: opening_length(messages)]
+    dropped = [
+        m for at, m in enumerate(messages[: state["split"]]) if at >= len(opening) and at != state["carried"]
+    ]
+    about = load("compress/snapshot").text(snapshot=snapshot) if snapshot else _unsummarised(dropped)
+    text = "\n\n".join([about, *_outside(state, deps)])
+    own = kept_parts(dropped, state["token_limit"])
+    content = (TextPart(text=text), *own) if own else text
+    snapshot_messages = [Message(role="user", origin="snapshot", content=content)]
     if not rest or rest[0].role == "user":
         snapshot_messages.append(Message(role="assistant", content=load("compress/acknowledged").text()))
-    return [*messages[: opening_length(messages)], *snapshot_messages, *rest]
+    return [*opening, *memory_of(dropped), *snapshot_messages, *rest]
+
+
+def _unsummarised(dropped: list[Message]) -> str:
+    calls = [call for message in dropped for call in message.tool_calls][-_MOST_CALLS:]
+    lines = (f"- {call.name} {json.dumps(call.args, ensure_ascii=False)[:_ARGS]}" for call in calls)
+    return load("compress/unsummarised").text(calls="\n".join(lines))
 
 
 def _outside(state: CompressState, deps: Deps) -> list[str]:

@@ -25,6 +25,13 @@ class Size(NamedTuple):
 
     tokens: int
     limit: int
+    unsent: int = 0
+    """Tokens of messages that the count of the last request doesn't include."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the next request may not fit."""
+        return self.tokens + self.unsent > _CROWDED * self.limit
 
     def reaches(self, threshold: float) -> bool:
         """Whether the size reaches `threshold`, a share of the limit."""
@@ -35,6 +42,10 @@ SECTIONS = (
     *("overall_goal", "active_constraints", "key_knowledge", "file_system_state", "artifact_trail"),
     *("recent_actions", "current_plan"),
 )
+_CROWDED = 0.9
+"""Share of the window; what isn't counted yet is estimated."""
+_BEGIN_TASKS = (None, "person", "agent")
+"""Origins of user messages that say what to do."""
 _ROOT = "state_snapshot"
 _BEGIN, _END = f"<{_ROOT}>", f"</{_ROOT}>"
 _CDATA_END = "]]>"
@@ -65,20 +76,23 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
 
     Without such a message, everything is dropped if the last answer is complete. Else, in the middle of a long task,
     the cut comes before the first complete round of calls after that point, and the task's request is carried along.
+    So it is where that message is a nudge or a hook's, which begins no task.
     """
     first = opening_length(messages)
     sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
     target = sum(sizes[first:]) * (1 - preserve)
+    new = _after_snapshot(messages, first)
     before, waiting = 0, set[str]()
-    request = last = -1
+    request, last = -1, Cut(-1)
     in_task: Cut | None = None
     for index in range(first, len(messages)):
         message = messages[index]
         if not waiting and message.role == "user" and not _adds(messages, index):
+            begins = message.origin in _BEGIN_TASKS
+            last = Cut(index, -1 if begins else request)
             if before >= target:
-                return _worth(Cut(index), first)
-            last = index
-            request = index if message.origin != "snapshot" else -1
+                return _worth(last, new)
+            request = index if begins else request
         if not waiting and message.role == "assistant" and before >= target and in_task is None:
             in_task = Cut(index, request)
         waiting |= {call.id for call in message.tool_calls}
@@ -86,8 +100,8 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
         before += sizes[index]
     end = messages[-1] if messages else None
     if end is not None and end.role == "assistant" and not end.tool_calls:
-        return _worth(Cut(len(messages)), first)
-    return _worth(in_task, first) or _worth(Cut(last), first)
+        return _worth(Cut(len(messages)), new)
+    return _worth(in_task, new) or _worth(last, new)
 
 
 def _adds(messages: Sequence[Message], index: int) -> bool:
@@ -102,10 +116,18 @@ def kept(messages: Sequence[Message], cut: Cut) -> list[Message]:
 
 
 def _worth(cut: Cut | None, first: int) -> Cut | None:
-    """The cut, unless it drops nothing."""
+    """The cut, unless it drops nothing but an earlier snapshot."""
     if cut is None or cut.start - first - (cut.carried >= 0) <= 0:
         return None
     return cut
+
+
+def _after_snapshot(messages: Sequence[Message], first: int) -> int:
+    """Index behind an earlier snapshot, and behind the line that answers it."""
+    if first == len(messages) or messages[first].origin != "snapshot":
+        return first
+    answered = messages[first + 1 : first + 2]
+    return first + 1 + any(m.role == "assistant" and not m.tool_calls for m in answered)
 
 
 def tokens_of(messages: Iterable[Message]) -> int:
@@ -114,14 +136,29 @@ def tokens_of(messages: Iterable[Message]) -> int:
 
 def size(deps: Deps, state: Sized) -> Size:
     """Size as counted by the provider for the last request, else estimated; window of the model that would answer."""
-    tokens = state.get("last_prompt_tokens") or tokens_of(deps.transcript.read(state["head"]))
-    return Size(tokens, deps.models.limit(state.get("sticky_model") or deps.models.resolve(state["model"])))
+    limit = deps.models.limit(state.get("sticky_model") or deps.models.resolve(state["model"]))
+    history, known = deps.transcript.read(state["head"]), state.get("last_prompt_tokens")
+    if not known:
+        return Size(tokens_of(history), limit)
+    return Size(known, limit, tokens_of(unsent(history)))
+
+
+def unsent(history: Sequence[Message]) -> Sequence[Message]:
+    """Messages after the last answer."""
+    for index in range(len(history), 0, -1):
+        if history[index - 1].role == "assistant":
+            return history[index:]
+    return history
 
 
 def is_attempt(state: CompressState) -> bool:
-    """Whether to try: after a failure, only once the conversation has grown by 10 %, unless forced."""
+    """Whether to try: after a failure, only once the conversation has grown by 10 %, unless forced or necessary."""
     failed_at = state.get("compress_failed_at") or 0
-    return bool(state.get("force")) or not failed_at or state["tokens"] >= failed_at * GROWTH
+    return (
+        bool(state.get("force") or state.get("crowded"))
+        or not failed_at
+        or state["tokens"] >= failed_at * GROWTH
+    )
 
 
 def sections_of(answer: str) -> dict[str, str]:

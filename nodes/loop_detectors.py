@@ -18,6 +18,7 @@ from interlock.state.loop_check import (
     REPEATS,
     Kind,
 )
+from interlock.state.messages import Message
 
 _BARS = "|\u2502\u2503\u2551\uff5c"
 _BULLETS = "\u2022\u2023\u2043\u25a0-\u25ff\u2610-\u2612\u2713-\u2718\u2705\u274c"
@@ -41,6 +42,10 @@ _LONGEST = 200
 
 _BYTES = 4
 """UTF-8 bytes counted as a token; exact enough in any script, and it adds up over pieces."""
+
+
+_TIMES = re.compile(r"\d+(?:\.\d+)? ?(?:[mµn]?s|sec(?:ond)?s?|min(?:ute)?s?)\b|\d+(?::\d\d)+(?:\.\d+)?")
+"""Durations and times of day: those of a repeated command differ, though nothing has changed."""
 
 
 class Found(NamedTuple):
@@ -280,11 +285,24 @@ def remembered(keys: Sequence[str], key: str) -> list[str]:
 
 def cycle(keys: Sequence[str]) -> int:
     """Length of the cycle repeated 5 times at the end of the keys; 0: none."""
-    for length in range(1, LONGEST_CYCLE + 1):
-        last = keys[-REPEATS * length :]
-        if len(last) == REPEATS * length and all(last[i] == last[i % length] for i in range(len(last))):
-            return length
-    return 0
+    lengths = range(1, LONGEST_CYCLE + 1)
+    return next((length for length in lengths if _repeats(keys, length, REPEATS)), 0)
+
+
+def _repeats(keys: Sequence[str], length: int, times: int) -> bool:
+    last = keys[-times * length :]
+    return len(last) == times * length and all(last[i] == last[i % length] for i in range(len(last)))
+
+
+def is_polling(keys: Sequence[str], length: int, history: Sequence[Message]) -> bool:
+    """Whether the last call, one of a cycle, was answered otherwise each time, but for times. Ends when all keys that
+    are remembered are that cycle."""
+    if _repeats(keys, length, REPEATS * LONGEST_CYCLE // length):
+        return False
+    last = history[-2 * REPEATS * LONGEST_CYCLE :]
+    same = {c.id for m in last for c in m.tool_calls if call_key(c.name, c.args) == keys[-1]}
+    answers = [_TIMES.sub("", m.text) for m in last if m.role == "tool" and m.tool_call_id in same]
+    return len(set(answers[1 - REPEATS :])) == REPEATS - 1
 
 
 def described(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:

@@ -7,13 +7,21 @@ from typing import cast
 from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import ending, fired, fires
-from interlock.nodes.loop_detectors import Stream, call_key, cycle, described, remembered
+from interlock.nodes.loop_detectors import (
+    Stream,
+    call_key,
+    cycle,
+    described,
+    is_polling,
+    remembered,
+    shortened,
+)
 from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import Event, Finished, InvalidStream, LoopDetected, MessageEvent, Retry, Thought
-from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, Kind
+from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, REPEATS, Kind
 from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
 from interlock.state.node import node, task_of
 from interlock.state.run import is_hooked
@@ -63,9 +71,23 @@ class StreamWatch:
         for call in reply.message.tool_calls:
             names.append(call.name)
             self.keys = remembered(self.keys, call_key(call.name, call.args))
-            if not loop and (length := cycle(self.keys)):
+            length = 0 if loop else cycle(self.keys)
+            if length and not is_polling(self.keys, length, self._history):
                 loop = {"kind": "tool_call", "detail": described(names, length, call.args)}
-        return loop
+        return loop or self._same_answer(reply.message)
+
+    def _same_answer(self, answer: Message) -> dict[str, str]:
+        """An answer is refused by a hook or continued; the same again and again, without a call between, is a loop."""
+        text = answer.text.strip()
+        if answer.tool_calls or not text:
+            return {}
+        self.keys = remembered(self.keys, call_key("", {"text": text}))
+        if cycle(self.keys) != 1:
+            return {}
+        return {
+            "kind": "content",
+            "detail": f"the answer “{shortened(text)}” was given {REPEATS} times in a row",
+        }
 
 
 @node(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_snapshot import size
+from interlock.nodes.compress_snapshot import size, unsent
 from interlock.nodes.hooks import ending, fired, fires, warn
 from interlock.nodes.turn_messages import (
     REQUEST,
@@ -72,7 +72,8 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         return _refuse(
             runtime, "max_turns", f"This prompt's limit of {counted(state['max_turns'], 'turn')} is reached"
         )
-    long = size(runtime.context, state).reaches(runtime.context.settings.model.compression_threshold)
+    known = size(runtime.context, state)
+    long = known.is_crowded or known.reaches(runtime.context.settings.model.compression_threshold)
     return {
         **_FRESH,
         "label": "long" if long else "short",
@@ -100,7 +101,7 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     known = state.get("last_prompt_tokens", 0)
     history = deps.transcript.read(state["head"])
-    estimated = sum(map(estimate_message, _unsent(history) if known else history))
+    estimated = sum(map(estimate_message, unsent(history) if known else history))
     remaining = deps.models.limit(model) - known
     if estimated <= remaining:
         look_due = state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK)
@@ -112,14 +113,6 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     )
     error = {"type": "context_overflow", "message": message}
     return {"label": "overflow", "turn_status": "context_overflow", "error": error}
-
-
-def _unsent(history: list[Message]) -> list[Message]:
-    """Messages after the last answer."""
-    for index in range(len(history), 0, -1):
-        if history[index - 1].role == "assistant":
-            return history[index:]
-    return history
 
 
 @node(

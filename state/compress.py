@@ -54,6 +54,8 @@ class CompressState(HookWait, Sized, total=False):
     preserve: float
     tokens: int
     """Compared with the threshold."""
+    crowded: bool
+    """The next request may not fit: the older part goes, with a summary or without."""
     compress_status: str
     base: str
     """Head of the chain with older outputs shortened; `head` if there were none."""

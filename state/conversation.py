@@ -76,7 +76,7 @@ class Sized(TypedDict, total=False):
     last_prompt_tokens: int
     """As counted by the provider; 0: unknown or stale, so the conversation's size is estimated."""
     compress_failed_at: int
-    """Tokens at which the last compression failed; 0: none since the last success."""
+    """Tokens at which the last compression failed, or that it left where they are still too many; 0: neither."""
     todos: str
     """Chain record (detached) of the newest todo list; empty: none."""
 

@@ -16,6 +16,7 @@ from interlock.engine import Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.store.chain import dropped
 from interlock.engine.store.damage import damage
+from interlock.prompts import load
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -113,7 +114,13 @@ SCENES = {
         [],
         "truncated",
         HUGE,
-        {"token_limit": 1000, "last_prompt_tokens": 600, "failed_at_tokens": 600},
+        {"token_limit": 100_000, "last_prompt_tokens": 60_000, "failed_at_tokens": 60_000},
+    ),
+    "no summary, and no room": Scene(
+        [compressor("")], "truncated", input={"token_limit": 1000, "last_prompt_tokens": 901}
+    ),
+    "no room, although it failed before": Scene(
+        GOOD, "compressed", input={"token_limit": 1000, "last_prompt_tokens": 901, "failed_at_tokens": 900}
     ),
     "cancelled while it was written": Scene(
         [compressor(snapshot("draft"), delay_s=20), compressor(snapshot("ship it"))],
@@ -153,7 +160,7 @@ def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
         assert outcome.output["tokens_after"] <= outcome.output["tokens_before"]
         assert "ship it" in outcome.output["snapshot"]
         assert history[:2] == [RULES, MEMORY], "the opening is there word for word"
-        assert history[2]["origin"] == "snapshot" and outcome.output["snapshot"] in history[2]["content"]
+        assert history[2]["origin"] == "snapshot" and outcome.output["snapshot"] in text_of(history[2])
         assert history[3]["role"] == "assistant" and history[4]["role"] == "user"
         assert history[4:] == scene.history[-len(history[4:]) :], "the rest is there word for word"
         assert "secret musings" not in json.dumps(history)
@@ -162,7 +169,77 @@ def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     if scene.status.startswith("failed"):
         assert outcome.output["failed_at_tokens"] == 600
     if scene.status == "compressed":
-        assert "failed_at_tokens" not in outcome.output
+        left = scene.input.get("last_prompt_tokens") or outcome.output["tokens_before"]
+        left += outcome.output["tokens_after"] - outcome.output["tokens_before"]
+        still_long = left >= scene.input["token_limit"] / 2
+        assert outcome.output.get("failed_at_tokens") == (left if still_long else None)
+
+
+def text_of(message: dict[str, Any]) -> str:
+    parts = message["content"]
+    return parts if isinstance(parts, str) else "".join(part["text"] for part in parts)
+
+
+def called(name: str, answer: str, status: str = "success", /, **args: Any) -> list[dict[str, Any]]:
+    call = {"id": f"{name}.{answer}", "name": name, "args": args}
+    answered = {"role": "tool", "tool_call_id": call["id"], "name": name, "content": answer, "status": status}
+    return [{"role": "assistant", "tool_calls": [call]}, answered]
+
+
+def test_what_a_person_said_outlives_two_compressions_whose_summaries_forgot_it(tmp_path: Path) -> None:
+    """So do rejections, skills in use and the memory files of sub-directories; nudges are nobody's words."""
+    rejection = load("run/call_rejected").text(feedback="not even once")
+    memory = {"type": "text", "text": "web: no jQuery\n", "section": "memory:web/GEMINI.md"}
+    history = [
+        *(RULES, MEMORY, {"role": "user", "content": "Never touch the API.\nReally."}),
+        *called("run_shell_command", rejection, "error", command="rm -rf build"),
+        *called("activate_skill", "Release notes are rhymes.", name="notes"),
+        {"role": "user", "origin": "context", "content": [memory]},
+        *({"role": "assistant", "content": "fine"}, {"role": "user", "content": "z" * 1_800}),
+        *talk(5),
+    ]
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        stage = Stage(folder)
+        given = {"history": [*history, *talk(5)], "token_limit": 100_000, "force": True}
+        history = run_sync("compress", given, options=stage.options(GOOD)).output["history"]
+        told = text_of(next(m for m in history if m.get("origin") == "snapshot"))
+        assert "\n- Never touch the API.\n  Really.\n" in told
+        assert '\n- run_shell_command {"command": "rm -rf build"}: not even once\n' in told
+        assert f"\n- {'z' * 500} […] {'z' * 500}\n" in told
+        assert "\n- notes\n" in told
+        assert "rhymes" not in json.dumps(history)
+        assert [text_of(m) for m in history[:3]][2].endswith("web: no jQuery\n"), "now in the opening"
+    assert told.count("Never touch") == told.count("request 0") == 1
+
+
+def test_of_many_words_the_first_and_the_newest_are_kept(tmp_path: Path) -> None:
+    said = [{"role": "user", "content": f"number {n} {'x' * 400}"} for n in range(20)]
+    history = [m for one in said for m in (one, {"role": "assistant", "content": "y" * 300})]
+    given = {"history": history, "token_limit": 8_000, "force": True}
+    outcome = run_sync("compress", given, options=Stage(tmp_path / "stage").options(GOOD))
+    told = text_of(outcome.output["history"][0])
+    assert [n for n in range(20) if f"number {n} " in told] == [0, 13, 14]
+
+
+def test_what_is_dropped_without_a_summary_leaves_the_words_and_the_calls(
+    played: Callable[..., Any],
+) -> None:
+    _, outcome = played(play, SCENES["no summary, and no room"])
+    history = outcome.output["history"]
+    assert history[:2] == [RULES, MEMORY]
+    told = text_of(history[2])
+    assert "there is no summary" in told
+    assert '\n- read_file {"file_path": "a"}\n' in told
+    assert "\n- request 0\n" in told
+    assert history[4:] == SCENES["no summary, and no room"].history[-len(history[4:]) :]
+
+
+def test_an_output_that_fills_a_small_window_is_shortened(tmp_path: Path) -> None:
+    given = {"history": HUGE, "token_limit": 40_000, "last_prompt_tokens": 10_000}
+    outcome = run_sync("compress", given, options=Stage(tmp_path / "stage").options(GOOD))
+    assert outcome.output["status"] == "compressed"
+    answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
+    assert answers and all("read it in parts" in text for text in answers)
 
 
 def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:

@@ -1,5 +1,6 @@
 """A conversation of `main` that is compressed on request, between two prompts."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def test_it_is_compressed_and_the_next_prompt_goes_on_with_the_summary(tmp_path:
     before = talked(stage)
     after = compressed(stage, before.run)
     assert (after.status, after.output["response"]) == ("done", before.output["response"])
-    told = [m["content"] for m in after.output["history"] if m.get("origin") == "snapshot"]
+    told = [json.dumps(m["content"]) for m in after.output["history"] if m.get("origin") == "snapshot"]
     assert len(told) == 1 and "ship it" in told[0]
     assert len(after.output["history"]) < len(before.output["history"])
     assert any("question 0" in m.text for part in dropped(stage.options.home, after.run) for m in part)
@@ -73,3 +74,21 @@ def test_the_command_line_asks_for_it(
     assert main(["resume", run, "--compress"]) == 0
     assert "ompress" in capsys.readouterr().err
     assert dropped(stage.options.home, run)
+
+
+def test_neither_a_full_window_nor_an_output_as_large_ends_a_run(tmp_path: Path) -> None:
+    """The model gives no summary, and its window takes neither what was said nor the whole of the file."""
+    read = {"tool_calls": [{"name": "read_file", "args": {"file_path": "big.txt"}}]}
+    long = {"text": "\n".join(f"{n} is a line of an answer that goes on" for n in range(400))}
+    silent = [{"role": "compressor", "text": ""}] * 6
+    folder = tmp_path / "stage"
+    window = {"model": {"tokenLimits": {f"script:{folder / 'script.json'}": 16_000}}}
+    stage = Stage(folder, [long, long, read, {"text": "read"}, *silent], settings=window)
+    (stage.work / "big.txt").write_text("\n".join(f"{n} is a line of a long file" for n in range(1_900)))
+    outcome = run_sync("main", {"prompt": "keep the API"}, options=stage.options)
+    for prompt in ("more", "read big.txt"):
+        outcome = resume_sync(outcome.run, prompt=prompt, options=stage.options)
+    assert (outcome.status, outcome.output["response"]) == ("done", "read")
+    told = json.dumps(outcome.output["history"])
+    assert "there is no summary" in told and "- keep the API" in told
+    assert "read it in parts" in told and "n7 is a line of a long file" not in told

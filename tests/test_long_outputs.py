@@ -126,7 +126,7 @@ TODOS = call(
 
 def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_path: Path) -> None:
     """The window is so small that every second turn compresses; each time the model gets all of it."""
-    stage = Stage(tmp_path / "s", quiet(model={"compressionThreshold": 0.01}))
+    stage = Stage(tmp_path / "s", quiet(model={"compressionThreshold": 0.001}))
     (stage.work / "GEMINI.md").write_text("RULE: tabs, not spaces & <never> push.\n")
     replies: Replies = [tools(TODOS)]
     for i in range(60):
@@ -134,7 +134,8 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
             call("read_file", file_path="a.txt", start_line=1, end_line=1 + i),
             text=" ".join(f"step {i}, word {j}" for j in range(40)),
         )
-        replies.append({**listed, "usage": {"input": 500_000, "output": 1}})
+        grown = int(1_200 * 1.11**i)  # what doesn't grow isn't compressed again
+        replies.append({**listed, "usage": {"input": grown, "output": 1}})
     replies += [shell("/bin/echo wait"), DONE]
     replies += [compressor(snapshot(f"goal {i // 2}")) for i in range(200)]
     options = stage.options(replies)

@@ -16,8 +16,10 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
 from interlock.engine.read import step_rows, steps
+from interlock.nodes.loop_detectors import call_key, is_polling
 from interlock.nodes.main import turn_end
 from interlock.state.errors import RunError
+from interlock.state.messages import Message, ToolCall
 from interlock.state.turn import TurnStatus
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -95,6 +97,8 @@ def loops(events: list[Any], replies: Replies = [], history: Any = None, **outpu
 
 
 SHELL = Scene([says("run_shell_command", command="true")], status="waiting", exit_code=75)
+COUNT = says("run_shell_command", command="echo >> lines; wc -l < lines")
+TIMED = says("run_shell_command", command="echo >> lines; echo $(wc -l < lines).5 s")
 PRO, FLASH, LITE = "gemini-2.5-pro", "gemini-3.8-flash", "gemini-3.5-flash-lite"
 SCENES: dict[str, Scene] = {
     "route: the classifier says flash": route([choice("flash")], expect=(FLASH, "classifier")),
@@ -190,6 +194,17 @@ SCENES: dict[str, Scene] = {
     ),
     "five calls, a nudge, another way": Scene([*[READ] * 5, DONE]),
     "five calls, a nudge, the same call": Scene([*[READ] * 6], status="loop_detected", exit_code=58),
+    "five calls, answered otherwise each time": Scene(
+        [*[COUNT] * 6, DONE], {"prompt": "wait", "approval_mode": "yolo"}
+    ),
+    "five calls, answered otherwise but for times": Scene(
+        [*[TIMED] * 5, DONE],
+        {"prompt": "wait", "approval_mode": "yolo"},
+        model={"skipNextSpeakerCheck": True},
+    ),
+    "five answers, a nudge, the same answer": Scene(
+        [{"text": "Wait."}, *[MODEL, {"text": "Wait."}] * 5], status="loop_detected", exit_code=58
+    ),
     "a chant, a nudge, another way": Scene([{"text": CHANT, "chunks": 60}, DONE]),
     "a chant, a nudge, a chant": Scene(
         [{"text": CHANT, "chunks": 60}] * 2, status="loop_detected", exit_code=58
@@ -355,6 +370,26 @@ def test_the_looping_call_is_not_run(tmp_path: Path) -> None:
     assert len(played.told("tool_result")) == 4
     nudged = [m for m in played.outcome.output["history"] if m.get("origin") == "nudge"]
     assert "read_file" in nudged[0]["content"]
+
+
+@pytest.mark.parametrize(("name", "ran"), [("each time", 6), ("but for times", 4)])
+def test_who_polls_is_stopped_only_while_nothing_else_than_the_time_is_new(
+    tmp_path: Path, name: str, ran: int
+) -> None:
+    played = play(SCENES[f"five calls, answered otherwise {name}"], tmp_path / "stage")
+    assert len(played.told("tool_result")) == ran
+    assert len(played.told("loop_detected")) == (ran == 4)
+
+
+def test_polling_ends_when_all_calls_remembered_are_the_same() -> None:
+    history: list[Message] = []
+    for number in range(25):
+        history.append(Message(role="assistant", tool_calls=(ToolCall(id=f"{number}", name="ls", args={}),)))
+        history.append(Message(role="tool", tool_call_id=f"{number}", content=f"{number} of 100"))
+    key = call_key("ls", {})
+    assert is_polling([key] * 24, 1, history)
+    assert not is_polling([key] * 25, 1, history)
+    assert not is_polling([key] * 5, 1, history[:7]), "not answered four times"
 
 
 def test_a_stopped_loop_goes_on_with_advice(tmp_path: Path) -> None:

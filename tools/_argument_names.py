@@ -21,6 +21,8 @@ _SAME = (
     ("start_line", "line_start", "from_line"),
     ("end_line", "line_end", "to_line"),
     ("result", "answer", "summary"),
+    ("plan_filename", "plan_file", "plan_path", "plan_name"),
+    ("agent_name", "agent", "subagent", "subagent_type", "subagent_name"),
 )
 """Names that mean the same, for tools that have one of them."""
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")

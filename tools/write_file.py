@@ -13,7 +13,8 @@ from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, lines_of
 from interlock.tools._opening import Target, open_target
-from interlock.tools.matcher.edit import omission, omission_message, with_final_newline
+from interlock.tools.matcher.edit import with_final_newline
+from interlock.tools.matcher.omission import omission, omission_message
 
 Content = Annotated[
     str,

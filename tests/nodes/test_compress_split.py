@@ -1,5 +1,8 @@
 """Where a conversation is cut: no call loses its answer, nothing is lost or moved."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,11 +127,30 @@ def test_in_a_long_task_the_request_is_carried_over_the_cut() -> None:
     assert 4 <= len(left) - 1 <= 8
 
 
+@pytest.mark.parametrize("origin", ["nudge", "hook", "continue"])
+def test_the_request_is_carried_over_messages_that_begin_no_task(origin: Any) -> None:
+    rounds = [m for i in range(10) for m in (said("", f"c{i}"), answer(f"c{i}", "x" * 100))]
+    told = Message(role="user", origin=origin, content="go on")
+    for place in (2, 15, 20):
+        messages = [*OPENING, user("do it"), *rounds[:place], told, *rounds[place:]]
+        cut = find_cut(messages, 0.3)
+        assert cut is not None and cut.carried == 2, place
+
+
 def test_a_snapshot_is_never_carried() -> None:
     rounds = [m for i in range(10) for m in (said("", f"c{i}"), answer(f"c{i}", "x" * 100))]
     messages = [*OPENING, Message(role="user", origin="snapshot", content="s"), *rounds]
     cut = find_cut(messages, 0.3)
     assert cut is not None and cut.carried == -1
+
+
+def test_a_snapshot_alone_is_not_summarised_again() -> None:
+    snapshot = (Message(role="user", origin="snapshot", content="s" * 900), said("I have the summary."))
+    round_ = (said("", "c"), answer("c", "x" * 100))
+    for before in (snapshot, snapshot[:1]):
+        messages = [*OPENING, *before, user("do it"), *round_]
+        assert find_cut(messages, 0.3) is None
+        assert find_cut([*messages, said("done"), user("more"), said("y")], 0.1) is not None
 
 
 def test_a_single_exchange_under_way_has_no_cut() -> None:

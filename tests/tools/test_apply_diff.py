@@ -51,6 +51,12 @@ def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call:
         ("x\n", block("y", "z"), "no_occurrence", "isn't in 'a'"),
         ("x\n", block("", "z"), "no_occurrence", "search text is empty"),
         ("x\n", block("x", "x"), "no_change", "the same"),
+        (
+            "one long line\nx\n",
+            block("x", "one long line\nx"),
+            "no_change",
+            "stands in 'a' already, from line 1",
+        ),
         ("x\n", block("x", "// ... rest of the code ..."), "omission_placeholder", "omitted text"),
         ("x\n", "x -> y", "invalid_diff", "has no block"),
         ("x\n", "text\n=======\n" + block("x", "y"), "invalid_diff", "line 2 ('=======') stands outside"),

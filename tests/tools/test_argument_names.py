@@ -23,6 +23,8 @@ from interlock.tools._argument_names import own_names
         ("execute_command", {"cmd": 1, "directory": 2}, {"command": 1, "cwd": 2}),
         ("search_file_content", {"query": 1, "path": 2}, {"pattern": 1, "dir_path": 2}),
         ("write_file", {"filename": 1, "file_text": 2}, {"file_path": 1, "content": 2}),
+        ("exit_plan_mode", {"plan_path": 1}, {"plan_filename": 1}),
+        ("invoke_agent", {"subagent_type": 1, "prompt": 2}, {"agent_name": 1, "prompt": 2}),
         # Twice the same, a name that means nothing here, somebody else's tool: nobody guesses.
         ("read_file", {"path": 1, "file": 2}, {"path": 1, "file": 2}),
         ("read_file", {"file_path": 1, "path": 2}, {"file_path": 1, "path": 2}),

@@ -43,6 +43,19 @@ def repaired(text: str, old: str, new: str) -> str:
         (CODE, "\tif x:\n\t\ta()", "\tif x:\n\t\tc()", "whitespace", CODE.replace("a()", "c()")),
         # The new lines are indented like the file, though the old ones aren't.
         (CODE, "if x:\na()\n", "    if x:\n        c()\n", "whitespace", CODE.replace("a()", "c()")),
+        # A piece of the line: amid its indentation it is the line, behind it the new text may repeat it.
+        (CODE, "  a()", "  a()\n  c()", "whitespace", CODE.replace("a()", "a()\n        c()")),
+        (CODE, "   return 1", "    return 2", "whitespace", CODE.replace("1", "2")),
+        (CODE, "a()\n\n        b()", "        z()\n        b()", "exact", CODE.replace("a()\n", "z()")),
+        (CODE, "b()", "        b()", "exact", CODE.replace("b()", "        b()")),
+        (CODE, "  b", "  c", "exact", CODE.replace("b(", "c(")),
+        # The new text lacks the line break that the old one ends with: lines don't run into each other.
+        (CODE, "        a()\n\n", "        c()", "exact", CODE.replace("a()\n", "c()")),
+        (CODE, "def f():\n if x:\n", "def g():\n if x:", "whitespace", CODE.replace("f()", "g()")),
+        (CODE, "\n    return 1", "    return 2", "exact", CODE.replace("1", "2")),
+        (CODE, "if x:\n        ", "while x: ", "exact", CODE.replace("if x:\n        ", "while x: ")),
+        ("a\nb\n", "a\n", "a", "exact", "ab\n"),
+        ("[\n  1\n]\n", "\n]", ", 2\n]", "exact", "[\n  1, 2\n]\n"),
         # Trailing whitespace: unchanged lines keep theirs.
         ("a \nb\t\nc\n", "a\nb\nc", "a\nb\nd", "whitespace", "a \nb\t\nd\n"),
         ("a\nb\nc\n", "a \nb  \nc", "a \nB  \nc", "whitespace", "a\nB\nc\n"),
@@ -54,6 +67,8 @@ def repaired(text: str, old: str, new: str) -> str:
         # Whitespace between words; a word stays a word.
         ("x = f( a,b )\n", "x=f(a, b)", "x=g(a, b)", "tokens", "x = g( a,b )\n"),
         ("f(\n    one,\n    two\n)\n", "f(one, two)", "g(one, two)", "tokens", "g(one, two)\n"),
+        ("q\n\n  f(\n    one)\n\nz\n", "\n  f(one)\n\n", "\n  g(one)\n  h()\n\n", "tokens",
+         "q\n\n  g(one)\n  h()\n\nz\n"),
         # Typography.
         ('x = "hi"\n', "x = “hi”\n", "x = “ho”\n", "typography", 'x = "ho"\n'),
         ("say “hi” – now\n", 'say "hi" - now', 'say "hi" - then', "typography", "say “hi” – then\n"),
@@ -96,6 +111,7 @@ def test_what_is_only_like_it_is_not_taken(text: str, old: str) -> None:
         ("x\n", "x", 2, 1),
         ("  a()\n    a()\n", "a()  \n", 1, 2),
         ("value = f(1)\nother\nvalue = f(1)\n", "value = f( 1)", 1, 2),
+        ("a(1);a(1);a(1)\n", "a(1); ", 1, 2),
         ("first_name = 'a long value'\nfirst_nama = 'a long value'\n", "first_namo = 'a long value'", 1, 2),
     ],
 )
@@ -123,10 +139,30 @@ def test_overlapping_places_are_refused_unless_both_ways_give_the_same() -> None
         ('it\'s "x"\n', 'it\'s \\"x\\"', 'it\'s \\"y\\"', 'it\'s "y"\n'),
         ('a = "x"\nb = 1\n', 'a = \\"x\\"\\nb = 1', 'a = "y"\nb = 1', 'a = "y"\nb = 1\n'),
         ("see one, two\n", "  one  ", "  three  ", "see three, two\n"),
+        ("if a < b && c:\n", "if a &lt; b &amp;&amp; c:", "if a &lt; b:", "if a < b:\n"),
     ],
 )
 def test_both_strings_are_mended_alike(text: str, old: str, new: str, after: str) -> None:
     assert repaired(text, old, new) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "code"),
+    [
+        # Lines are escaped in both, but what the escapes within the new quotes stand for can't be known.
+        ("a = 1\nb = 2\n", "a = 1\\nb = 2", 'a = 1\\nb = "x\\ny"', "no_occurrence"),
+        # The text to add is there already: made again, it would be there twice.
+        ("import json\nimport sys\n", "import sys\n", "import json\nimport sys\n", "no_change"),
+        (CODE, "if x:\n  a()", "if x:\n  a()\n\n  b()\nreturn 1", "no_change"),
+        (CODE, "  return 1", "  b()\n  return 1", None),
+        ("  }\n}\nend\n", "}\nend\n", "}\n}\nend\n", None),
+    ],
+)
+def test_what_would_be_wrong_though_the_place_is_known_is_refused(
+    text: str, old: str, new: str, code: str | None
+) -> None:
+    found = placed_or_repaired("a", text, old, new, 1)
+    assert (found.code if isinstance(found, Problem) else None) == code
 
 
 @pytest.mark.parametrize("text", ["budget()\n", "x = a.get()\n", "x get()ter\n"])
@@ -208,6 +244,9 @@ def test_the_matcher_never_chooses_between_two_equally_good_windows(
 def test_an_exact_match_is_what_python_replaces(text: str, new: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     old = text[start : data.draw(st.integers(start, len(text)))]
+    before = text[:start].rpartition("\n")[2]
+    assume(not before or before.strip())  # amid or behind an indentation, it is about that, too
+    assume(old[:1] != "\n" != old[-1:])  # a line break at an end keeps lines apart
     assume(old and text.count(old) == 1 and text.find(old) == text.rfind(old))
     assert made(text, old, new) == ("exact", text.replace(old, new))
 

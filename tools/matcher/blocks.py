@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from interlock.tools._content import line_at
-from interlock.tools.matcher.edit import Placed, Problem, nearest_text, repaired
+from interlock.tools.matcher.edit import Placed, Problem, made_before, nearest_text, repaired
 from interlock.tools.matcher.find import STRATEGIES, find
 from interlock.tools.matcher.windows import Match, Miscount, Work
 
@@ -170,7 +170,7 @@ def placed_block(
         found = None
     found = found or _found(text, block, line, work)
     if isinstance(found, Match):
-        return Placement(block, Placed(found.strategy, found.spans))
+        return made_before(shown, text, found) or Placement(block, Placed(found.strategy, found.spans))
     if isinstance(found, Miscount):
         return Problem("occurrence_mismatch", _several(shown, text, found))
     old, new = block.texts

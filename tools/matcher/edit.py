@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._diff import Comparison
 from interlock.tools.matcher.find import find, find_exact
+from interlock.tools.matcher.omission import omission, omission_message
 from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, Work
 
 _MOST_NAMED = 20
@@ -23,11 +23,22 @@ _ESCAPED = re.compile(r"""\\+(n|t|r|"|'|`|\\)""")
 _SIGN = {"n": "\n", "t": "\t", "r": "\r"}
 _QUOTED = re.compile(r"""\\+(["'`])""")
 _UNESCAPED_QUOTE = re.compile(r"""(?<!\\)["'`]""")
+_ENTITIES = {
+    "&lt;": "<",
+    "&gt;": ">",
+    "&quot;": '"',
+    "&#39;": "'",
+    "&#x27;": "'",
+    "&apos;": "'",
+    "&amp;": "&",
+}
 _MOST_LINES = 10_000
 _MOST_COLUMNS = 300
 """Limits the search for similar lines, which compares every line of the file."""
 _COMES, _GOES_ON = re.compile(r"[\w.]"), re.compile(r"\w")
 _SIMILAR = 0.6
+_ADDED = 10
+"""Least characters, but for blanks, of an addition that isn't made twice: closing brackets are."""
 _MOST_SHOWN = 12
 
 
@@ -93,10 +104,26 @@ def placed(
     exact = find_exact(text, old, new, expected) if only_exact else None
     found = exact if only_exact else find(text, old, new, expected, work=work)
     if isinstance(found, Match):
-        return Placed(found.strategy, found.spans)
+        return made_before(shown, text, found) or Placed(found.strategy, found.spans)
     if isinstance(found, Miscount):
         return Problem("occurrence_mismatch", _mismatch(shown, text, found, expected))
     return Problem("no_occurrence", f"old_string isn't in {shown!r}. {nearest_text(text, old, new, work)}")
+
+
+def made_before(shown: str, text: str, found: Match) -> Problem | None:
+    """An edit that adds lines around a text keeps what it looks for, so that a repeated one would add them again."""
+    if len(found.spans) != 1:
+        return None
+    span = found.spans[0]
+    there, new = text[span.start : span.end], span.new
+    for at in {new.find(there), new.rfind(there)}:
+        added, begin = new[:at] + new[at + len(there) :], span.start - at
+        several = "\n" in added and len("".join(added.split())) >= _ADDED
+        if 0 <= at <= span.start and several and text.startswith(new, begin):
+            why = f"What the edit would add stands in {shown!r} already, from line {line_at(text, begin)} on."
+            again = "To have it there twice, search for more lines."
+            return Problem("no_change", f"{why} {again}")
+    return None
 
 
 def repaired(
@@ -191,6 +218,11 @@ def _is_one_level(_: str, new: str) -> bool:
     return _one_level(new) is not None
 
 
+def _was_left(old: str, new: str) -> bool:
+    """Whether `new` isn't like `old` but has its lines escaped, too: what its other escapes stand for is unknown."""
+    return "\\n" in old and "\\n" in new and "\n" not in new and not _is_one_level(old, new)
+
+
 def _quotes(text: str) -> str:
     """Unescape quotes only, so that `\\n` inside a literal is kept."""
     return _QUOTED.sub(r"\1", text)
@@ -210,6 +242,17 @@ def _is_one_line(_: str, new: str) -> bool:
     return "\n" not in new
 
 
+def _in_quotes(_: str, new: str) -> bool:
+    """Whether an escaped line break stands in quotes, where it may be meant as it is."""
+    return any(line.replace('"""', "").count('"') % 2 for line in new.split("\\n"))
+
+
+def _without_entities(text: str) -> str:
+    for entity, sign in _ENTITIES.items():
+        text = text.replace(entity, sign)
+    return text
+
+
 class Correction(NamedTuple):
     """A way to correct both strings of an edit."""
 
@@ -217,20 +260,23 @@ class Correction(NamedTuple):
     fixed: Callable[[str], str | None]
     alike: Callable[[str, str], bool] = lambda _old, _new: True
     """Whether the new string has the old one's fault, and is corrected too."""
+    unclear: Callable[[str, str], bool] = lambda _old, _new: False
+    """Whether it can't be told if the new string has it."""
     approximate: bool = True
     """Any strategy may find the corrected string, not only the exact one."""
 
     def of(self, old: str, new: str) -> tuple[str, str]:
         plain = self.fixed(old)
-        if plain is None or plain == old:
+        if plain is None or plain == old or self.unclear(old, new):
             return "", new
         return plain, (self.fixed(new) or "") if self.alike(old, new) else new
 
 
 CORRECTIONS = (
-    Correction("unescape as JSON does", _one_level, _is_one_level),
+    Correction("unescape as JSON does", _one_level, _is_one_level, _was_left),
     Correction("unescape quotes", _quotes, _escapes_the_same),
-    Correction("unescape everything", _any, _is_one_line),
+    Correction("unescape everything", _any, _is_one_line, _in_quotes),
+    Correction("unescape HTML", _without_entities),
     Correction("trim", str.strip, approximate=False),
 )
 """In the order in which they are tried."""
@@ -312,50 +358,3 @@ def _similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     if near is None:
         return None
     return max(0, near[2] - anchor), "The most similar text stands"
-
-
-_WHAT = r"(?:code|file|content|contents|implementation|body|method|methods|function|functions|class|logic|lines|text)"
-_PHRASE = (
-    rf"(?:(?:the )?(?:rest|remainder) of (?:(?:the|this|your|our) )?(?:\w+ ){{0,2}}?{_WHAT}"
-    rf"|(?:the )?(?:existing|unchanged|remaining|previous|original|other|same) (?:\w+ )?{_WHAT}"
-    rf"|{_WHAT} (?:remains?|stays?|is|are) (?:unchanged|the same))"
-    r"(?: (?:here|as before|unchanged|remains unchanged|stays the same|omitted))?"
-)
-_KEPT = r"(?:(?:(?:remains?|stays?|is|are|kept) )?(?:unchanged|the same|omitted|as before|as is)|here)"
-_SAME = rf"(?:{_PHRASE}(?: {_KEPT})?|(?:the )?rest {_KEPT}|unchanged|omitted|(?:same )?as before)"
-_DOTS = r"(?:\.(?: ?\.){2,}|⋯)"
-_REST = rf"(?:{_DOTS}\s*)?\(?(?:the )?rest of(?: the)?\s*{_DOTS}\s*{_DOTS}?\)?"
-"""gemini-cli's: no noun, only dots."""
-_MARK = r"(?://+|#+|--|/\*+|\*|<!--|\{/\*|;+|%+|\"{1,3}|REM\b|!)"
-_COMMENT = rf"(?:{_MARK}|\()?"
-_END = r"(?:\*/\}?|-->|\)|\"{3})?"
-_LINE = (
-    rf"^(?:{_COMMENT}\s*(?:{_DOTS}\s*{_PHRASE}\s*{_DOTS}?|{_PHRASE}\s*{_DOTS}|{_REST})"
-    rf"|{_MARK}\s*{_DOTS}\s*(?:(?:the )?rest of (?:\w+ ){{0,3}}\w+|\(?{_SAME}\)?)\s*{_DOTS}?"
-    rf"|{_MARK}\s*(?:the )?rest of (?:\w+ ){{1,3}}{_KEPT})\s*{_END}$"
-)
-_BRACKETED = (
-    rf"^{_COMMENT}\s*(?:\[\s*{_REST}\s*\]|\[\s*{_DOTS}?\s*{_PHRASE}(?: {_KEPT})?\s*{_DOTS}?\s*\]"
-    rf"|<\s*{_DOTS}?\s*{_PHRASE}(?: {_KEPT})?\s*{_DOTS}?\s*>"
-    rf"|\(\s*{_DOTS}?\s*(?:{_PHRASE}(?: {_KEPT})?|unchanged|omitted|rest unchanged)\s*{_DOTS}?\s*\))\s*{_END}$"
-)
-"""Plain `[unchanged]` doesn't match: settings files have such section names. Compiling both takes 1 % of a start."""
-_LONGEST = 120
-"""Maximum characters of a placeholder line; also bounds the regex's work."""
-
-
-def omission(text: str, allowed: str = "") -> str | None:
-    """The first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
-    known = {line.strip() for line in allowed.splitlines()}
-    for line in text.splitlines():
-        bare = line.strip()
-        if len(bare) > _LONGEST or bare in known:
-            continue
-        plain = " ".join(unicodedata.normalize("NFKC", bare).split())
-        if re.match(_LINE, plain, re.IGNORECASE) or re.match(_BRACKETED, plain, re.IGNORECASE):
-            return bare
-    return None
-
-
-def omission_message(line: str) -> str:
-    return f"The line {line!r} stands for omitted text; write out every line of the file."

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from interlock.tools.matcher.ends import as_written, before
 from interlock.tools.matcher.merge import fold, in_form_of, merged
 from interlock.tools.matcher.windows import (
     MOST_NAMED,
@@ -21,6 +22,7 @@ from interlock.tools.matcher.windows import (
     Windows,
     Work,
     first_places,
+    indent,
     line_windows,
     old_lines,
     places,
@@ -52,7 +54,8 @@ def find_exact(
     """The first strategy: every exact occurrence of `old`."""
     if many := _far_too_many("exact", text, old, expected, whole_lines):
         return many
-    return _settled("exact", text, _exact_windows(text, old, whole_lines), lambda _: new, expected)
+    windows = _exact_windows(text, old, whole_lines)
+    return _settled("exact", text, windows, lambda w: as_written(text, w, old, new), expected)
 
 
 def find(
@@ -66,32 +69,42 @@ def find(
     work: Work | None = None,
 ) -> Match | Miscount | None:
     """All strategies, the last only with `nearly`. `expected` null: every window, at least one. `whole_lines`: no
-    partial lines."""
-    found = find_exact(text, old, new, expected, whole_lines=whole_lines)
-    if found is not None or not old.strip():
-        return found
+    partial lines. An exact match that begins amid an indentation counts only if no strategy finds whole lines."""
+    literal = find_exact(text, old, new, expected, whole_lines=whole_lines)
+    amid = _amid_indentation(text, old, literal)
+    if (literal is not None and not amid) or not old.strip():
+        return literal
+    found = None
     work = work or Work()
     original, old, new = old, in_form_of(text, old), in_form_of(text, new)
     folded, plain_old = fold(text), fold(old)
     merge, aligned = _merge(text, old, new), partial(_aligned, folded, plain_old, whole_lines)
-    if plain_old != original or folded is not text:
+    if not amid and (plain_old != original or folded is not text):
         pairs = tuple(range(len(old_lines(old))))  # a character-by-character match also matches line by line
-        found = _far_too_many("typography", folded, plain_old, expected, whole_lines) or _settled(
-            "typography",
-            text,
-            _exact_windows(folded, plain_old, whole_lines),
-            lambda w: merge(replace(w, pairs=pairs)),
-            expected,
+        windows = _exact_windows(folded, plain_old, whole_lines)
+        literal = _far_too_many("typography", folded, plain_old, expected, whole_lines) or _settled(
+            "typography", text, windows, lambda w: merge(replace(w, pairs=pairs)), expected
         )
+        found = None if _amid_indentation(text, old, literal) else literal
+    nearly = nearly and literal is None and expected in (None, 1)
     for strategy, look in _STRATEGIES:
-        if found is None and (strategy != "fuzzy" or (nearly and expected in (None, 1))):
+        if found is None and (nearly or strategy != "fuzzy"):
             try:
                 windows = look(folded, plain_old, work)
             except TooMuchWork:
                 return Miscount(strategy, 0, ())
             windows = _of_whole_lines(text, windows) if whole_lines else windows
             found = _settled(strategy, text, windows, merge, expected, aligned)
-    return found
+    return found or literal
+
+
+def _amid_indentation(text: str, old: str, found: Match | Miscount | None) -> bool:
+    """Whether `old` has only a part of the indentation of a line that it was found in."""
+    first = old.partition("\n")[0]
+    if not isinstance(found, Match) or not indent(first) or not first.strip():
+        return False
+    starts = (before(text, span.start) for span in found.spans)
+    return any(blanks and not blanks.strip() for blanks in starts)
 
 
 def _far_too_many(
@@ -123,8 +136,7 @@ def _exact_windows(text: str, old: str, whole_lines: bool) -> Windows:
 
 def _of_whole_lines(text: str, windows: Windows) -> Windows:
     def whole(window: Window) -> bool:
-        before = text[text.rfind("\n", 0, window.start) + 1 : window.start]
-        return not before.strip() and text[window.end : window.end + 1] in ("", "\n")
+        return not before(text, window.start).strip() and text[window.end : window.end + 1] in ("", "\n")
 
     return Windows([*filter(whole, windows.from_top)], [*filter(whole, windows.from_end)], windows.near)
 
@@ -134,8 +146,7 @@ def _merge(text: str, old: str, new: str) -> Callable[[Window], str]:
     known: dict[tuple[str, str, tuple[int | None, ...] | None], str] = {}
 
     def merge(window: Window) -> str:
-        before = text[text.rfind("\n", 0, window.start) + 1 : window.start]
-        key = (before, text[window.start : window.end], window.pairs)
+        key = (before(text, window.start), text[window.start : window.end], window.pairs)
         if key not in known:
             known[key] = merged(text, window, old, new)
         return known[key]

@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Literal
 
 from interlock.tools._diff import Comparison
-from interlock.tools.matcher.windows import Window, following
+from interlock.tools.matcher.ends import apart, before, without_blanks
+from interlock.tools.matcher.windows import Window, following, indent
 
 _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
 _MOST_PIECES = 2_000
@@ -22,10 +23,6 @@ _MOST_PIECES = 2_000
 Op = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 _TAB = 4
 """Default tab width in columns."""
-
-
-def indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 @dataclass(frozen=True)
@@ -143,7 +140,9 @@ def _by_shared_lines(known: tuple[Pair, ...], base: Sequence[str], new: Sequence
             if pair is not None and pair.model != pair.file:
                 as_model += indent(new[j + step]) == pair.model
                 as_file += indent(new[j + step]) == pair.file
-    return Indenter(known, as_in_file=as_file > as_model)
+    first = indent(next((line for line in new if line.strip()), ""))
+    unlike = as_file == as_model and first == known[0].file != known[0].model
+    return Indenter(known, as_in_file=as_file > as_model or unlike)
 
 
 def _by_first_line(known: tuple[Pair, ...], new: Sequence[str]) -> Indenter | None:
@@ -159,6 +158,11 @@ def _by_first_line(known: tuple[Pair, ...], new: Sequence[str]) -> Indenter | No
 
 
 def merged(text: str, window: Window, old: str, new: str) -> str:
+    """`new` for a window that is like `old`."""
+    return apart(text, window, old, new, _merged(text, window, old, new))
+
+
+def _merged(text: str, window: Window, old: str, new: str) -> str:
     ours = text[window.start : window.end]
     plain = plainer(old, ours)
     if window.pairs is None:
@@ -182,13 +186,14 @@ def merged(text: str, window: Window, old: str, new: str) -> str:
 
 
 def _whole(text: str, window: Window, old: str, new: str) -> str:
-    """`new` unchanged, reindented to the window's start."""
-    begin = text.rfind("\n", 0, window.start) + 1
-    before = text[begin : window.start]
-    if before.strip():
-        return new
-    moved = indenter(old.split("\n")[:1], [before + "x"], [0], new.split("\n"))
-    lines = [moved(line, 0) for line in new.split("\n")]
+    """`new`, reindented to the window's start, without the line breaks around `old`, which the window leaves out."""
+    first = before(text, window.start)
+    ahead, behind = (blanks.count("\n") for blanks in re.split(r"\S(?:[\s\S]*\S)?", old, maxsplit=1))
+    theirs = without_blanks(without_blanks(new.split("\n"), ahead)[::-1], behind)[::-1]
+    if first.strip():
+        return "\n".join(theirs)
+    moved = indenter(old.split("\n")[ahead : ahead + 1], [first + "x"], [0], theirs)
+    lines = [moved(line, 0) for line in theirs]
     return "\n".join([lines[0].lstrip(" \t"), *lines[1:]])
 
 

@@ -149,7 +149,7 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
 
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
-_BLOCK = 1_000_000
+_BLOCK = 500_000
 """Characters split into lines at a time, so that a large text isn't held twice."""
 _MOST_TOKENS = 4_000
 """Maximum tokens of `old`; compiling the regex then takes 0.1 s."""
@@ -159,6 +159,11 @@ _FIRST_TOKENS = 8
 """A place that starts with these is compared to the end."""
 _WINDOW = 10
 """Characters that take as long to compare as one window to build."""
+
+
+def indent(line: str) -> str:
+    """The spaces and tabs that a line begins with."""
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def old_lines(old: str) -> list[str]:
@@ -184,10 +189,7 @@ def _alike(
 ) -> Windows:
     """Windows whose lines equal `wanted` by `key`; unless `blank`, blank lines of either side are ignored."""
     keys = [key(line) for line in wanted if blank or line.strip()]
-    lines = "\n"
-    for part in _keys(text, key, blank):
-        lines += part  # grows in place; `join` would need twice the memory
-        lines += "\n"
+    lines = _joined_keys(text, key, blank)
     at = places(lines, "\n".join(["", *keys, ""]), shared=1)
     if not at.from_top:
         return Windows((), (), ())
@@ -210,6 +212,15 @@ def _alike(
         else top
     )
     return Windows(top, end, [starts[number] for number in near])
+
+
+def _joined_keys(text: str, key: Callable[[str], str], blank: bool) -> str:
+    """Each key between two line breaks. `join` would need twice the memory."""
+    lines = "\n"
+    for part in _keys(text, key, blank):
+        lines += part  # grows in place, as no closure holds it
+        lines += "\n"
+    return lines
 
 
 def _keys(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
@@ -332,7 +343,11 @@ def token_windows(text: str, old: str, work: Work) -> Windows:
         for some, end in ((tokens[:_FIRST_TOKENS], ""), (tokens, _LINE_END if _ends_line(old) else ""))
     )
     work.spend(len(text))
-    return windows_of(list(_matching(text, begin, whole, work, len(tokens))))
+    found = list(_matching(text, begin, whole, work, len(tokens)))
+    bare = old.strip()
+    if found and not old[0].isspace() and text.count(bare) > len(found):  # within a line it is as good
+        found = [Window(at, at + len(bare)) for at in places(text, bare).from_top]
+    return windows_of(found)
 
 
 _LINE_END = r"(?=[^\S\n]*+$)"
