@@ -8,8 +8,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass, is_dataclass
-from enum import Enum
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -18,11 +17,11 @@ from types import ModuleType
 from typing import Any, cast
 
 from dotenv import dotenv_values
-from pydantic import BaseModel
 
 from interlock.engine.options import LISTING
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs._stored import is_of_data
 from interlock.graphs.foreign import from_langgraph
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
@@ -222,7 +221,7 @@ def _found(module: ModuleType, file: Path, attribute: str) -> Any:
 def _classes(module: ModuleType) -> list[type]:
     """Classes of values that the file has: such as an agent's `response_format`, which no type of its state names."""
     classes: list[type] = [one for one in vars(module).values() if isinstance(one, type)]
-    return [one for one in classes if issubclass(one, BaseModel | Enum) or is_dataclass(cast(Any, one))]
+    return [one for one in classes if is_of_data(one)]
 
 
 def _first_line(module: ModuleType, found: Any) -> str:

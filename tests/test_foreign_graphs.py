@@ -412,6 +412,73 @@ def test_what_cannot_be_stored_is_named_at_the_first_step(options: Options) -> N
     assert ".Odd. Expected JSON-like values" in message
 
 
+KINDS = """
+from collections import Counter, defaultdict, deque
+from typing import Any, NamedTuple
+import numpy
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+import tea_shapes as shapes
+
+State = TypedDict("State", {"which": str, "value": Any, "is": str}, total=False)
+MADE = {
+    "collections": lambda: [defaultdict(list, a=[1]), Counter("aab"), deque([1, 2], maxlen=2)],
+    "classes": lambda: {"plan": shapes.Plan(text="tea"), "kind": shapes.Kind.QUICK, "place": shapes.Place(1, (2, 3))},
+    "lambda": lambda: defaultdict(lambda: 0),
+    "objects": lambda: numpy.array([{}], dtype=object),
+}
+
+def make(state):
+    return {"value": MADE[state["which"]]()}
+
+def look(state):
+    return {"is": repr(state["value"])}
+
+graph = StateGraph(State).add_sequence([make, look]).add_edge(START, "make").compile(interrupt_before=["look"])
+"""
+TEA_SHAPES = """
+from enum import Enum
+from typing import NamedTuple
+from pydantic import BaseModel
+
+class Kind(Enum):
+    QUICK = "quick"
+
+class Plan(BaseModel):
+    text: str
+
+class Place(NamedTuple):
+    line: int
+    columns: tuple[int, int]
+"""
+
+
+@pytest.mark.parametrize(
+    ("which", "again"),
+    [
+        (
+            "collections",
+            "[defaultdict(<class 'list'>, {'a': [1]}), Counter({'a': 2, 'b': 1}), deque([1, 2], maxlen=2)]",
+        ),
+        (
+            "classes",
+            "{'plan': Plan(text='tea'), 'kind': <Kind.QUICK: 'quick'>, 'place': Place(line=1, columns=(2, 3))}",
+        ),
+        ("lambda", "a defaultdict whose default is made by <function"),
+        ("objects", "an array of numpy's type object"),
+    ],
+)
+def test_values_that_no_type_of_the_state_names_come_back_as_they_were_or_are_refused(
+    options: Options, which: str, again: str
+) -> None:
+    written(options, TEA_SHAPES, "tea_shapes.py")
+    parked = run_sync(f"{written(options, KINDS)}:graph", {"which": which}, options=options)
+    if parked.error:
+        assert again in parked.error["message"]
+    else:
+        assert answered(parked, options, "").output["is"] == again
+
+
 DECLARED = """
 import re
 from collections.abc import Callable
