@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import ValidationError
+
 from interlock.services.mcp.content import (
     CallInput,
     Content,
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
 
 _PAGES = 50
 """Maximum pages per list, so that an endless list can't hang the run."""
+_ATTRIBUTES = {
+    "tools": "tools",
+    "resources": "resources",
+    "resources/templates": "resource_templates",
+    "prompts": "prompts",
+}
+"""Kind of list → where the SDK has its entries."""
 _UNSUPPORTED = -32022
 """Error of servers that only speak protocols from 2026-07-28 on, which have no handshake."""
 _SIGN_IN = (401, 403)
@@ -80,17 +89,18 @@ class ServerSession:
         can, client = self.client.server_capabilities, self.client
         tools: list[ServerTool] = []
         refused: list[str] = []
-        for tool in await _pages(client.list_tools, "tools") if can.tools else ():
+        for tool in await self._list("tools", client.list_tools, refused) if can.tools else ():
             made = server_tool(self.spec, tool)
             if isinstance(made, ServerTool):
                 tools.append(made)
             elif made:
                 refused.append(made)
-        resources = await _pages(client.list_resources, "resources") if can.resources else []
-        templates = (
-            await _pages(client.list_resource_templates, "resource_templates") if can.resources else []
-        )
-        prompts = await _pages(client.list_prompts, "prompts") if can.prompts else []
+        resources, templates, prompts = list[Any](), list[Any](), list[Any]()
+        if can.resources:
+            resources = await self._list("resources", client.list_resources, refused)
+            templates = await self._list("resources/templates", client.list_resource_templates, refused)
+        if can.prompts:
+            prompts = await self._list("prompts", client.list_prompts, refused)
         return Listing(
             tools=tuple(tools),
             refused=tuple(refused),
@@ -98,6 +108,45 @@ class ServerSession:
             templates=tuple(_item(t.uri_template, t.description or t.name) for t in templates),
             prompts=tuple(_item(p.name, p.description, p.arguments or ()) for p in prompts),
         )
+
+    async def _list(self, what: str, fetch: Callable[..., Awaitable[Any]], refused: list[str]) -> list[Any]:
+        """All pages, without the entries that the protocol doesn't know: those are `refused`."""
+        found: list[Any] = []
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            with exchange() as one:
+                one.screen = partial(self._screen, what, refused)
+                page = await fetch(cursor=cursor)
+            found += getattr(page, _ATTRIBUTES[what])
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return found
+
+    def _screen(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
+        """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""
+        from mcp_types.methods import validate_server_result
+
+        key = "resourceTemplates" if what == "resources/templates" else what
+        entries: Any = result.get(key)
+        if not isinstance(entries, list):
+            return
+        result[key] = kept = list[Any]()
+        for entry in cast("list[Any]", entries):
+            try:
+                alone = {**result, key: [entry]}
+                validate_server_result(f"{what}/list", self.client.protocol_version, alone)
+                kept.append(entry)
+            except ValidationError as error:
+                name = str(
+                    cast("dict[str, Any]", entry).get("name", "") if isinstance(entry, dict) else entry
+                )
+                if self.spec.counts(name):
+                    wrong = error.errors()[0]
+                    place = ".".join(map(str, wrong["loc"][2:]))
+                    refused.append(
+                        f"{what.partition('/')[0][:-1]} {visible(name)!r}: {place}: {wrong['msg']}"
+                    )
 
     async def call(
         self,
@@ -231,18 +280,6 @@ async def _listen(client: "Client", changed: Callable[[], None]) -> None:
 
 async def _believed(name: str, result: Any) -> None:
     """Skip validation; the model judges the result."""
-
-
-async def _pages(fetch: Callable[..., Awaitable[Any]], items: str) -> list[Any]:
-    found: list[Any] = []
-    cursor: str | None = None
-    for _ in range(_PAGES):
-        page = await fetch(cursor=cursor)
-        found += getattr(page, items)
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return found
 
 
 async def _answer(request: Awaitable[Any], within_s: float) -> Any:

@@ -5,7 +5,7 @@ same codes. What passes over the streams tells the two apart.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -51,6 +51,8 @@ class Exchange:
     """HTTP status of the answer."""
     problem: LostError | AnsweredError | None = None
     """What the transport found in place of an answer."""
+    screen: Callable[[Any], None] | None = None
+    """Looks through the server's result before the SDK does."""
     on_its_way: asyncio.Event | None = None
     """Set once the server has taken or refused a request that is answered elsewhere (SSE)."""
 
@@ -166,4 +168,6 @@ class _Read(_Stream):
             one.problem = LostError("its answer can't be read")  # the SDK says this of an event
         else:
             one.answered = True
+            if one.screen and isinstance(message, JSONRPCResponse):
+                one.screen(message.result)
         return item

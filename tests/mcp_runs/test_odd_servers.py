@@ -161,6 +161,18 @@ def test_tools_whose_names_have_only_other_letters_are_told_apart(place: Place) 
     assert len({tool["name"] for tool in one["tools"] if tool["name"].startswith("mcp_odd_a___")}) == 2
 
 
+def test_tools_that_cannot_be_called_are_skipped_by_name_and_the_others_work(place: Place) -> None:
+    env = {"ODD_TOOLS": "note,look,again", "ODD_LOOSE": "look", "ODD_TASKS": "again"}
+    place.servers(odd=place.odd(env=env))
+    outcome = place.main(calls(("mcp_odd_note", {"text": "x"})), {"expect": "note done", "text": "over"})
+    assert (outcome.status, place.noted()) == ("done", ["note x"])
+    (one,) = asyncio.run(McpCheck(place.options()).views("odd"))
+    assert one["warnings"] == [
+        "tool 'look': inputSchema: Field required",
+        "tool 'again': it runs as a task only, and Interlock makes plain calls",
+    ]
+
+
 def test_a_server_that_asks_for_input_learns_that_nobody_answers(place: Place) -> None:
     outcome = place.main(calls(("mcp_odd_ask", {})), {"expect": "asked, and got .*error", "text": "over"})
     assert outcome.status == "done", outcome.error

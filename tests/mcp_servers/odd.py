@@ -139,6 +139,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             for tool in shown:
                 if tool["name"] == "note" and os.path.exists(SCHEMA):  # noqa: PTH110 - as above
                     tool["inputSchema"] = json.load(open(SCHEMA))  # noqa: PTH123, SIM115
+                if tool["name"] in os.environ.get("ODD_LOOSE", "").split(","):
+                    del tool["inputSchema"]
+                if tool["name"] in os.environ.get("ODD_TASKS", "").split(","):
+                    tool["execution"] = {"taskSupport": "required"}
                 if tool["name"] in os.environ.get("ODD_SAFE", "").split(","):
                     tool["annotations"] = {"idempotentHint": True}
             return {"tools": shown + ([{"name": "fresh", **TOOLS["fresh"]}] if "fresh" in TOOLS else [])}
