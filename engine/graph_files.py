@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
@@ -83,7 +83,8 @@ def listed_in(folder: Path) -> dict[str, GraphFile]:
     if not listing.is_file():
         return {}
     try:
-        graphs: object = json.loads(listing.read_text(encoding="utf-8")).get("graphs", {})
+        settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
+        graphs: object = settings.get("graphs", {})
     except (ValueError, OSError, AttributeError) as error:
         raise ConfigError(f"{listing}: {error}; expected a JSON object with `graphs`.") from error
     found: dict[str, GraphFile] = {}
@@ -92,7 +93,30 @@ def listed_in(folder: Path) -> dict[str, GraphFile]:
         path, _, attribute = text.rpartition(":")
         if path.endswith(".py"):
             found[name] = GraphFile(Path(os.path.realpath(folder / path)), attribute, listing)
+        elif all(part.isidentifier() for part in path.split(".")):
+            file = _file_of(path, [*_own_folders(listing, settings), folder])
+            found[name] = GraphFile(file, attribute, listing)
     return found
+
+
+def _file_of(module: str, folders: Iterable[Path]) -> Path:
+    """Where a module's code is, or would be in the last folder, without importing anything."""
+    package, *parts = module.split(".")
+    spec = find_spec(package)
+    places = [folder / package for folder in folders]
+    for place in (*places, *map(Path, (spec and spec.submodule_search_locations) or ())):
+        for file in (place.joinpath(*parts).with_suffix(".py"), place.joinpath(*parts, "__init__.py")):
+            if file.is_file():
+                return Path(os.path.realpath(file))
+    return places[-1].joinpath(*parts).with_suffix(".py")
+
+
+def _own_folders(listing: Path, settings: Mapping[str, Any]) -> list[Path]:
+    """The project's own folders, which its `dependencies` name beside packages."""
+    named = [
+        listing.parent / str(place) for place in settings.get("dependencies", ()) if str(place)[:1] == "."
+    ]
+    return [folder for folder in named if folder.is_dir()]
 
 
 def _prepare(listing: Path) -> None:
@@ -101,8 +125,8 @@ def _prepare(listing: Path) -> None:
     for place in map(str, settings.get("dependencies", ())):
         if not place.startswith("."):
             _check_installed(listing, place)
-        elif (folder := listing.parent / place).is_dir():
-            _importable(folder)
+    for folder in _own_folders(listing, settings):
+        _importable(folder)
     env: Any = settings.get("env") or {}
     file = listing.parent / env if isinstance(env, str) else None
     if file is not None:
@@ -191,11 +215,11 @@ def _alone(file: Path, code: bytes) -> ModuleType:
 
 def _in_package(file: Path) -> ModuleType | None:
     """Import a file of a package by its own name, so that its relative imports work; None: it is in none."""
-    parts, folder = [file.stem], file.parent
+    parts, folder = [file.stem] * (file.name != "__init__.py"), file.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
-    if len(parts) == 1:
+    if folder == file.parent:
         return None
     _importable(folder)
     made = importlib.import_module(".".join(parts))
