@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -49,14 +49,21 @@ class GraphFile:
         """Raises `ConfigError`: one line with file, line, what was expected and what to do."""
         if not self.file.is_file():
             raise ConfigError(f"No file {str(self.file)!r}; expected a Python file with a LangGraph graph.")
-        if self.listing:
-            _prepare(self.listing)
+        settings = _prepare(self.listing) if self.listing else {}
         module = _module(self.file, self.file.read_bytes())
         found = _found(module, self.file, self.attribute)
         try:
-            return from_langgraph(found, name, _first_line(module, found), types=_classes(module))
+            made = from_langgraph(found, name, _first_line(module, found), types=_classes(module))
         except InterlockError as error:
             raise ConfigError(f"{self.file}: {error}") from error
+        ranks = isinstance(store := settings.get("store"), dict) and "index" in store
+        return replace(made, notes=(*made.notes, _NO_INDEX)) if ranks else made
+
+
+_NO_INDEX = (
+    "The store's `index` in langgraph.json isn't used: a search of memories isn't ranked by meaning. Give the graph "
+    "a store of its own (`compile(store=…)`) for that."
+)
 
 
 def named(text: str) -> GraphFile | None:
@@ -119,8 +126,8 @@ def _own_folders(listing: Path, settings: Mapping[str, Any]) -> list[Path]:
     return [folder for folder in named if folder.is_dir()]
 
 
-def _prepare(listing: Path) -> None:
-    """Make a project's own folders importable, and its variables known, as LangGraph's server does."""
+def _prepare(listing: Path) -> dict[str, Any]:
+    """Make a project's own folders importable, and its variables known, as LangGraph's server does; its settings."""
     settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
     for place in map(str, settings.get("dependencies", ())):
         if not place.startswith("."):
@@ -133,6 +140,7 @@ def _prepare(listing: Path) -> None:
         env = dotenv_values(file) if file.is_file() else {}
     for name, value in cast("dict[str, Any]", env).items():
         os.environ.setdefault(name, str(value))
+    return settings
 
 
 def _check_installed(listing: Path, dependency: str) -> None:
