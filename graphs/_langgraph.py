@@ -6,6 +6,7 @@ the names of channels, too.
 """
 
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
@@ -159,7 +160,41 @@ def compiled_graph(graph: Any) -> Any:
     """The graph, compiled if it isn't. Raises `ValueError` if it can't be."""
     from langgraph.graph import StateGraph
 
-    return cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
+    made = cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
+    if "langgraph.pregel.remote" in sys.modules:
+        _leave_to_servers(made)
+        _name_threads_for_servers()
+    return made
+
+
+def _leave_to_servers(compiled: Any) -> None:
+    """A node that a server runs (`RemoteGraph`) is a node like any: its types and its state aren't here."""
+    for node in compiled.nodes.values():
+        node.subgraphs = [one for one in node.subgraphs if is_graph(one)]
+    for _, inner in compiled.get_subgraphs():
+        _leave_to_servers(inner)
+
+
+@cache
+def _name_threads_for_servers() -> None:
+    """Servers take only UUIDs as threads, and a remote graph passes its caller's on: the run's id."""
+    from uuid import NAMESPACE_OID, UUID, uuid5
+
+    from langgraph.pregel.remote import RemoteGraph
+
+    passed_on = RemoteGraph._sanitize_config  # pyright: ignore[reportPrivateUsage]
+
+    def named(self: Any, config: Any) -> Any:
+        made: Any = passed_on(self, config)
+        thread = made.get("configurable", {}).get("thread_id")
+        try:
+            UUID(thread or "")
+        except ValueError:
+            if thread:
+                made["configurable"]["thread_id"] = str(uuid5(NAMESPACE_OID, f"interlock:{thread}"))
+        return made
+
+    RemoteGraph._sanitize_config = named  # pyright: ignore[reportPrivateUsage]
 
 
 def server_runtime(store: Any) -> Any:

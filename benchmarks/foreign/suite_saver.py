@@ -5,7 +5,7 @@
 
 import os
 import tempfile
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,15 +21,6 @@ from interlock.engine.store.steps import StepLog
 FIXTURES = ("sync_checkpointer", "async_checkpointer")
 
 
-class _Saver(ForeignSaver):
-    """The saver of a drive; which classes it may store is asked of each graph, as a drive asks its workflow."""
-
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Any:
-        made = super().with_allowlist(extra_allowlist)
-        made.known = self.known | frozenset(extra_allowlist)
-        return made
-
-
 @contextmanager
 def _saver() -> Generator[ForeignSaver]:
     with tempfile.TemporaryDirectory() as folder:
@@ -37,7 +28,7 @@ def _saver() -> Generator[ForeignSaver]:
         store.open()
         with closing(store.connect_driver()) as conn:
             anything: Any = SimpleNamespace(types=frozenset())
-            yield _Saver(conn, StepLog(), anything, SqlApprovals(conn, "suite"), None)
+            yield ForeignSaver(conn, StepLog(), anything, SqlApprovals(conn, "suite"), None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
