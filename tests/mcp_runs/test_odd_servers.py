@@ -173,6 +173,14 @@ def test_tools_that_cannot_be_called_are_skipped_by_name_and_the_others_work(pla
     ]
 
 
+def test_an_sdk_that_is_too_old_is_named_and_the_run_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.client.client", None)
+    assert place.main({"text": "over"}).status == "done"
+    assert "expected 2.3 or newer" in place.told[0]
+
+
 def test_a_server_that_asks_for_input_learns_that_nobody_answers(place: Place) -> None:
     outcome = place.main(calls(("mcp_odd_ask", {})), {"expect": "asked, and got .*error", "text": "over"})
     assert outcome.status == "done", outcome.error
