@@ -5,7 +5,7 @@
 
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +17,19 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign import ForeignSaver
 from interlock.engine.store.steps import StepLog
+from interlock.graphs._langgraph import storable_types
+from interlock.graphs._stored import Storable
 
 FIXTURES = ("sync_checkpointer", "async_checkpointer")
+
+
+class _Saver(ForeignSaver):
+    """The saver of a drive; which classes it may store is asked of each graph, as a drive asks its workflow."""
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Any:
+        made = super().with_allowlist(extra_allowlist)
+        made.known = Storable(storable_types() | frozenset(extra_allowlist))
+        return made
 
 
 @contextmanager
@@ -28,7 +39,7 @@ def _saver() -> Generator[ForeignSaver]:
         store.open()
         with closing(store.connect_driver()) as conn:
             anything: Any = SimpleNamespace(types=frozenset())
-            yield ForeignSaver(conn, StepLog(), anything, SqlApprovals(conn, "suite"), None)
+            yield _Saver(conn, StepLog(), anything, SqlApprovals(conn, "suite"), None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
