@@ -945,6 +945,7 @@ from typing import Annotated
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
 @dataclass
@@ -963,7 +964,8 @@ class State(MessagesState):
 async def plan(state: State):
     get_stream_writer()({"progress": "planning"})
     made = {"names": {"plan"}, "raw": b"\\xff", "point": Point(1), "keyed": {(1, 2): float("nan")}}
-    return {**made, "messages": [AIMessage("planned")]}
+    thought = await GenericFakeChatModel(messages=iter([AIMessage("a thought")])).ainvoke("think")
+    return {**made, "messages": [AIMessage("planned"), thought]}
 
 def each(state: State):
     return [Send("research", {"topic": topic}) for topic in state["topics"]]
@@ -1026,4 +1028,4 @@ def test_values_that_are_no_json_are_shown_as_what_they_hold(rare: Run) -> None:
         rare("resume", "latest", "--answer", f"{number}=ok")
     ended = rare("resume", "latest", "--answer", "3=ok")
     assert ended.json["raw"] == "_w=="
-    assert "No difference" in rare("replay", "latest").out
+    assert "No difference" in rare("replay", "latest").out  # the ids of messages are random
