@@ -1,6 +1,7 @@
 """client: one session with one server through the official SDK, converting what it lists and answers to our records."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -125,28 +126,33 @@ class ServerSession:
 
     def _screen(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
         """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""
-        from mcp_types.methods import validate_server_result
-
         key = "resourceTemplates" if what == "resources/templates" else what
         entries: Any = result.get(key)
         if not isinstance(entries, list):
             return
         result[key] = kept = list[Any]()
         for entry in cast("list[Any]", entries):
-            try:
-                alone = {**result, key: [entry]}
-                validate_server_result(f"{what}/list", self.client.protocol_version, alone)
-                kept.append(entry)
-            except ValidationError as error:
+            if wrong := self._misfit(f"{what}/list", {**result, key: [entry]}):
                 name = str(
                     cast("dict[str, Any]", entry).get("name", "") if isinstance(entry, dict) else entry
                 )
                 if self.spec.counts(name):
-                    wrong = error.errors()[0]
-                    place = ".".join(map(str, wrong["loc"][2:]))
-                    refused.append(
-                        f"{what.partition('/')[0][:-1]} {visible(name)!r}: {place}: {wrong['msg']}"
-                    )
+                    refused.append(f"{what.partition('/')[0][:-1]} {visible(name)!r}: {wrong}")
+            else:
+                kept.append(entry)
+
+    def _misfit(self, method: str, result: dict[str, Any]) -> str:
+        """What of the answer doesn't fit the protocol, after the place of a list's entry; empty: nothing."""
+        from mcp_types.methods import validate_server_result
+
+        try:
+            validate_server_result(method, self.client.protocol_version, result)
+        except ValidationError as error:
+            first = error.errors()[0]
+            return f"{'.'.join(map(str, first['loc'][2:]))}: {first['msg']}"
+        except KeyError:  # this version of the protocol says nothing of the method
+            pass
+        return ""
 
     async def call(
         self,
@@ -166,7 +172,7 @@ class ServerSession:
         self.under_way.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
-            content = content_of(await _answer(request, timeout_s))
+            content = content_of(await _answer(request, timeout_s, self._mend))
         except AnsweredError as error:
             if wanted := asked.wanted or page_wanted(error.error):
                 raise InputWantedError(wanted) from error
@@ -176,6 +182,17 @@ class ServerSession:
         if asked.wanted and content.is_error:  # a call that succeeded without the input is done
             raise InputWantedError(asked.wanted)
         return content
+
+    def _mend(self, result: dict[str, Any]) -> None:
+        """Let an answer without content, or with parts that the protocol doesn't know, count: the call was made."""
+        method = "tools/call"
+        if self._misfit(method, result) and isinstance(parts := result.setdefault("content", []), list):
+            result["content"] = [
+                {"type": "text", "text": json.dumps(part, ensure_ascii=False)}
+                if self._misfit(method, {"content": [part]})
+                else part
+                for part in cast("list[Any]", parts)
+            ]
 
     async def read(self, uri: str) -> Content:
         return resource_of(await _answer(self.client.read_resource(uri), self.spec.timeout_s))
@@ -282,14 +299,16 @@ async def _believed(name: str, result: Any) -> None:
     """Skip validation; the model judges the result."""
 
 
-async def _answer(request: Awaitable[Any], within_s: float) -> Any:
+async def _answer(
+    request: Awaitable[Any], within_s: float, screen: Callable[[Any], None] | None = None
+) -> Any:
     """Await an answer, distinguishing errors returned by the server from unknown outcomes."""
     import anyio
     from mcp.client._input_required import InputRequiredRoundsExceededError
     from mcp.shared.exceptions import MCPError
-    from pydantic import ValidationError
 
     with exchange() as one:
+        one.screen = screen
         try:
             return await request
         except MCPError as error:

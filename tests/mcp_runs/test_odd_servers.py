@@ -173,6 +173,15 @@ def test_tools_that_cannot_be_called_are_skipped_by_name_and_the_others_work(pla
     ]
 
 
+def test_an_answer_that_the_protocol_does_not_know_is_an_answer(place: Place) -> None:
+    outcome = place.main(
+        calls(("mcp_odd_widget", {"a": 1})),
+        {"expect": r'\{\\?"type\\?": \\?"widget\\?", \\?"x\\?": 1\}', **calls(("mcp_odd_widget", {}))},
+        {"expect": r'y\\?": ?2', "text": "over"},
+    )
+    assert outcome.status == "done", (outcome.error, outcome.pending)
+
+
 def test_an_sdk_that_is_too_old_is_named_and_the_run_goes_on(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
