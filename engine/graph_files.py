@@ -6,10 +6,9 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass, is_dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -18,11 +17,11 @@ from types import ModuleType
 from typing import Any, cast
 
 from dotenv import dotenv_values
-from pydantic import BaseModel
 
 from interlock.engine.options import LISTING
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs._stored import is_of_data
 from interlock.graphs.foreign import from_langgraph
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
@@ -50,14 +49,21 @@ class GraphFile:
         """Raises `ConfigError`: one line with file, line, what was expected and what to do."""
         if not self.file.is_file():
             raise ConfigError(f"No file {str(self.file)!r}; expected a Python file with a LangGraph graph.")
-        if self.listing:
-            _prepare(self.listing)
+        settings = _prepare(self.listing) if self.listing else {}
         module = _module(self.file, self.file.read_bytes())
         found = _found(module, self.file, self.attribute)
         try:
-            return from_langgraph(found, name, _first_line(module, found), types=_classes(module))
+            made = from_langgraph(found, name, _first_line(module, found), types=_classes(module))
         except InterlockError as error:
             raise ConfigError(f"{self.file}: {error}") from error
+        ranks = isinstance(store := settings.get("store"), dict) and "index" in store
+        return replace(made, notes=(*made.notes, _NO_INDEX)) if ranks else made
+
+
+_NO_INDEX = (
+    "The store's `index` in langgraph.json isn't used: a search of memories isn't ranked by meaning. Give the graph "
+    "a store of its own (`compile(store=…)`) for that."
+)
 
 
 def named(text: str) -> GraphFile | None:
@@ -84,7 +90,8 @@ def listed_in(folder: Path) -> dict[str, GraphFile]:
     if not listing.is_file():
         return {}
     try:
-        graphs: object = json.loads(listing.read_text(encoding="utf-8")).get("graphs", {})
+        settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
+        graphs: object = settings.get("graphs", {})
     except (ValueError, OSError, AttributeError) as error:
         raise ConfigError(f"{listing}: {error}; expected a JSON object with `graphs`.") from error
     found: dict[str, GraphFile] = {}
@@ -93,23 +100,47 @@ def listed_in(folder: Path) -> dict[str, GraphFile]:
         path, _, attribute = text.rpartition(":")
         if path.endswith(".py"):
             found[name] = GraphFile(Path(os.path.realpath(folder / path)), attribute, listing)
+        elif all(part.isidentifier() for part in path.split(".")):
+            file = _file_of(path, [*_own_folders(listing, settings), folder])
+            found[name] = GraphFile(file, attribute, listing)
     return found
 
 
-def _prepare(listing: Path) -> None:
-    """Make a project's own folders importable, and its variables known, as LangGraph's server does."""
+def _file_of(module: str, folders: Iterable[Path]) -> Path:
+    """Where a module's code is, or would be in the last folder, without importing anything."""
+    package, *parts = module.split(".")
+    spec = find_spec(package)
+    places = [folder / package for folder in folders]
+    for place in (*places, *map(Path, (spec and spec.submodule_search_locations) or ())):
+        for file in (place.joinpath(*parts).with_suffix(".py"), place.joinpath(*parts, "__init__.py")):
+            if file.is_file():
+                return Path(os.path.realpath(file))
+    return places[-1].joinpath(*parts).with_suffix(".py")
+
+
+def _own_folders(listing: Path, settings: Mapping[str, Any]) -> list[Path]:
+    """The project's own folders, which its `dependencies` name beside packages."""
+    named = [
+        listing.parent / str(place) for place in settings.get("dependencies", ()) if str(place)[:1] == "."
+    ]
+    return [folder for folder in named if folder.is_dir()]
+
+
+def _prepare(listing: Path) -> dict[str, Any]:
+    """Make a project's own folders importable, and its variables known, as LangGraph's server does; its settings."""
     settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
     for place in map(str, settings.get("dependencies", ())):
         if not place.startswith("."):
             _check_installed(listing, place)
-        elif (folder := listing.parent / place).is_dir():
-            _importable(folder)
+    for folder in _own_folders(listing, settings):
+        _importable(folder)
     env: Any = settings.get("env") or {}
     file = listing.parent / env if isinstance(env, str) else None
     if file is not None:
         env = dotenv_values(file) if file.is_file() else {}
     for name, value in cast("dict[str, Any]", env).items():
         os.environ.setdefault(name, str(value))
+    return settings
 
 
 def _check_installed(listing: Path, dependency: str) -> None:
@@ -192,11 +223,11 @@ def _alone(file: Path, code: bytes) -> ModuleType:
 
 def _in_package(file: Path) -> ModuleType | None:
     """Import a file of a package by its own name, so that its relative imports work; None: it is in none."""
-    parts, folder = [file.stem], file.parent
+    parts, folder = [file.stem] * (file.name != "__init__.py"), file.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
-    if len(parts) == 1:
+    if folder == file.parent:
         return None
     _importable(folder)
     made = importlib.import_module(".".join(parts))
@@ -222,7 +253,7 @@ def _found(module: ModuleType, file: Path, attribute: str) -> Any:
 def _classes(module: ModuleType) -> list[type]:
     """Classes of values that the file has: such as an agent's `response_format`, which no type of its state names."""
     classes: list[type] = [one for one in vars(module).values() if isinstance(one, type)]
-    return [one for one in classes if issubclass(one, BaseModel | Enum) or is_dataclass(cast(Any, one))]
+    return [one for one in classes if is_of_data(one)]
 
 
 def _first_line(module: ModuleType, found: Any) -> str:

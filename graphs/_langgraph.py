@@ -1,15 +1,16 @@
 """_langgraph: every touch of LangGraph's internals, which `pyproject.toml` pins, and how its graphs are driven.
 
-`tests/test_langgraph_internals.py` tests each against LangGraph itself, and fails when a release changes it. Functions
-import LangGraph themselves, because commands that only read rows need the names of channels, too.
+Those of its serializer are in `_stored.py`. `tests/test_langgraph_internals.py` tests each against LangGraph itself,
+and fails when a release changes it. Functions import LangGraph themselves, because commands that only read rows need
+the names of channels, too.
 """
 
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from functools import cache
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -159,7 +160,41 @@ def compiled_graph(graph: Any) -> Any:
     """The graph, compiled if it isn't. Raises `ValueError` if it can't be."""
     from langgraph.graph import StateGraph
 
-    return cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
+    made = cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
+    if "langgraph.pregel.remote" in sys.modules:
+        _leave_to_servers(made)
+        _name_threads_for_servers()
+    return made
+
+
+def _leave_to_servers(compiled: Any) -> None:
+    """A node that a server runs (`RemoteGraph`) is a node like any: its types and its state aren't here."""
+    for node in compiled.nodes.values():
+        node.subgraphs = [one for one in node.subgraphs if is_graph(one)]
+    for _, inner in compiled.get_subgraphs():
+        _leave_to_servers(inner)
+
+
+@cache
+def _name_threads_for_servers() -> None:
+    """Servers take only UUIDs as threads, and a remote graph passes its caller's on: the run's id."""
+    from uuid import NAMESPACE_OID, UUID, uuid5
+
+    from langgraph.pregel.remote import RemoteGraph
+
+    passed_on = RemoteGraph._sanitize_config  # pyright: ignore[reportPrivateUsage]
+
+    def named(self: Any, config: Any) -> Any:
+        made: Any = passed_on(self, config)
+        thread = made.get("configurable", {}).get("thread_id")
+        try:
+            UUID(thread or "")
+        except ValueError:
+            if thread:
+                made["configurable"]["thread_id"] = str(uuid5(NAMESPACE_OID, f"interlock:{thread}"))
+        return made
+
+    RemoteGraph._sanitize_config = named  # pyright: ignore[reportPrivateUsage]
 
 
 def server_runtime(store: Any) -> Any:
@@ -251,52 +286,23 @@ def named_types(compiled: Any) -> set[tuple[str, ...]]:
 
 
 def storable_types() -> frozenset[tuple[str, ...]]:
-    """Classes (module, name) that LangGraph stores and loads again in any graph, and LangChain's own plain values."""
+    """Classes that LangGraph stores and loads again in any graph, and some plain values of other packages."""
     from langgraph._internal._serde import curated_core_allowlist
     from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 
-    return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _LANGCHAIN_VALUES | {_PATTERN}
+    return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _PLAIN_VALUES
 
 
-_LANGCHAIN_VALUES = frozenset(
+_PLAIN_VALUES = frozenset(
     {
         ("langchain_core.documents.base", "Document"),
         ("langchain_core.agents", "AgentAction"),
         ("langchain_core.agents", "AgentFinish"),
+        ("pydantic.types", "SecretStr"),
+        ("pydantic.types", "SecretBytes"),
+        ("re", "Pattern"),  # LangGraph stores how it is made, by `re.compile`
     }
 )
-_PATTERN = ("re", "Pattern")
-"""LangGraph stores how it is made, by `re.compile`."""
-
-
-@cache
-def tuple_keeping_encoder() -> Callable[[Any], bytes]:
-    """LangGraph's encoder, by which a tuple comes back as a tuple: its own makes lists of them."""
-    import ormsgpack
-    from langgraph.checkpoint.serde import jsonplus
-
-    option = jsonplus._option | ormsgpack.OPT_PASSTHROUGH_TUPLE  # pyright: ignore[reportPrivateUsage]
-
-    def encoded(value: Any) -> bytes:
-        # What its own default hands on is a tuple of class and arguments.
-        listed = [*cast("tuple[Any, ...]", value)] if type(value) is tuple else value
-        return ormsgpack.packb(listed, default=default, option=option)
-
-    own: Any = jsonplus._msgpack_default  # pyright: ignore[reportPrivateUsage]
-    others = FunctionType(own.__code__, {**vars(jsonplus), "_msgpack_enc": encoded})
-
-    def default(value: Any) -> Any:
-        if type(value) is tuple:
-            return ormsgpack.Ext(jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG, encoded([*TUPLE, [*value]]))  # pyright: ignore[reportUnknownArgumentType]
-        return others(value)
-
-    return lambda value: (
-        encoded(value) if type(value) is not tuple else ormsgpack.packb(value, default, option)
-    )
-
-
-TUPLE = ("builtins", "tuple")
-"""The class that a stored tuple names."""
 
 
 def fields_of(compiled: Any) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """journal: protocols of the effect journal and the approvals, and records of decisions on calls."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -90,7 +90,7 @@ class Effects(Protocol):
 
     serde: Any
     """Stores results."""
-    known: frozenset[tuple[str, ...]]
+    known: Container[tuple[str, ...]]
     """Classes (module, name) that it stores."""
 
     @property

@@ -21,6 +21,8 @@ from langgraph_sdk import get_sync_client
 from pages import followed
 from patience import HANG_S, until
 
+from interlock.engine import Decision, Options, resume_sync, run_sync
+
 JOURNEYS = [Path(__file__).parent / name for name in ("api_journey.mjs", "api_hook.mjs")]
 
 
@@ -51,6 +53,35 @@ def _journey(client: Any) -> None:
     assert client.runs.wait(thread, "ask", command={"resume": "Yes."})["text"] == "Yes."
     assert [one["next"] for one in client.threads.get_history(thread)][-2:] == [["draft"], ["__start__"]]
     assert client.threads.get(copy)["values"]["text"] == "About tea.", "the copy still waits"
+
+
+PARENT = """
+from langgraph.graph import START, StateGraph
+from langgraph.pregel.remote import RemoteGraph
+from typing_extensions import TypedDict
+
+State = TypedDict("State", {"topic": str, "text": str, "loud": str}, total=False)
+
+def shout(state):
+    return {"loud": state["text"].upper()}
+
+ask = RemoteGraph("ask", url=URL, api_key=TOKEN)
+inner = StateGraph(State).add_node("ask", ask).add_edge(START, "ask").compile()
+graph = StateGraph(State).add_sequence([("inner", inner), shout]).add_edge(START, "inner")
+"""
+
+
+def test_a_graph_on_a_server_is_a_part_of_one_that_runs_here_and_asks_through_it(
+    ours: Ours, tmp_path: Path
+) -> None:
+    file = tmp_path / "parent.py"
+    file.write_text(PARENT.replace("URL", repr(ours.url)).replace("TOKEN", repr(ours.token)))
+    options = Options(home=tmp_path / "state", workspace=tmp_path, user_home=tmp_path, env={})
+    parked = run_sync(f"{file}:graph", {"topic": "tea"}, options=options)
+    assert parked.status == "waiting", parked.error
+    decided = [Decision(request["id"], "proceed_once", text="Green.") for request in parked.pending]
+    done = resume_sync(parked.run, decisions=decided, options=options)
+    assert done.output == {"topic": "tea", "text": "Green.", "loud": "GREEN."}, done.error
 
 
 def test_our_own_workflow_asks_as_an_interrupt_and_a_token_has_its_role(ours: Ours, tmp_path: Path) -> None:

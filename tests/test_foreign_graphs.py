@@ -412,6 +412,73 @@ def test_what_cannot_be_stored_is_named_at_the_first_step(options: Options) -> N
     assert ".Odd. Expected JSON-like values" in message
 
 
+KINDS = """
+from collections import Counter, defaultdict, deque
+from typing import Any, NamedTuple
+import numpy
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+import tea_shapes as shapes
+
+State = TypedDict("State", {"which": str, "value": Any, "is": str}, total=False)
+MADE = {
+    "collections": lambda: [defaultdict(list, a=[1]), Counter("aab"), deque([1, 2], maxlen=2)],
+    "classes": lambda: {"plan": shapes.Plan(text="tea"), "kind": shapes.Kind.QUICK, "place": shapes.Place(1, (2, 3))},
+    "lambda": lambda: defaultdict(lambda: 0),
+    "objects": lambda: numpy.array([{}], dtype=object),
+}
+
+def make(state):
+    return {"value": MADE[state["which"]]()}
+
+def look(state):
+    return {"is": repr(state["value"])}
+
+graph = StateGraph(State).add_sequence([make, look]).add_edge(START, "make").compile(interrupt_before=["look"])
+"""
+TEA_SHAPES = """
+from enum import Enum
+from typing import NamedTuple
+from pydantic import BaseModel
+
+class Kind(Enum):
+    QUICK = "quick"
+
+class Plan(BaseModel):
+    text: str
+
+class Place(NamedTuple):
+    line: int
+    columns: tuple[int, int]
+"""
+
+
+@pytest.mark.parametrize(
+    ("which", "again"),
+    [
+        (
+            "collections",
+            "[defaultdict(<class 'list'>, {'a': [1]}), Counter({'a': 2, 'b': 1}), deque([1, 2], maxlen=2)]",
+        ),
+        (
+            "classes",
+            "{'plan': Plan(text='tea'), 'kind': <Kind.QUICK: 'quick'>, 'place': Place(line=1, columns=(2, 3))}",
+        ),
+        ("lambda", "a defaultdict whose default is made by <function"),
+        ("objects", "an array of numpy's type object"),
+    ],
+)
+def test_values_that_no_type_of_the_state_names_come_back_as_they_were_or_are_refused(
+    options: Options, which: str, again: str
+) -> None:
+    written(options, TEA_SHAPES, "tea_shapes.py")
+    parked = run_sync(f"{written(options, KINDS)}:graph", {"which": which}, options=options)
+    if parked.error:
+        assert again in parked.error["message"]
+    else:
+        assert answered(parked, options, "").output["is"] == again
+
+
 DECLARED = """
 import re
 from collections.abc import Callable
@@ -561,6 +628,18 @@ def test_a_package_of_the_project_itself_is_installed_from_its_folder(options: O
     put((options.workspace or Path()) / "pyproject.toml", "")
     with pytest.raises(ConfigError, match=f"-m pip install -e {options.workspace}$"):
         run_sync(name, {}, options=options)
+
+
+def test_a_langgraph_json_may_name_a_module_and_what_it_asks_for_in_vain_is_said(options: Options) -> None:
+    listing: Any = {"graphs": {"tea": "tea_house.agents:graph"}, "dependencies": ["./packages/house"]}
+    listing["store"] = {"index": {"embed": "openai:text-embedding-3-small", "dims": 1536}}
+    put((options.workspace or Path()) / "langgraph.json", listing)
+    written(options, "", "packages/house/tea_house/__init__.py")
+    written(options, "from .agent import builder as graph", "packages/house/tea_house/agents/__init__.py")
+    written(options, AGENT, "packages/house/tea_house/agents/agent.py")
+    parked = run_sync("tea", {"topic": "x"}, options=replace(options, skip_trust=True))
+    assert [request["kind"] for request in parked.pending] == ["question"]
+    assert "a search of memories isn't ranked by meaning" in parked.warnings[0]
 
 
 def test_a_langgraph_json_counts_once_its_folder_is_trusted(options: Options, tmp_path: Path) -> None:
@@ -866,6 +945,7 @@ from typing import Annotated
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
 @dataclass
@@ -884,7 +964,8 @@ class State(MessagesState):
 async def plan(state: State):
     get_stream_writer()({"progress": "planning"})
     made = {"names": {"plan"}, "raw": b"\\xff", "point": Point(1), "keyed": {(1, 2): float("nan")}}
-    return {**made, "messages": [AIMessage("planned")]}
+    thought = await GenericFakeChatModel(messages=iter([AIMessage("a thought")])).ainvoke("think")
+    return {**made, "messages": [AIMessage("planned"), thought]}
 
 def each(state: State):
     return [Send("research", {"topic": topic}) for topic in state["topics"]]
@@ -947,4 +1028,4 @@ def test_values_that_are_no_json_are_shown_as_what_they_hold(rare: Run) -> None:
         rare("resume", "latest", "--answer", f"{number}=ok")
     ended = rare("resume", "latest", "--answer", "3=ok")
     assert ended.json["raw"] == "_w=="
-    assert "No difference" in rare("replay", "latest").out
+    assert "No difference" in rare("replay", "latest").out  # the ids of messages are random

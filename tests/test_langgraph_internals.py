@@ -1,6 +1,8 @@
 """What we know of LangGraph's internals is true of the LangGraph that is installed."""
 
 import asyncio
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +21,7 @@ from langgraph.types import Send, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from interlock.graphs import _langgraph
+from interlock.graphs import _langgraph, _stored
 from interlock.graphs._tool_nodes import before_tool_calls
 
 ROOT = Path(__file__).parent.parent
@@ -297,8 +299,19 @@ def test_a_refused_state_names_the_node_that_it_was_for() -> None:
     assert _langgraph.node_of_error(ValueError()) == ""
 
 
-def test_tuples_wherever_they_are_come_back_as_tuples() -> None:
-    serde = JsonPlusSerializer(allowed_msgpack_modules=[_langgraph.TUPLE])
-    held: Any = {"a": (1, [(2,)]), "set": {(3, 4)}, "send": Send("node", (5,)), "none": ()}
-    for value in (held, (6, (7,)), ()):
-        assert serde.loads_typed(("msgpack", _langgraph.tuple_keeping_encoder()(value))) == value
+def test_tuples_and_what_collections_has_come_back_as_what_they_were() -> None:
+    serde = JsonPlusSerializer(__unpack_ext_hook__=_stored.loader_of(_stored.Storable(())))
+    nested: Any = defaultdict(list, {"a": [(1, 2)]}), Counter("aab"), OrderedDict(b=1, a=(2,))
+    held: Any = {"a": (1, [(2,)]), "set": {(3, 4)}, "send": Send("node", (5,)), "none": (), "nested": nested}
+    for value in (held, (6, (7,)), (), nested[0], deque([1, (2,)], maxlen=2), defaultdict(None, a=1)):
+        again = serde.loads_typed(("msgpack", _stored.class_keeping_encoder()(value)))
+        assert (repr(again), type(again)) == (repr(value), type(value))
+
+
+def test_a_class_of_data_is_loaded_by_its_module_and_a_function_or_unknown_module_is_not() -> None:
+    known = _stored.Storable([("a", "Named")])
+    found = [(Kept.__module__, "Kept"), ("langchain_core.outputs.generation", "Generation"), ("a", "Named")]
+    wrong = [("os", "system"), ("builtins", "exec"), ("subprocess", "Popen"), ("antigravity", "x")]
+    assert all(name in known for name in found)
+    assert not any(name in known for name in [*wrong, ("unittest.__main__", "x")])
+    assert "antigravity" not in sys.modules

@@ -17,6 +17,8 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign import ForeignSaver
 from interlock.engine.store.steps import StepLog
+from interlock.graphs._langgraph import storable_types
+from interlock.graphs._stored import Storable
 
 FIXTURES = ("sync_checkpointer", "async_checkpointer")
 
@@ -26,7 +28,7 @@ class _Saver(ForeignSaver):
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Any:
         made = super().with_allowlist(extra_allowlist)
-        made.known = self.known | frozenset(extra_allowlist)
+        made.known = Storable(storable_types() | frozenset(extra_allowlist))
         return made
 
 

@@ -245,6 +245,9 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 
 def _serve(args: Args) -> None:
+    from interlock.services.mcp.wire import load_sdk
+
+    load_sdk()
     from interlock.cli.serve import serve, tools_of
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]

@@ -14,11 +14,11 @@ from langgraph.types import Interrupt
 
 from interlock.engine.store import packed
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.journal import unstorable
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import _langgraph
 from interlock.graphs._asking import pause_of, requests_of, value_of
+from interlock.graphs._stored import Storable, class_keeping_encoder, loader_of, unstorable
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import RunError
@@ -26,12 +26,12 @@ from interlock.state.journal import Approvals, Effects
 
 
 class _Serde(Serde):
-    """Tuples come back as tuples, and the classes that a graph's types name as what they were."""
+    """Tuples, dictionaries of `collections` and a graph's own objects come back as what they were."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         if obj is None or isinstance(obj, bytes | bytearray):
             return super().dumps_typed(obj)
-        return packed("msgpack", _langgraph.tuple_keeping_encoder()(obj))
+        return packed("msgpack", class_keeping_encoder()(obj))
 
 
 class ForeignSaver(Saver):
@@ -45,8 +45,8 @@ class ForeignSaver(Saver):
     ) -> None:
         """`memory`: the store that nodes find as `runtime.store`."""
         super().__init__(conn, steps)
-        self.known = workflow.types | _langgraph.storable_types()
-        self.serde = _Serde().with_msgpack_allowlist({*self.known, _langgraph.TUPLE})
+        self.known = Storable(workflow.types | _langgraph.storable_types())
+        self.serde = _Serde(loader_of(self.known))
         self.memory = memory
         self._approvals = approvals
         self._one = threading.RLock()
@@ -145,8 +145,7 @@ class ForeignSaver(Saver):
             if wrong := unstorable(value, self.known, self.serde):
                 raise RunError(
                     f"State key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
-                    "messages, or pydantic models, dataclasses and enums that the state's types or the graph's "
-                    "file name."
+                    "messages, collections, or pydantic models, dataclasses, enums and named tuples of a module."
                 )
 
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -17,6 +16,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Serde
 from interlock.engine.store.tables import TABLE
 from interlock.graphs._langgraph import storable_types
+from interlock.graphs._stored import Names, unstorable
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.clock import unix_time
@@ -224,7 +224,7 @@ class SqlEffects:
     epoch: int
     serde: Any
     """Stores results as it stores the state."""
-    known: frozenset[tuple[str, ...]]
+    known: Names
     """Classes (module, name) of which results may be."""
     redact: Redactor = SHAPES
 
@@ -302,33 +302,3 @@ class RecordedEffects:
 
 def _row(serde: Any, state: Any, attempt: int, kind: str | None, data: bytes | None) -> EffectRow:
     return EffectRow(state, attempt, serde.loads_typed((kind, data)) if kind else None)
-
-
-def unstorable(value: Any, known: frozenset[tuple[str, ...]], serde: Any) -> str:
-    """What of a value wouldn't come back as it is; empty: nothing."""
-    if wrong := _foreign_class(value, known):
-        return wrong
-    try:
-        serde.dumps_typed(value)
-    except Exception as error:  # whatever its own methods raise
-        return f"{type(value).__name__} ({' '.join(str(error).split())})"
-    return ""
-
-
-def _foreign_class(value: Any, known: frozenset[tuple[str, ...]], deep: int = 0) -> str:
-    """The first class inside that would be loaded as plain data; empty: none."""
-    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if value is None or kind in (str, int, float, bool, bytes) or deep > 20:
-        return ""
-    if kind in (list, tuple, set, frozenset, dict):
-        inner: Any = [*value.values()] if isinstance(value, dict) else value
-        return next(filter(None, (_foreign_class(one, known, deep + 1) for one in inner)), "")
-    if (kind.__module__, kind.__qualname__) in known or (kind.__module__, kind.__name__) in known:
-        return ""
-    if isinstance(value, str) and not isinstance(
-        value, Enum
-    ):  # such as a message's `.text`: it comes back as a text
-        return ""
-    if isinstance(value, BaseException) or kind.__module__.partition(".")[0] in ("numpy", "langgraph"):
-        return ""
-    return f"{kind.__module__}.{kind.__qualname__}"

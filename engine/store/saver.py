@@ -34,8 +34,8 @@ from interlock.state.errors import ENDED_WELL
 class Serde(JsonPlusSerializer):
     """Also reads what earlier versions wrote, under other row types."""
 
-    def __init__(self) -> None:
-        super().__init__(allowed_msgpack_modules=None)
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(allowed_msgpack_modules=None, __unpack_ext_hook__=loader)
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         return packed(*super().dumps_typed(obj))

@@ -12,21 +12,20 @@ from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_NUMPY_AR
 
 from interlock.engine.store import is_server, without_password
 from interlock.engine.store.sqlite import SqliteConnection, another_programs
+from interlock.graphs._stored import Names, loader_of
 from interlock.state.errors import UserError
 
 _SHOWN = 5
 """Threads that an error lists."""
 
 
-def thread_of(
-    url: str, thread: str, types: Iterable[tuple[str, ...]], also: Iterable[tuple[str, ...]]
-) -> list[CheckpointTuple]:
+def thread_of(url: str, thread: str, types: Iterable[tuple[str, ...]], known: Names) -> list[CheckpointTuple]:
     """All checkpoints of a thread, oldest first. Raises `UserError`.
 
-    `types`: classes of the graph, which another program may have known by another module: `__main__`, say. `also`:
-    other classes that the checkpoints may hold.
+    `types`: classes of the graph, which another program may have known by another module: `__main__`, say.
+    `known`: all that the checkpoints may hold.
     """
-    with _opened(url, _Reader({*types}, {*also})) as saver:
+    with _opened(url, _Reader({*types}, known)) as saver:
         found = [*saver.list({"configurable": {"thread_id": thread}})]
         if found:
             return found[::-1]
@@ -40,9 +39,9 @@ def thread_of(
 class _Reader(JsonPlusSerializer):
     """Loads the graph's own classes as this process knows them, and no class that it doesn't know."""
 
-    def __init__(self, types: set[tuple[str, ...]], also: set[tuple[str, ...]]) -> None:
-        super().__init__(allowed_msgpack_modules=types | also)
-        self._known = types | also
+    def __init__(self, types: set[tuple[str, ...]], known: Names) -> None:
+        super().__init__(allowed_msgpack_modules=None, __unpack_ext_hook__=loader_of(known))
+        self._known = known
         names = [name for _, name in types]
         self._module = {name: module for module, name in types if names.count(name) == 1}
         self._lost: list[str] = []

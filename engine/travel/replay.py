@@ -101,7 +101,9 @@ _UNLIKE = ("noted_epoch", "route_ms", "time_left_s", "retry")
 """State keys that depend on the driving process or a clock."""
 
 
-_RANDOM_ID = re.compile(r'"id": "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"')
+_HEX = "[0-9a-f]{8}-[0-9a-f]{4}-%s[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+_RANDOM_ID = re.compile(rf'"id": "(?:{_HEX % 4}|(?:lc_)?run-+{_HEX % "[0-9a-f]"}(?:-\d+)?)"')
+"""Of a message: LangGraph's, or LangChain's, which names the model's run."""
 
 
 class Point(NamedTuple):
@@ -190,7 +192,7 @@ def points(home: Path, run: str) -> list[Point]:
 
 
 def _repeatable(value: Any) -> str:
-    """The value as text, without the random ids that LangGraph gives to messages."""
+    """The value as text, without the random ids that LangGraph and LangChain give to messages."""
     return _RANDOM_ID.sub('"id": ""', json.dumps(jsonable(value), sort_keys=True, default=str))
 
 

@@ -1,6 +1,7 @@
 """client: one session with one server through the official SDK, converting what it lists and answers to our records."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -9,6 +10,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ValidationError
 
 from interlock.services.mcp.content import (
     CallInput,
@@ -31,6 +34,13 @@ if TYPE_CHECKING:
 
 _PAGES = 50
 """Maximum pages per list, so that an endless list can't hang the run."""
+_ATTRIBUTES = {
+    "tools": "tools",
+    "resources": "resources",
+    "resources/templates": "resource_templates",
+    "prompts": "prompts",
+}
+"""Kind of list → where the SDK has its entries."""
 _UNSUPPORTED = -32022
 """Error of servers that only speak protocols from 2026-07-28 on, which have no handshake."""
 _SIGN_IN = (401, 403)
@@ -80,17 +90,18 @@ class ServerSession:
         can, client = self.client.server_capabilities, self.client
         tools: list[ServerTool] = []
         refused: list[str] = []
-        for tool in await _pages(client.list_tools, "tools") if can.tools else ():
+        for tool in await self._list("tools", client.list_tools, refused) if can.tools else ():
             made = server_tool(self.spec, tool)
             if isinstance(made, ServerTool):
                 tools.append(made)
             elif made:
                 refused.append(made)
-        resources = await _pages(client.list_resources, "resources") if can.resources else []
-        templates = (
-            await _pages(client.list_resource_templates, "resource_templates") if can.resources else []
-        )
-        prompts = await _pages(client.list_prompts, "prompts") if can.prompts else []
+        resources, templates, prompts = list[Any](), list[Any](), list[Any]()
+        if can.resources:
+            resources = await self._list("resources", client.list_resources, refused)
+            templates = await self._list("resources/templates", client.list_resource_templates, refused)
+        if can.prompts:
+            prompts = await self._list("prompts", client.list_prompts, refused)
         return Listing(
             tools=tuple(tools),
             refused=tuple(refused),
@@ -98,6 +109,50 @@ class ServerSession:
             templates=tuple(_item(t.uri_template, t.description or t.name) for t in templates),
             prompts=tuple(_item(p.name, p.description, p.arguments or ()) for p in prompts),
         )
+
+    async def _list(self, what: str, fetch: Callable[..., Awaitable[Any]], refused: list[str]) -> list[Any]:
+        """All pages, without the entries that the protocol doesn't know: those are `refused`."""
+        found: list[Any] = []
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            with exchange() as one:
+                one.screen = partial(self._screen, what, refused)
+                page = await fetch(cursor=cursor)
+            found += getattr(page, _ATTRIBUTES[what])
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return found
+
+    def _screen(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
+        """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""
+        key = "resourceTemplates" if what == "resources/templates" else what
+        entries: Any = result.get(key)
+        if not isinstance(entries, list):
+            return
+        result[key] = kept = list[Any]()
+        for entry in cast("list[Any]", entries):
+            if wrong := self._misfit(f"{what}/list", {**result, key: [entry]}):
+                name = str(
+                    cast("dict[str, Any]", entry).get("name", "") if isinstance(entry, dict) else entry
+                )
+                if self.spec.counts(name):
+                    refused.append(f"{what.partition('/')[0][:-1]} {visible(name)!r}: {wrong}")
+            else:
+                kept.append(entry)
+
+    def _misfit(self, method: str, result: dict[str, Any]) -> str:
+        """What of the answer doesn't fit the protocol, after the place of a list's entry; empty: nothing."""
+        from mcp_types.methods import validate_server_result
+
+        try:
+            validate_server_result(method, self.client.protocol_version, result)
+        except ValidationError as error:
+            first = error.errors()[0]
+            return f"{'.'.join(map(str, first['loc'][2:]))}: {first['msg']}"
+        except KeyError:  # this version of the protocol says nothing of the method
+            pass
+        return ""
 
     async def call(
         self,
@@ -117,7 +172,7 @@ class ServerSession:
         self.under_way.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
-            content = content_of(await _answer(request, timeout_s))
+            content = content_of(await _answer(request, timeout_s, self._mend))
         except AnsweredError as error:
             if wanted := asked.wanted or page_wanted(error.error):
                 raise InputWantedError(wanted) from error
@@ -127,6 +182,17 @@ class ServerSession:
         if asked.wanted and content.is_error:  # a call that succeeded without the input is done
             raise InputWantedError(asked.wanted)
         return content
+
+    def _mend(self, result: dict[str, Any]) -> None:
+        """Let an answer without content, or with parts that the protocol doesn't know, count: the call was made."""
+        method = "tools/call"
+        if self._misfit(method, result) and isinstance(parts := result.setdefault("content", []), list):
+            result["content"] = [
+                {"type": "text", "text": json.dumps(part, ensure_ascii=False)}
+                if self._misfit(method, {"content": [part]})
+                else part
+                for part in cast("list[Any]", parts)
+            ]
 
     async def read(self, uri: str) -> Content:
         return resource_of(await _answer(self.client.read_resource(uri), self.spec.timeout_s))
@@ -233,26 +299,16 @@ async def _believed(name: str, result: Any) -> None:
     """Skip validation; the model judges the result."""
 
 
-async def _pages(fetch: Callable[..., Awaitable[Any]], items: str) -> list[Any]:
-    found: list[Any] = []
-    cursor: str | None = None
-    for _ in range(_PAGES):
-        page = await fetch(cursor=cursor)
-        found += getattr(page, items)
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return found
-
-
-async def _answer(request: Awaitable[Any], within_s: float) -> Any:
+async def _answer(
+    request: Awaitable[Any], within_s: float, screen: Callable[[Any], None] | None = None
+) -> Any:
     """Await an answer, distinguishing errors returned by the server from unknown outcomes."""
     import anyio
     from mcp.client._input_required import InputRequiredRoundsExceededError
     from mcp.shared.exceptions import MCPError
-    from pydantic import ValidationError
 
     with exchange() as one:
+        one.screen = screen
         try:
             return await request
         except MCPError as error:

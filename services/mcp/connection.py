@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,7 +16,7 @@ from pydantic import TypeAdapter
 
 from interlock.services.mcp.client import Listing, NotStreamableError, ServerSession, first_cause, session
 from interlock.services.mcp.spec import ServerSpec
-from interlock.services.mcp.wire import AnsweredError, LostError
+from interlock.services.mcp.wire import AnsweredError, LostError, load_sdk
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
 from interlock.state.text import visible
@@ -193,7 +192,7 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 # Half a second of CPU: a thread keeps Ctrl-C and other servers responsive.
-                await asyncio.to_thread(import_module, "mcp.client.client")
+                await asyncio.to_thread(load_sdk)
                 async with asyncio.timeout(self._connect_s):
                     transport = partial(self._transport, spec, self._on_lost)
                     made = session(spec, transport, self._workspace, self._on_change)
@@ -240,16 +239,17 @@ class Connection:
 
 def _reason(error: BaseException, timeout_s: float) -> str:
     """Describe the first cause in one line. `timeout_s`: the server's own limit."""
+    error = first_cause(error)
+    if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
+        return str(error)
+
     from mcp.shared.exceptions import MCPError
     from mcp.types import REQUEST_TIMEOUT
 
-    error = first_cause(error)
     if isinstance(error, TimeoutError):
         return f"it did not answer within {CONNECT_S:g} s"
     if isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT:
         return f"it did not answer within {timeout_s * 1000:g} ms, its `timeout`"
-    if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
-        return str(error)
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -199,8 +199,9 @@ def _provider(
     answer: Callable[[], Awaitable["AuthorizationCodeResult"]],
     learn: Learn,
 ) -> "OAuthClientProvider":
-    from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthClientMetadata
+
+    from interlock.services.mcp.renewal import RenewingProvider
 
     if spec.oauth.client_id:
         own: dict[str, Any] = {"client_id": spec.oauth.client_id, "redirect_uris": [back]}
@@ -209,6 +210,6 @@ def _provider(
             own |= {"client_secret": spec.oauth.client_secret, "token_endpoint_auth_method": method}
         file.kept.setdefault("client", own)
     about = OAuthClientMetadata.model_validate({"client_name": "Interlock", "redirect_uris": [back]})
-    made = OAuthClientProvider(spec.url, about, file, tell, answer)
+    made = RenewingProvider(spec.url, about, file, tell, answer)
     file.bind(made.context, learn)
     return made

@@ -190,6 +190,8 @@ def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     if not spec.counts(tool.name):
         return ""
     shown = visible(tool.name)
+    if tool.execution and tool.execution.task_support == "required":
+        return f"tool {shown!r}: it runs as a task only, and Interlock makes plain calls"
     try:
         parameters = reduced(tool.input_schema)
     except ValueError as error:

@@ -5,15 +5,30 @@ same codes. What passes over the streams tells the two apart.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 
+from interlock.state.errors import SetupError
 from interlock.state.text import visible
 
 _SETTLE_S = 5.0
+
+
+def load_sdk() -> None:
+    """Import the SDK's client. Raises `SetupError` for an older SDK, which other packages may have asked for."""
+    try:
+        import_module("mcp.client.client")
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            f"The package mcp is {version('mcp')} here; expected 2.3 or newer. Install Interlock in an environment of "
+            f"its own, or: {sys.executable} -m pip install 'mcp>=2.3'"
+        ) from error
 
 
 class LostError(Exception):
@@ -51,6 +66,8 @@ class Exchange:
     """HTTP status of the answer."""
     problem: LostError | AnsweredError | None = None
     """What the transport found in place of an answer."""
+    screen: Callable[[Any], None] | None = None
+    """Looks through the server's result before the SDK does."""
     on_its_way: asyncio.Event | None = None
     """Set once the server has taken or refused a request that is answered elsewhere (SSE)."""
 
@@ -166,4 +183,6 @@ class _Read(_Stream):
             one.problem = LostError("its answer can't be read")  # the SDK says this of an event
         else:
             one.answered = True
+            if one.screen and isinstance(message, JSONRPCResponse):
+                one.screen(message.result)
         return item

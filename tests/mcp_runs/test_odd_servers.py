@@ -161,6 +161,35 @@ def test_tools_whose_names_have_only_other_letters_are_told_apart(place: Place) 
     assert len({tool["name"] for tool in one["tools"] if tool["name"].startswith("mcp_odd_a___")}) == 2
 
 
+def test_tools_that_cannot_be_called_are_skipped_by_name_and_the_others_work(place: Place) -> None:
+    env = {"ODD_TOOLS": "note,look,again", "ODD_LOOSE": "look", "ODD_TASKS": "again"}
+    place.servers(odd=place.odd(env=env))
+    outcome = place.main(calls(("mcp_odd_note", {"text": "x"})), {"expect": "note done", "text": "over"})
+    assert (outcome.status, place.noted()) == ("done", ["note x"])
+    (one,) = asyncio.run(McpCheck(place.options()).views("odd"))
+    assert one["warnings"] == [
+        "tool 'look': inputSchema: Field required",
+        "tool 'again': it runs as a task only, and Interlock makes plain calls",
+    ]
+
+
+def test_an_answer_that_the_protocol_does_not_know_is_an_answer(place: Place) -> None:
+    outcome = place.main(
+        calls(("mcp_odd_widget", {"a": 1})),
+        {"expect": r'\{\\?"type\\?": \\?"widget\\?", \\?"x\\?": 1\}', **calls(("mcp_odd_widget", {}))},
+        {"expect": r'y\\?": ?2', "text": "over"},
+    )
+    assert outcome.status == "done", (outcome.error, outcome.pending)
+
+
+def test_an_sdk_that_is_too_old_is_named_and_the_run_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.client.client", None)
+    assert place.main({"text": "over"}).status == "done"
+    assert "expected 2.3 or newer" in place.told[0]
+
+
 def test_a_server_that_asks_for_input_learns_that_nobody_answers(place: Place) -> None:
     outcome = place.main(calls(("mcp_odd_ask", {})), {"expect": "asked, and got .*error", "text": "over"})
     assert outcome.status == "done", outcome.error

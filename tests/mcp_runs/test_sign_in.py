@@ -11,9 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from commands import Run
+from mcp.server.auth.provider import AccessToken
 from mcp_servers.accounts import BROWSER, Accounts
 from mcp_servers.place import Place, calls
-from mcp_servers.sdk import Behind
+from mcp_servers.sdk import NOTED, Behind
 
 Auth = Callable[..., tuple[int, str]]
 ADD = calls(("mcp_sdk_add", {"a": 2, "b": 3}))
@@ -110,6 +111,36 @@ def test_a_token_that_has_ended_is_renewed_without_anybody_and_once_that_fails_o
     accounts.refresh.clear()
     place.main({"text": "over"})
     assert "it wants you to sign in: interlock mcp auth sdk" in place.told[-1]
+
+
+@pytest.mark.parametrize("renewed_by", ["refresh", "another"])
+def test_a_token_that_is_refused_in_the_middle_of_a_run_is_renewed_or_taken_from_who_renewed_it(
+    place: Place, accounts: Accounts, auth: Auth, monkeypatch: pytest.MonkeyPatch, renewed_by: str
+) -> None:
+    auth("sdk")
+    file, kept = tokens(place)
+    known, load, find = len(NOTED), accounts.load_access_token, accounts.load_refresh_token
+
+    async def looks(client: Any, refresh_token: str) -> Any:
+        accounts.asked.append("renewal")  # a second one with the same token may cost all of them
+        return await find(client, refresh_token)
+
+    async def refuses(token: str) -> Any:
+        if len(NOTED) > known and accounts.access.pop(kept["tokens"]["access_token"], None):
+            accounts.asked.append("refused")
+            if renewed_by == "another":
+                accounts.refresh.clear()
+                accounts.access["new"] = AccessToken(
+                    token="new", client_id="x", scopes=[], resource=kept["address"], expires_at=2**40
+                )
+                file.write_text(json.dumps({**kept, "tokens": {**kept["tokens"], "access_token": "new"}}))
+        return await load(token)
+
+    monkeypatch.setattr(accounts, "load_access_token", refuses)
+    monkeypatch.setattr(accounts, "load_refresh_token", looks)
+    outcome = place.main(calls(("mcp_sdk_note", {"text": "x"})), {"expect": "noted", **ADD}, SUM)
+    assert outcome.status == "done", (outcome.error, place.told)
+    assert accounts.asked == ["code", "refused", *(["renewal", "refresh"] if renewed_by == "refresh" else [])]
 
 
 def test_tokens_are_for_one_address_whatever_the_server_there_is_called(

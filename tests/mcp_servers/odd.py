@@ -31,6 +31,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "sample": {"inputSchema": NONE, "description": "Ask for a model's answer."},
     "steps": {"inputSchema": NONE, "description": "Tell progress."},
     "picture": {"inputSchema": NONE, "description": "An image and a resource."},
+    "widget": {"inputSchema": NONE, "description": "A part that no protocol knows, or nothing."},
     "tell": {"inputSchema": NONE, "description": "Tell a secret."},
     "fail": {"inputSchema": NONE, "description": "An error of the tool."},
     "refuse": {"inputSchema": NONE, "description": "An error of the protocol."},
@@ -118,6 +119,8 @@ def call(name: str, args: dict[str, Any], token: Any) -> dict[str, Any]:
         page = {"uri": "odd://page", "blob": PAGE, "mimeType": "application/pdf"}
         image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
         return {"content": [image, link, fake, {"type": "resource", "resource": page}]}
+    if name == "widget":
+        return {"content": [{"type": "widget", "x": 1}]} if args else {"structuredContent": {"y": 2}}
     if name == "tell":
         return text(f"the key is {os.environ.get('ODD_API_KEY')}")
     if name == "fail":
@@ -139,6 +142,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             for tool in shown:
                 if tool["name"] == "note" and os.path.exists(SCHEMA):  # noqa: PTH110 - as above
                     tool["inputSchema"] = json.load(open(SCHEMA))  # noqa: PTH123, SIM115
+                if tool["name"] in os.environ.get("ODD_LOOSE", "").split(","):
+                    del tool["inputSchema"]
+                if tool["name"] in os.environ.get("ODD_TASKS", "").split(","):
+                    tool["execution"] = {"taskSupport": "required"}
                 if tool["name"] in os.environ.get("ODD_SAFE", "").split(","):
                     tool["annotations"] = {"idempotentHint": True}
             return {"tools": shown + ([{"name": "fresh", **TOOLS["fresh"]}] if "fresh" in TOOLS else [])}
