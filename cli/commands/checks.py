@@ -200,7 +200,7 @@ def _at_home(rule: str) -> str:
 
 def hooks_parser() -> Parser:
     made = Parser("hooks")
-    made.add_argument("action", nargs="?", metavar="test", help="test an event; default: list all hooks")
+    made.add_argument("action", nargs="?", default="list", metavar="list|test", help="default: list")
     made.add_argument("event", nargs="?", metavar="EVENT", help="event name")
     flag(made, "--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them")
     flag(made, "--run", "run the hooks and show their answers")
@@ -208,11 +208,11 @@ def hooks_parser() -> Parser:
 
 
 def hooks(args: Args) -> int | None:
-    if args.action not in (None, "test"):
-        raise UserError(f"No action {args.action!r}, expected test. See: interlock hooks --help")
-    if args.action is None and (args.run or args.input is not None):
+    if args.action not in ("list", "test"):
+        raise UserError(f"No action {args.action!r}, expected list or test. See: interlock hooks --help")
+    if args.action == "list" and (args.run or args.input is not None):
         raise UserError("--run and --input need an event: interlock hooks test EVENT")
-    event = _event(args.event) if args.action else None
+    event = _event(args.event) if args.action == "test" else None
     payload = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
     from interlock.engine.client.check import HookCheck
 

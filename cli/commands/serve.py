@@ -26,7 +26,8 @@ def serve_parser() -> Parser:
     origins = "let this other site's scripts use the API with a token (repeatable)"
     flag(made, "--allow-origin ORIGIN", origins, action="append", default=[], type=_origin)
     flag(made, "--role ROLE", "with token new: view, decide or drive (default: view)", default="view")
-    add_running_flags(made)
+    add_running_flags(made, serving=True)
+    flag(made, "--queue NAME", "let workers of this queue drive runs (with INTERLOCK_STORE)")
     return made
 
 
@@ -67,14 +68,14 @@ def _token(args: Args) -> None:
             raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")
     else:
         raise UserError(
-            f"serve takes no {' '.join(words)!r}. Expected token new NAME, token rm NAME or token list."
+            f"Unexpected {' '.join(words)!r}. Expected: interlock serve token new NAME, token rm NAME or token list"
         )
 
 
 def acp_parser() -> Parser:
     made = Parser("acp")
     made.add_argument("--setup", action="store_true", help="choose a model in this terminal, then exit")
-    add_running_flags(made)
+    add_running_flags(made, serving=True)
     return made
 
 

@@ -193,7 +193,7 @@ def import_parser() -> Parser:
     made.add_argument("thread", metavar="THREAD", help="the thread's id")
     flag(made, "--from URL", "database file, or postgresql://…", dest="source", required=True)
     made.json_flag()
-    add_running_flags(made)
+    add_running_flags(made, serving=True)
     return made
 
 
