@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 
 _WAY_OUT = "Go on without loop detection: /loops off. Or send a prompt that shows another way."
+_OF_A_RUN = (
+    *("run", "workflow", "status", "options", "model", "answering"),
+    *("mode", "approval_mode", "looped", "_cursor"),
+)
+"""What a run beside this conversation doesn't change in it."""
 _LOOK_S = 0.4
 """Seconds between checks for changes that other processes make to the run."""
 
@@ -144,7 +149,7 @@ class Conversation(Line):
         """Start a run of another workflow, then return to this conversation. `done`: called if it ends well."""
 
         async def work() -> None:
-            kept = self.run, self.workflow, self.status, self.options
+            kept, used = {name: getattr(self, name) for name in _OF_A_RUN}, replace(self.used)
             self.run, self.workflow, self.status, self._last = None, workflow, "", None
             self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
@@ -152,7 +157,8 @@ class Conversation(Line):
                 if self._last and self._last.status == "done":
                     done(self._last)
             finally:
-                self.run, self.workflow, self.status, self.options = kept
+                vars(self).update(kept)
+                self.used = replace(used, tokens=self.used.tokens)
 
         self._spawn(work())
 
