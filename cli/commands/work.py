@@ -1,5 +1,6 @@
 """work: drives a run: a prompt or a session, any workflow, and resuming what waits or was interrupted."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli import quick_start
 from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import go_on, is_plain, notified, start, tell_trace, view_for
+from interlock.cli.driving import SCREEN_READER, go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
 from interlock.cli.parsing import Args, Parser, flag
@@ -28,6 +29,7 @@ def prompt_parser() -> Parser:
     flag(made, "-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first")
     flag(made, "-r --resume RUN", "resume this run: id, prefix or latest")
     flag(made, "-c --continue", "resume the latest conversation of this folder", dest="latest")
+    flag(made, "--screen-reader", "work line by line; also with INTERLOCK_SCREEN_READER=1")
     add_running_flags(made)
     return made
 
@@ -41,6 +43,8 @@ def prompt(args: Args) -> int | None:
     if args.latest or args.resume:
         client = Client(options)
         found = client.to_continue(bool(words)) if args.latest else client.run(args.resume)
+    if args.screen_reader:
+        os.environ[SCREEN_READER] = "1"
     if _opens_session(args):
         from interlock.cli.session.first_start import held
 
