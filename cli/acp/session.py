@@ -305,7 +305,9 @@ class EditorSession:
             headline = asking.asked(request).headline
             self.update(self.drawing.announce(name, request["tool_name"], request["args"], headline))
         decision = await asking.ask(self._wire, self.name, request, self.drawing)
-        if decision and decision.choice == "cancel":
+        if decision is None:
+            self.say(f"A request stays open: interlock approvals {self.talk.run}. Or say what to do instead.")
+        elif decision.choice == "cancel":
             self._cancelled = True
         return decision
 

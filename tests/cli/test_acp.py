@@ -258,13 +258,20 @@ def test_commands_undo_rewind_and_fork(editor: Open, tmp_path: Path) -> None:
     assert not file.exists() and "`a.txt`" in here.text()
     assert here.prompt(session, "/fork") == "end_turn" and "forked from" in here.text()
     assert here.prompt(session, "again") == "end_turn" and here.text().endswith("Second.")
-    runs = here.call("session/list", {})["sessions"]
-    assert len(runs) == 2 and session in {row["sessionId"] for row in runs}
+    (row,) = here.call("session/list", {})["sessions"]
+    assert row["sessionId"] == session, "which shows the fork now"
     assert here.prompt(session, "/rewind") == "end_turn"
     title = [f["params"]["toolCall"]["title"] for _, f in here.asked][-2:]
     assert title == ["Go back to before which prompt?", "Change the files, and go back?"]
     assert here.prompt(session, "and now?") == "end_turn" and here.text().count("Second.") == 2
     assert here.text("user_message") == "", "nothing is shown twice"
+
+
+def test_an_answer_that_was_not_offered_leaves_the_request_open_and_says_so(editor: Open) -> None:
+    here = editor(WRITE, person=lambda _: {"outcome": {"outcome": "selected", "optionId": "other"}})
+    assert here.prompt(here.new(), "write a file") == "end_turn"
+    (request,) = Client.at_home().requests()
+    assert f"A request stays open: interlock approvals {request.run}." in here.text()
 
 
 def test_a_prompt_in_place_of_an_open_question_ends_its_call(
