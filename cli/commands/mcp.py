@@ -142,7 +142,7 @@ def _named(args: Args) -> str:
 
 def _lines(view: Shown) -> Iterator[str]:
     about = f" ({one_line(view['version'])})" if view["version"] else ""
-    yield f"{view['name']}{about} is {view['status']}, after {elapsed(view['ms'] / 1000)}"
+    yield f"{view['name']}{about}: {view['status']} after {elapsed(view['ms'] / 1000)}"
     if view["error"]:
         yield f"  {one_line(view['error'])}"
     yield from (f"  skipped: {one_line(line)}" for line in view["warnings"])

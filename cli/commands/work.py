@@ -171,7 +171,8 @@ def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
         return inputs
     needed = workflow.input.model_fields[field].is_required()
     words = words if words or needed else piped_text(expected=False)
-    return {field: prompt_from(words)} if words or needed else {}
+    how = f"interlock run {workflow.name}"
+    return {field: prompt_from(words, how)} if words or needed else {}
 
 
 def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Options) -> int:
