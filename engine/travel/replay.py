@@ -153,12 +153,16 @@ async def replay(home: Path, name: str, until: int | None = None, swap: Swap | N
         found = divergence(kept, within)
         if found is not None:
             found["requests"] = _requests(home, store.home, row.run)
-            found["error"] = outcome.error
+            error = outcome.error or {}
+            found["error"] = (
+                {**error, "message": _NO_REPLY} if error.get("type") == "script" else outcome.error
+            )
         ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
     ran = sum(step.ms for step in steps(home, row.run) if step.depth == 0) / 1000
     return Replayed(row.run, within, found, ways, ran, took, outcome)
 
 
+_NO_REPLY = "The record has no further reply of the model."
 _WHOLE = ("done", "failed", "waiting")
 
 
