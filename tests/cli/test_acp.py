@@ -180,7 +180,7 @@ def test_what_another_editor_leaves_midway_is_told(editor: Open, asking: Asking)
     there = editor(person=ALLOWS)
     there.load(session)
     there.until(lambda: "completed" in [call["status"] for call in there.calls().values()])
-    here.until(lambda: "goes on with this run" in here.text("agent_thought"))
+    here.until(lambda: "drives this run" in here.text("agent_thought"))
     there.kill()
     assert here.answer(turn)["stopReason"] == "end_turn"
     assert "stopped midway. /continue goes on" in here.text("agent_thought")
