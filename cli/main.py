@@ -27,10 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = run(sys.argv[1:] if arguments is None else arguments, own_process=arguments is None)
     if arguments is None and not _is_watched():
         # Lease, store and streams are closed; this skips Python's own cleanup, which takes half a second.
-        try:
-            sys.stderr.flush()
-        except OSError:  # whoever read it is gone, as after `2>&1 | head`
-            pass
+        sys.stderr.flush()
         os._exit(code)
     return code
 
