@@ -97,7 +97,12 @@ def _question(args: Args) -> dict[str, Any]:
         raise UserError("Standard input can be read only once. Pass JSON or --annotations another way.")
     found: dict[str, Any] = {"tool": args.tool}
     if args.args is not None:
-        as_written = args.tool in SHELL and not args.args.lstrip().startswith(("{", "@")) and args.args != "-"
+        as_written = not args.args.lstrip().startswith(("{", "@", "[")) and args.args != "-"
+        if as_written and args.tool not in SHELL:
+            raise InputError(
+                f"{args.args!r} isn't a JSON object. Only run_shell_command and execute_command take a shell line.",
+                "args",
+            )
         found["args"] = (
             {"command": args.args}
             if as_written
