@@ -96,9 +96,10 @@ def _views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
     from interlock.engine.client.check import McpCheck
 
     check = McpCheck(options_here(args))
-    found = asyncio.run(check.views(server))
-    warn(check.warnings)
-    return found
+    try:
+        return asyncio.run(check.views(server))
+    finally:  # it may be why the server is missing
+        warn(check.warnings)
 
 
 def _list(args: Args) -> int:

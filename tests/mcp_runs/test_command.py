@@ -61,6 +61,7 @@ def test_what_a_project_adds_counts_once_the_folder_is_trusted(place: Place, cli
     assert written(place.work) == {"mcpServers": {"far": entry}}
     code, _, said = cli("test", "far")
     assert code == 2 and "No MCP server 'far'" in said
+    assert said.startswith("warning: This folder isn't trusted, so these were ignored: ")
     code, shown, _ = cli("test", "far", "--skip-trust", "--json")
     assert (code, json.loads(shown)["status"]) == (1, "failed")
 
