@@ -137,8 +137,9 @@ def modes_parser() -> Parser:
 def modes(args: Args) -> int | None:
     from interlock.services.policy.modes import load_modes
 
-    modes, problems = load_modes(*folder_of(args))
-    warn(problems)
+    folder = folder_of(args)
+    modes, problems = load_modes(*folder)
+    warn([*problems, *_ignored(*folder)])
     if args.json:
         return show_json([mode.model_dump() for mode in modes.all()])
     rows = [
@@ -153,6 +154,12 @@ def modes(args: Args) -> int | None:
     return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
 
 
+def _ignored(root: Path, home: Path, trusted: bool) -> list[str]:
+    from interlock.services.trust import ignored_line, project_files
+
+    return [] if trusted else ignored_line(project_files(root, home), root)
+
+
 def agents_parser() -> Parser:
     made = Parser("agents")
     return made.folder_flags().json_flag()
@@ -161,8 +168,9 @@ def agents_parser() -> Parser:
 def agents(args: Args) -> int | None:
     from interlock.services.context.definitions import load_agents
 
-    agents, problems = load_agents(*folder_of(args))
-    warn(problems)
+    folder = folder_of(args)
+    agents, problems = load_agents(*folder)
+    warn([*problems, *_ignored(*folder)])
     if args.json:
         return show_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]
