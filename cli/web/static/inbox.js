@@ -67,9 +67,10 @@ function wanted(one) {
   if (asked.parts.length) {
     parts.push(el("ul", { class: "parts" }, asked.parts.map((part) => el("li", {}, el("code", {}, part.text), " ", el("span", { class: `verdict ${part.decision}` }, part.decision), " ", el("span", { class: "soft" }, part.reason)))));
   }
-  for (const question of asked.questions) {
-    parts.push(el("p", { class: "question" }, question.text), question.options.some((o) => o.about)
-      ? el("dl", { class: "facts" }, question.options.map((o) => [el("dt", {}, o.label), el("dd", {}, o.about)])) : null);
+  for (const { text, options } of asked.questions) {
+    parts.push(el("p", { class: "question" }, text), options.some((o) => o.about)
+      ? el("dl", { class: "facts" }, options.map((o) => [el("dt", {}, o.label), el("dd", {}, o.about)]))
+      : asked.questions.length > 1 && options.length ? el("ul", {}, options.map((o) => el("li", {}, o.label))) : null); // of one, they are buttons
   }
   return parts;
 }
