@@ -303,9 +303,16 @@ def _chosen(options: Sequence[Option], text: str) -> str:
 
 
 def form(request: Request) -> dict[str, Any]:
-    """The JSON Schema of a question's form: one text for each question."""
+    """The JSON Schema of a question's form: one text for each question, with what it may choose."""
     fields = {name: {"type": "string", "title": title} for name, title in _form_fields(request).items()}
+    for field, question in zip(fields.values(), asked(request).questions, strict=False):
+        if question.options:
+            field["description"] = "\n".join(map(option_line, question.options))
     return {"type": "object", "properties": fields, "required": [*fields]}
+
+
+def option_line(option: Option) -> str:
+    return f"- {option.label}: {option.about}" if option.about else f"- {option.label}"
 
 
 def filled(request: Request, content: Mapping[str, Any]) -> Decision | None:
