@@ -15,6 +15,15 @@ from interlock.state.text import visible
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
+_ELSEWHERE = {
+    **dict.fromkeys(("config", "settings"), "doctor"),
+    **dict.fromkeys(("login", "logout"), "auth"),
+    **dict.fromkeys(("ls", "list", "ps", "sessions", "status"), "runs"),
+    **dict.fromkeys(("cost", "usage"), "stats"),
+    "extensions": "mcp",
+    "version": "--version",
+}
+"""Commands of other agents, and ours that serves them; hardly anybody sends one of these words as a prompt."""
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _STARTING = frozenset(
     {"prompt", "run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor", "worker"}
@@ -144,7 +153,10 @@ def command_of(argv: list[str]) -> tuple[str, list[str]]:
     word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
     if word in COMMANDS:
         return word, rest
-    if meant := [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]:
+    meant = [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]
+    if word in _ELSEWHERE and not rest:
+        meant = [_ELSEWHERE[word]]
+    if meant:
         prompt = shlex.quote(" ".join(argv))
         raise UserError(
             f"No command {word!r}.{did_you_mean(meant)} To send it as a prompt: interlock -p {prompt}"

@@ -115,9 +115,12 @@ def fail(view: View, error: InterlockError) -> None:
     error.shown = True
 
 
+SCREEN_READER = "INTERLOCK_SCREEN_READER"
+
+
 def is_plain() -> bool:
-    """Whether the terminal can do no more than print lines."""
-    return os.environ.get("TERM", "dumb") in ("dumb", "")
+    """Whether the terminal can do no more than print lines, or a screen reader reads them."""
+    return os.environ.get("TERM", "dumb") in ("dumb", "") or bool(os.environ.get(SCREEN_READER))
 
 
 class _Settling:

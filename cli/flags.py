@@ -31,7 +31,8 @@ _CHECK_MS = 15 * 60_000
 _MANY: Any = {"action": "append", "default": []}
 
 
-def add_running_flags(parser: Parser) -> None:
+def add_running_flags(parser: Parser, *, serving: bool = False) -> None:
+    """Add the flags of a run. `serving`: of many runs, which others start, show and attach files to."""
     group = parser.add_argument_group("model and limits")
     flag(group, "-m --model MODEL", "auto, pro, flash, a model id, provider:model or script:FILE")
     flag(group, "--max-turns N", "limit model turns per prompt (default: 100)", type=number(int, 0))
@@ -58,9 +59,12 @@ def add_running_flags(parser: Parser) -> None:
     flag(group, "-C --workspace --cd DIR", "work in DIR", type=Path)
     flag(group, "--include-directories --add-dir DIR", "let tools use DIR too", **_MANY)
     flag(group, "--ide-context FILE", "read open files and cursor from an editor's JSON file", type=Path)
-    flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
     flag(group, "--system-prompt TEXT", "replace the built-in system prompt")
     flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
+    if serving:
+        parser.set_defaults(attach=[], detach=False, queue=None, repo=None, priority=None, deliver=None)
+        return
+    flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
     _fleet_flags(parser.add_argument_group("fleet"))
     group = parser.add_argument_group("output")
     formats = one_of(FORMATS)

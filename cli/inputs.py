@@ -30,14 +30,17 @@ def piped_text(expected: bool) -> str:
     return data.decode("utf-8", errors="replace").strip()
 
 
-def prompt_from(words: str | None) -> str:
-    """The prompt after any piped text, or a command before it. Raises `InputError` when there is neither."""
+def prompt_from(words: str | None, how: str = "interlock -p") -> str:
+    """The prompt after any piped text, or a command before it.
+
+    Raises `InputError` when there is neither; it says `how` to give one.
+    """
     from interlock.state.command import is_name, split_prompt
 
     prompt = (words or "").strip()
     piped = piped_text(expected=not prompt)
     if not piped and not prompt:
-        raise InputError("No prompt. Give one: interlock -p 'what to do', or pipe it in.", "prompt")
+        raise InputError(f"No prompt. Give one: {how} 'what to do', or pipe it in.", "prompt")
     if not piped or not prompt:
         return piped or prompt
     if is_name(split_prompt(prompt)[0]):

@@ -26,6 +26,8 @@ _FOREIGN = {
 """Other agents' flags, and what to use here instead."""
 
 
+_CHOICES = re.compile(r"^[a-z]+(\|[a-z]+)+: ")
+"""The name of an argument that is written as its choices, which the message lists."""
 _HELP = Path(__file__).parent / "help"
 Args = argparse.Namespace
 
@@ -103,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         """Add flags that these words make available."""
 
     def error(self, message: str) -> NoReturn:
-        text = message.removeprefix("argument ")
+        text = _CHOICES.sub("", message.removeprefix("argument "))
         if text.startswith("the "):
             text = f"T{text[1:]}"
         raise UserError(f"{text.rstrip('.')}{'' if text.endswith('?') else '.'} See: {self.prog} --help")
@@ -121,9 +123,9 @@ class Parser(argparse.ArgumentParser):
             raise UserError(f"No flag {flag!r}. {hint}")
         if flag.startswith("-"):
             raise UserError(f"No flag {flag!r}.{nearest(flag, self.flags())} See: {self.prog} --help")
-        raise UserError(
-            f"Unexpected argument {word!r}. Quote text that contains spaces. See: {self.prog} --help"
-        )
+        takes_words = not all(action.option_strings for action in self._actions)
+        quote = " Quote text that contains spaces." if takes_words else ""
+        raise UserError(f"Unexpected argument {word!r}.{quote} See: {self.prog} --help")
 
     def flags(self) -> list[str]:
         return [o for a in self._actions if a.help != argparse.SUPPRESS for o in a.option_strings]

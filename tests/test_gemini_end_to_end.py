@@ -140,8 +140,8 @@ def test_an_answer_that_is_given_up_leaves_nothing_of_its_connection_to_be_seen(
     done = interlock(repository, fake_gemini, "-m", "gemini-2.5-pro", "-p", "Tell.")
     assert done.returncode == 58
     assert [line.split(":")[0] for line in done.stderr.splitlines()] == [
-        "… the model is going in circles",
-        "… the model is going in circles",
+        "… loop detected",
+        "… loop detected",
         "interlock",
     ]
 

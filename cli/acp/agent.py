@@ -188,7 +188,8 @@ class Agent:
 
     def _rows(self, folder: str | None) -> list[Frame]:
         client = Client(self._options)
-        shown = {shown.run: (session, shown.workspace) for session, shown in client.sessions().items()}
+        sessions = client.sessions()
+        shown = {shown.run: (session, shown.workspace) for session, shown in sessions.items()}
         runs = client.runs()
         there = {row.run for row in runs}
         return [
@@ -199,6 +200,7 @@ class Agent:
                 "updatedAt": datetime.fromtimestamp(row.updated, UTC).isoformat(),
             }
             for row in runs
+            if row.run in shown or row.run not in sessions  # else its session shows another run now
             for session, place in [shown.get(row.run, (row.run, row.workspace))]
             if folder in (None, place) and not (row.subtask and row.parent in there)
         ]

@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from interlock.cli.acp.drawing import Drawing, Update, content_of, diffs
 from interlock.cli.acp.wire import Wire
 from interlock.engine.client import Decision, Pending
-from interlock.engine.client.requests import Asked, Way, answered, asked, decided, filled, form, ways
+from interlock.engine.client.requests import (
+    Asked,
+    Way,
+    answered,
+    asked,
+    decided,
+    filled,
+    form,
+    option_line,
+    ways,
+)
 from interlock.state.text import object_of, visible
 
 _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
@@ -70,12 +80,17 @@ def shown(request: Pending, drawing: Drawing) -> Update:
 def _about(words: Asked) -> list[str]:
     lines = [words.why, words.note]
     lines += [f"- `{part.text}`: {part.decision}, {part.reason}" for part in words.parts]
-    for question in words.questions:
-        lines += [
-            question.text,
-            *(f"- {option.label}: {option.about}" for option in question.options if option.about),
-        ]
-    return [line for line in lines if line]
+    return [line for line in (*lines, *questions(words)) if line]
+
+
+def questions(words: Asked) -> list[str]:
+    """Each question with its options; those of a single one are choices of their own, and stand here if explained."""
+    several = len(words.questions) > 1
+    return [
+        line
+        for question in words.questions
+        for line in (question.text, *(option_line(o) for o in question.options if o.about or several))
+    ]
 
 
 def call_name(request: Pending, drawing: Drawing) -> str:

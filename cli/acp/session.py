@@ -299,13 +299,15 @@ class EditorSession:
                 return asking.answered(request, [words])
             if object_of(self._client.get("elicitation")).get("form") is not None:
                 return await asking.ask_in_words(self._wire, self.name, request)
-            self.update(said("agent_message", "\n".join(q.text for q in asking.asked(request).questions)))
+            self.update(said("agent_message", "\n".join(asking.questions(asking.asked(request)))))
             return None
         if (name := asking.call_name(request, self.drawing)) not in self.drawing.announced:
             headline = asking.asked(request).headline
             self.update(self.drawing.announce(name, request["tool_name"], request["args"], headline))
         decision = await asking.ask(self._wire, self.name, request, self.drawing)
-        if decision and decision.choice == "cancel":
+        if decision is None:
+            self.say(f"A request stays open: interlock approvals {self.talk.run}. Or say what to do instead.")
+        elif decision.choice == "cancel":
             self._cancelled = True
         return decision
 

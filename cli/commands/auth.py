@@ -82,8 +82,9 @@ def _models(found: list[str]) -> str:
 
 
 def _set(options: Options, provider: str, url: str) -> None:
-    from interlock.engine.client.credentials import shadowing, stored
+    from interlock.engine.client.credentials import check_provider, shadowing, stored
 
+    check_provider(provider)
     key = _key(f"Key for {provider} (hidden{'; leave empty if none is needed' if url else ''}): ")
     found = stored(options, provider, key, url)
     out().print(f"{provider} works: {_models(found)}. Stored in ~/.gemini/.env, readable only by you.")

@@ -98,7 +98,12 @@ def _question(args: Args) -> dict[str, Any]:
         raise UserError("Standard input can be read only once. Pass JSON or --annotations another way.")
     found: dict[str, Any] = {"tool": args.tool}
     if args.args is not None:
-        as_written = args.tool in SHELL and not args.args.lstrip().startswith(("{", "@")) and args.args != "-"
+        as_written = not args.args.lstrip().startswith(("{", "@", "[")) and args.args != "-"
+        if as_written and args.tool not in SHELL:
+            raise InputError(
+                f"{args.args!r} isn't a JSON object. Only run_shell_command and execute_command take a shell line.",
+                "args",
+            )
         found["args"] = (
             {"command": args.args}
             if as_written
@@ -200,7 +205,7 @@ def _at_home(rule: str) -> str:
 
 
 @takes(
-    word("action", nargs="?", metavar="test", help="test an event; default: list all hooks"),
+    word("action", nargs="?", default="list", metavar="list|test", help="default: list"),
     word("event", nargs="?", metavar="EVENT", help="event name"),
     option("--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them"),
     option("--run", "run the hooks and show their answers"),
@@ -208,11 +213,11 @@ def _at_home(rule: str) -> str:
     Parser.json_flag,
 )
 def hooks(args: Args) -> int | None:
-    if args.action not in (None, "test"):
-        raise UserError(f"No action {args.action!r}, expected test. See: interlock hooks --help")
-    if args.action is None and (args.run or args.input is not None):
+    if args.action not in ("list", "test"):
+        raise UserError(f"No action {args.action!r}, expected list or test. See: interlock hooks --help")
+    if args.action == "list" and (args.run or args.input is not None):
         raise UserError("--run and --input need an event: interlock hooks test EVENT")
-    event = _event(args.event) if args.action else None
+    event = _event(args.event) if args.action == "test" else None
     payload = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
     from interlock.engine.client.check import HookCheck
 

@@ -119,7 +119,7 @@ def _show_answers(answers: "list[Answer]", json: bool) -> None:
 def memory(args: Args) -> int | None:
     if args.action not in ("show", "add", "refresh"):
         raise UserError(f"No action {args.action!r}. Expected: interlock memory show, add or refresh")
-    if (args.action == "add") != bool(args.text):
+    if (args.action == "add") != bool("".join(args.text).strip()):
         raise UserError(
             "Only add takes a TEXT, and needs one: interlock memory add 'Tests run with make test'"
         )

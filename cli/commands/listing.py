@@ -119,8 +119,9 @@ def tools(args: Args) -> int | None:
 def modes(args: Args) -> int | None:
     from interlock.services.policy.modes import load_modes
 
-    modes, problems = load_modes(*folder_of(args))
-    warn(problems)
+    folder = folder_of(args)
+    modes, problems = load_modes(*folder)
+    warn([*problems, *_ignored(*folder)])
     if args.json:
         return show_json([mode.model_dump() for mode in modes.all()])
     rows = [
@@ -135,12 +136,19 @@ def modes(args: Args) -> int | None:
     return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
 
 
+def _ignored(root: Path, home: Path, trusted: bool) -> list[str]:
+    from interlock.services.trust import ignored_line, project_files
+
+    return [] if trusted else ignored_line(project_files(root, home), root)
+
+
 @takes(Parser.folder_flags, Parser.json_flag)
 def agents(args: Args) -> int | None:
     from interlock.services.context.definitions import load_agents
 
-    agents, problems = load_agents(*folder_of(args))
-    warn(problems)
+    folder = folder_of(args)
+    agents, problems = load_agents(*folder)
+    warn([*problems, *_ignored(*folder)])
     if args.json:
         return show_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]

@@ -100,9 +100,10 @@ def _views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
     from interlock.engine.client.check import McpCheck
 
     check = McpCheck(options_here(args))
-    found = asyncio.run(check.views(server))
-    warn(check.warnings)
-    return found
+    try:
+        return asyncio.run(check.views(server))
+    finally:  # it may be why the server is missing
+        warn(check.warnings)
 
 
 def _list(args: Args) -> int:
@@ -146,7 +147,7 @@ def _named(args: Args) -> str:
 
 def _lines(view: Shown) -> Iterator[str]:
     about = f" ({one_line(view['version'])})" if view["version"] else ""
-    yield f"{view['name']}{about} is {view['status']}, after {elapsed(view['ms'] / 1000)}"
+    yield f"{view['name']}{about}: {view['status']} after {elapsed(view['ms'] / 1000)}"
     if view["error"]:
         yield f"  {one_line(view['error'])}"
     yield from (f"  skipped: {one_line(line)}" for line in view["warnings"])

@@ -5,6 +5,7 @@ import re
 import sys
 from argparse import ArgumentTypeError
 from dataclasses import replace
+from functools import partial
 
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.parsing import Args, number, option, takes, word
@@ -37,7 +38,8 @@ def _origin(text: str) -> str:
         type=_origin,
     ),
     option("--role ROLE", "with token new: view, decide or drive (default: view)", default="view"),
-    add_running_flags,
+    partial(add_running_flags, serving=True),
+    option("--queue NAME", "let workers of this queue drive runs (with INTERLOCK_STORE)"),
 )
 def serve(args: Args) -> int | None:
     if args.words:
@@ -69,11 +71,13 @@ def _token(args: Args) -> None:
             raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")
     else:
         raise UserError(
-            f"serve takes no {' '.join(words)!r}. Expected token new NAME, token rm NAME or token list."
+            f"Unexpected {' '.join(words)!r}. Expected: interlock serve token new NAME, token rm NAME or token list"
         )
 
 
-@takes(option("--setup", "choose a model in this terminal, then exit"), add_running_flags)
+@takes(
+    option("--setup", "choose a model in this terminal, then exit"), partial(add_running_flags, serving=True)
+)
 def acp(args: Args) -> None:
     options = options_from(args)
     if args.setup:

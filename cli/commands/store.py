@@ -107,7 +107,9 @@ def stats(args: Args) -> None:
     if args.json:
         return show_json([{args.by: key, **asdict(sums)} for key, sums in found.items()])
     if not found:
-        return err().print(f"No runs since {args.since}. See older ones with: interlock stats --since 365d")
+        return err().print(
+            f"No runs with --since {args.since}. Go further back with: interlock stats --since 365d"
+        )
     rows = [
         (place(key) if args.by == "repository" else key, *_cells(sums, args.by))
         for key, sums in found.items()

@@ -1,6 +1,7 @@
 """travel: fork, rewind, undo and replay runs; go on with a thread that LangGraph drove elsewhere."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +176,7 @@ def _ways(paths: Any) -> Iterator[str]:
     word("thread", metavar="THREAD", help="the thread's id"),
     option("--from URL", "database file, or postgresql://…", dest="source", required=True),
     Parser.json_flag,
-    add_running_flags,
+    partial(add_running_flags, serving=True),
 )
 def import_(args: Args) -> None:
     client, options = Client.at_home(), options_from(args)

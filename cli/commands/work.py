@@ -1,5 +1,6 @@
 """work: drives a run: a prompt or a session, any workflow, and resuming what waits or was interrupted."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli import quick_start
 from interlock.cli.catalog import parser_of
 from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import go_on, is_plain, notified, start, tell_trace, view_for
+from interlock.cli.driving import SCREEN_READER, go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
 from interlock.cli.parsing import Args, Parser, flag, option, takes, word
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     option("-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first"),
     option("-r --resume RUN", "resume this run: id, prefix or latest"),
     option("-c --continue", "resume the latest conversation of this folder", dest="latest"),
+    option("--screen-reader", "work line by line; also with INTERLOCK_SCREEN_READER=1"),
     add_running_flags,
 )
 def prompt(args: Args) -> int | None:
@@ -37,6 +39,8 @@ def prompt(args: Args) -> int | None:
     if args.latest or args.resume:
         client = Client(options)
         found = client.to_continue(bool(words)) if args.latest else client.run(args.resume)
+    if args.screen_reader:
+        os.environ[SCREEN_READER] = "1"
     if _opens_session(args):
         from interlock.cli.session.first_start import held
 
@@ -158,7 +162,8 @@ def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
         return inputs
     needed = workflow.input.model_fields[field].is_required()
     words = words if words or needed else piped_text(expected=False)
-    return {field: prompt_from(words)} if words or needed else {}
+    how = f"interlock run {workflow.name}"
+    return {field: prompt_from(words, how)} if words or needed else {}
 
 
 def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Options) -> int:

@@ -40,9 +40,7 @@ def screen(
     if address := served_at(state_home()):
         path = f"request/{requests[0]['id']}" if count == 1 else f"run/{run}"
         yield f"In a browser: {paint(f'{address}/{path}', 'cyan')}"
-    yield paint(
-        "Nothing runs until then; it can be decided any time, in another terminal, after a restart.", "dim"
-    )
+    yield paint("Nothing runs until then. Decide at any time, in any terminal, also after a restart.", "dim")
 
 
 def served_at(home: Path) -> str:

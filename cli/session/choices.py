@@ -142,7 +142,7 @@ _CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
     ),
     "mode": ("Which mode of work?", choices.modes, lambda session: session.mode, choices.take_mode),
     "approval-mode": (
-        "What needs asking?",
+        "Which approval mode?",
         choices.approval_modes,
         lambda session: session.approval_mode,
         choices.take_approval_mode,

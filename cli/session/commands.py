@@ -20,7 +20,6 @@ from interlock.cli.session.programs import run_shell_line, show_printed, words
 from interlock.cli.session.session import Session
 from interlock.engine.client import Outcome, travel
 from interlock.engine.client.choices import plan
-from interlock.graphs import PIPELINES
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
 
@@ -71,7 +70,7 @@ def _trusting(session: Session, typed: list[str]) -> list[str]:
 async def _memory(session: Session, rest: str) -> None:
     """What follows `add` is the text as it was typed: `don't use tabs`."""
     action, _, text = rest.strip().partition(" ")
-    if action != "add":
+    if action != "add" or not text.strip():
         await show_printed(session, "memory", _here(session, words(rest)))
         return
     own, text = text.strip().startswith("--global "), text.strip().removeprefix("--global ").strip()
@@ -117,6 +116,10 @@ def _printing(
     return Slash(usage, summary, run, complete, aliases)
 
 
+_CONVERSING = ("main", "plan", "task", "init")
+"""Workflows that have shown what they say."""
+
+
 async def _run(session: Session, rest: str) -> None:
     name, _, more = rest.strip().partition(" ")
     if not name:
@@ -129,7 +132,7 @@ async def _run(session: Session, rest: str) -> None:
             raise UserError(f"The input of /run isn't JSON: {error}") from error
 
     def done(outcome: Outcome) -> None:
-        if name not in PIPELINES:  # ours have shown what they say
+        if name not in _CONVERSING:
             session.screen.show(Text("\n".join(readable(outcome.output))))
 
     session.begin_beside(name, given, done)

@@ -34,7 +34,7 @@ async def runs(page: Served, request: Request) -> Any:
     first = number(request, "start", 0)
     rows = await asyncio.to_thread(page.client.runs, status)
     about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
-    found = [row for row, text in about if all(word in text for word in words)]
+    found = [page.prompts.standing(row) for row, text in about if all(word in text for word in words)]
     shown = found[first : first + _PAGE]
     waits = await asyncio.to_thread(page.client.no_worker, shown)
     return {"runs": [row._asdict() for row in shown], "total": len(found), "no_worker": waits}
@@ -71,10 +71,11 @@ def plain(words: Asked) -> dict[str, Any]:
 
 async def request(page: Served, request: Request) -> Any:
     """One request with what led to it; or what became of it."""
-    return await asyncio.to_thread(_request, page.client, request.path_params["id"])
+    return await asyncio.to_thread(_request, page, request.path_params["id"])
 
 
-def _request(client: Client, name: str) -> dict[str, Any]:
+def _request(page: Served, name: str) -> dict[str, Any]:
+    client = page.client
     run = name.rpartition("-")[0]
     row = client.exact(run)
     if row is None:
@@ -82,7 +83,7 @@ def _request(client: Client, name: str) -> dict[str, Any]:
     one = next((one for one in client.requests(run) if one.id == name), None)
     if one is None:
         became = client.past_requests(run).get(name, "This request no longer waits.")
-        return {"gone": became, "run": run, "title": row.title, "status": row.status}
+        return {"gone": became, "run": run, "title": row.title, "status": page.prompts.standing(row).status}
     told = client.told(run)
     return {**_drawn(one._asdict(), row), "prompt": _prompt(told) or row.title, "so_far": _so_far(row, told)}
 
@@ -162,7 +163,7 @@ async def _diagram(page: Served, folder: Path, name: str, request: Request) -> R
 
 
 async def run(page: Served, request: Request) -> Any:
-    row = run_of(page.client, request)
+    row = page.prompts.standing(run_of(page.client, request))
     here = await asyncio.to_thread(page.client.here, row.run)
     return {
         **row._asdict(),

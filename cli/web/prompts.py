@@ -32,12 +32,25 @@ class Prompts:
         self._turns = Turns(options)
         self._going = dict[str, asyncio.Task[None]]()
         self._me = [*this_process()]
+        self._starting = set[str]()
+
+    def standing(self, row: RunRow) -> RunRow:
+        """The row; a run whose drive is being started isn't called interrupted."""
+        starts = row.status == "interrupted" and row.run in self._starting
+        return row._replace(status="running") if starts else row
 
     async def go_on(self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None) -> str:
         """Drive a run on; returns what it waits for; empty: for nothing. Raises `InterlockError`.
 
         `whose`: `Options.submitted`, for a run that keeps nobody; None: the store has no workers.
         """
+        self._starting.add(row.run)
+        try:
+            return await self._started(row, prompt, whose)
+        finally:
+            self._starting.discard(row.run)
+
+    async def _started(self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None) -> str:
         if whose is None or (row.queue is not None and prompt is None):  # workers go on with theirs
             await drives.begin(Work(self._options, row.run, prompt=prompt))
             return ""

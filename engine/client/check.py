@@ -30,7 +30,7 @@ from interlock.services.policy.decision import Explanation
 from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.toolset import describe, nearest_names
+from interlock.services.toolset import describe
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
 from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.events import Event
@@ -38,7 +38,7 @@ from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
 from interlock.state.names import WAIT, mcp_name
 from interlock.state.run import HookEvent
-from interlock.state.text import first_fault, visible
+from interlock.state.text import first_fault, nearest, visible
 from interlock.state.tooling import Ended, Tool
 from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
@@ -132,8 +132,8 @@ class PolicyCheck:
         if asked.agent is None:
             return policy
         if asked.agent not in self._agents:
-            near = nearest_names(asked.agent, self._agents)
-            raise InputError(f"No agent {asked.agent!r}. Did you mean one of: {', '.join(near)}?", "agent")
+            near = nearest(asked.agent, self._agents, 3)
+            raise InputError(f"No agent {asked.agent!r}.{near} List them with: interlock agents", "agent")
         return policy.for_agent(asked.agent)
 
     def _of_tool(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
@@ -146,13 +146,13 @@ class PolicyCheck:
             return tool.risk, self._path_refused(tool, call)
         other = _find({**TOOLS, **self._tools}, call.name)
         if other is None:
-            near = ", ".join(map(repr, nearest_names(call.name, tools)))
+            near = nearest(call.name, tools, 3) or " List them with: interlock tools"
             named = ", ".join(map(repr, self._servers))
             hint = f" A tool of an MCP server ({named}) needs --server NAME." if named else ""
             if " " in call.name.strip():
                 text = "expected a tool's name; for a shell line: interlock policy check run_shell_command 'LINE'."
                 raise InputError(f"No tool {call.name!r}: {text}", "tool")
-            raise InputError(f"No tool {call.name!r}. Did you mean one of: {near}?{hint}", "tool")
+            raise InputError(f"No tool {call.name!r}.{hint}{near}", "tool")
         whose = f"sub-agent {agent!r}" if agent else "the main agent"
         return other.risk, f"`{call.name}` isn't a tool of {whose}."
 

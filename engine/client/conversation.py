@@ -18,13 +18,18 @@ from interlock.engine.client.work import EngineThread, Line
 from interlock.engine.driver.settling import settled
 from interlock.engine.store import changes
 from interlock.state.errors import UserError
-from interlock.state.events import Asking, Event, Finished, HandOver, Init
+from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undone
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
 _WAY_OUT = "Go on without loop detection: /loops off. Or send a prompt that shows another way."
+_OF_A_RUN = (
+    *("run", "workflow", "status", "options", "model", "answering"),
+    *("mode", "approval_mode", "looped", "_cursor", "_updated"),
+)
+"""What a run beside this conversation doesn't change in it."""
 _LOOK_S = 0.4
 """Seconds between checks for changes that other processes make to the run."""
 
@@ -69,6 +74,8 @@ class Conversation(Line):
         """Requests left for later, until the person comes back to their run."""
         self._cursor = ""
         """The place in the run's record up to which everything was shown."""
+        self._updated = 0.0
+        """When the run had changed last at that place, in Unix time."""
 
     @property
     def this_run(self) -> str:
@@ -144,7 +151,7 @@ class Conversation(Line):
         """Start a run of another workflow, then return to this conversation. `done`: called if it ends well."""
 
         async def work() -> None:
-            kept = self.run, self.workflow, self.status, self.options
+            kept, used = {name: getattr(self, name) for name in _OF_A_RUN}, replace(self.used)
             self.run, self.workflow, self.status, self._last = None, workflow, "", None
             self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
@@ -152,7 +159,8 @@ class Conversation(Line):
                 if self._last and self._last.status == "done":
                     done(self._last)
             finally:
-                self.run, self.workflow, self.status, self.options = kept
+                vars(self).update(kept)
+                self.used = replace(used, tokens=self.used.tokens)
 
         self._spawn(work())
 
@@ -162,10 +170,15 @@ class Conversation(Line):
 
     async def _sent(self, prompt: str | None) -> None:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
-        if prompt:
-            self.front.prompted(prompt)
-            self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
-        await self._errors_shown(lambda: self._pursued(prompt))
+
+        async def work() -> None:
+            if prompt:
+                await self._caught_up()
+                self.front.prompted(prompt)
+                self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
+            await self._pursued(prompt)
+
+        await self._errors_shown(work)
 
     async def _pursued(self, prompt: Given | None) -> None:
         await self._advanced(prompt, ())
@@ -195,8 +208,8 @@ class Conversation(Line):
 
     async def _followed(self, run: str) -> str:
         """Follow the run in its record and show it, until no other process drives it."""
-        owner = self.client.run(run).owner or "Another process"
-        self.tell("elsewhere", f"{owner} goes on with this run.", run)
+        owner = self.client.run(run).owner
+        self.tell("elsewhere", f"Another process{f' ({owner})' if owner else ''} drives this run.", run)
         async with aclosing(self.client.follow(run, self._cursor)) as found:
             async for event, place in found:
                 self._cursor = place or self._cursor
@@ -210,6 +223,19 @@ class Conversation(Line):
         self.front.ended()
         self._stands()
         return status
+
+    async def _caught_up(self) -> None:
+        """Show a drive of another process that was over before it could be followed."""
+        run = self.run
+        if run is None or (await asyncio.to_thread(self.client.run, run)).updated == self._updated:
+            return
+        async with aclosing(self.client.follow(run, self._cursor)) as found:
+            async for event, _ in found:
+                if isinstance(event, Standing):
+                    break
+                if not isinstance(event, Undone):  # which was told when it was done here
+                    self.front.event(event)
+        self.front.ended()
 
     async def watch(self) -> None:
         """Watch for what others do to the run: decisions while they are asked here, and whole drives."""
@@ -294,6 +320,7 @@ class Conversation(Line):
         """Read the run's state: a person, a plan or the model may have changed its mode."""
         if self.run is None or not (state := await asyncio.to_thread(self.client.current_state, self.run)):
             return
+        self._updated = (await asyncio.to_thread(self.client.run, self.run)).updated
         self._cursor = await asyncio.to_thread(self.client.end, self.run)
         mode = str(state.get("approval_mode") or self.approval_mode)
         if self.options.approval_mode is None and mode != self.approval_mode:

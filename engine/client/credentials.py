@@ -39,7 +39,7 @@ def credentials(options: Options) -> list[Credential]:
 
 def tested(options: Options, provider: str) -> list[str]:
     """The models that the provider offers. Raises `UserError` with what is wrong, in one line."""
-    one = _credential(_known(provider), options, found := _loaded(options))
+    one = _credential(check_provider(provider), options, found := _loaded(options))
     keys, url = _variables(provider)
     if not one.key and (provider == _GEMINI or (keys and not url)):
         raise UserError(f"No key for {provider!r}. Set one: interlock auth set {provider}")
@@ -48,7 +48,7 @@ def tested(options: Options, provider: str) -> list[str]:
 
 def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
     """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept."""
-    keys, name = _variables(_known(provider))
+    keys, name = _variables(check_provider(provider))
     if url and not name:
         able = ", ".join(one for one in providers() if _variables(one)[1])
         raise UserError(f"{provider!r} has no address to set. Those that have: {able}.")
@@ -66,7 +66,7 @@ def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
 
 def removed(options: Options, provider: str) -> str:
     """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
-    keys, url = _variables(_known(provider))
+    keys, url = _variables(check_provider(provider))
     set_variables(_file(options), {}, gone={*keys, *filter(None, [url])})
     return _credential(provider, options, _loaded(options)).source
 
@@ -116,7 +116,8 @@ def _is_installed(provider: str) -> bool:
     return True
 
 
-def _known(provider: str) -> str:
+def check_provider(provider: str) -> str:
+    """Return the name of a provider. Raises `UserError` with the nearest for another."""
     if provider not in providers():
         raise UserError(
             f"No provider {provider!r}.{nearest(provider, providers())} There are {', '.join(providers())}."

@@ -282,28 +282,37 @@ def answered(request: Request, texts: Sequence[str]) -> Decision:
     Raises `UserError` for an empty answer.
     """
     questions: Sequence[Request] = request.get("questions") or ({},)
+    if len(texts) == len(questions):
+        offered = [question.options for question in _questions(request)] or [()]
+        texts = list(map(_chosen, offered, texts))
     if len(texts) > 1:
         pairs = zip((str(q.get("question", "")) for q in questions), texts, strict=True)
         text = "\n".join(f"{question}\n{answer}" for question, answer in pairs)
     else:
-        text = _chosen(request, texts[0]) if len(questions) == 1 else texts[0]
+        text = texts[0]
     if not text.strip():
         raise UserError(f"Request {named(request)} asks for an answer, and got an empty one.")
     return Decision(request["id"], "proceed_once", text=text)
 
 
-def _chosen(request: Request, text: str) -> str:
+def _chosen(options: Sequence[Option], text: str) -> str:
     """Replace an option's number with its label."""
-    options = next((question.options for question in _questions(request)), ())
     if text.isdecimal() and 1 <= int(text) <= len(options):
         return options[int(text) - 1].label
     return text
 
 
 def form(request: Request) -> dict[str, Any]:
-    """The JSON Schema of a question's form: one text for each question."""
+    """The JSON Schema of a question's form: one text for each question, with what it may choose."""
     fields = {name: {"type": "string", "title": title} for name, title in _form_fields(request).items()}
+    for field, question in zip(fields.values(), asked(request).questions, strict=False):
+        if question.options:
+            field["description"] = "\n".join(map(option_line, question.options))
     return {"type": "object", "properties": fields, "required": [*fields]}
+
+
+def option_line(option: Option) -> str:
+    return f"- {option.label}: {option.about}" if option.about else f"- {option.label}"
 
 
 def filled(request: Request, content: Mapping[str, Any]) -> Decision | None:

@@ -67,8 +67,8 @@ def notice(event: Event, verbose: bool) -> str:
         case InvalidStream():
             return f"… the answer was incomplete: {one_line(event.reason)}"
         case LoopDetected():
-            then = "it is told so, and tries another way" if event.count == 1 else "the run stops"
-            what = "" if event.kind in RAN_ON else "the model is going in circles: "
+            then = "the model is told to try another way" if event.count == 1 else "the run stops"
+            what = "" if event.kind in RAN_ON else "loop detected: "
             return f"… {what}{one_line(event.detail, 300)}; {then}"
         case ChatCompressed():
             return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"

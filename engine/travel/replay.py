@@ -149,16 +149,30 @@ async def replay(home: Path, name: str, until: int | None = None, swap: Swap | N
         outcome = await _driven(home, store, row, script, swap)
         took = time.monotonic() - started
         made = points(store.home, row.run)
-        last = until if swap is None else None
+        last = None if swap else _last(row, recorded, until)
         within = [p for p in made if last is None or p.step <= last]
         kept = [p for p in recorded if last is None or p.step <= last]
         found = divergence(kept, within)
         if found is not None:
             found["requests"] = _requests(home, store.home, row.run)
-            found["error"] = outcome.error
+            error = outcome.error or {}
+            found["error"] = (
+                {**error, "message": _NO_REPLY} if error.get("type") == "script" else outcome.error
+            )
         ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
     ran = sum(step.ms for step in steps(home, row.run) if step.depth == 0) / 1000
     return Replayed(row.run, within, found, ways, ran, took, outcome)
+
+
+_NO_REPLY = "The record has no further reply of the model."
+_WHOLE = ("done", "failed", "waiting")
+
+
+def _last(row: RunRow, recorded: Sequence[Point], until: int | None) -> int | None:
+    """The last step to compare; None: all. What stopped midway has no record of what would have come."""
+    if until is None and row.status not in _WHOLE:
+        return recorded[-1].step
+    return until
 
 
 def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:

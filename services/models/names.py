@@ -220,7 +220,7 @@ def _nearest(settings: Settings, name: str) -> str:
     return nearest(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
 
 
-_WAYS = "Use one of: export GEMINI_API_KEY=…, -m provider:model, -m script:FILE."
+_WAYS = "Use one of: interlock auth set gemini, export GEMINI_API_KEY=…, -m provider:model."
 
 
 def check_credentials(settings: Settings, env: Mapping[str, str], model: str | None = None) -> None:

@@ -180,7 +180,7 @@ def test_what_another_editor_leaves_midway_is_told(editor: Open, asking: Asking)
     there = editor(person=ALLOWS)
     there.load(session)
     there.until(lambda: "completed" in [call["status"] for call in there.calls().values()])
-    here.until(lambda: "goes on with this run" in here.text("agent_thought"))
+    here.until(lambda: "drives this run" in here.text("agent_thought"))
     there.kill()
     assert here.answer(turn)["stopReason"] == "end_turn"
     assert "stopped midway. /continue goes on" in here.text("agent_thought")
@@ -258,13 +258,21 @@ def test_commands_undo_rewind_and_fork(editor: Open, tmp_path: Path) -> None:
     assert not file.exists() and "`a.txt`" in here.text()
     assert here.prompt(session, "/fork") == "end_turn" and "forked from" in here.text()
     assert here.prompt(session, "again") == "end_turn" and here.text().endswith("Second.")
-    runs = here.call("session/list", {})["sessions"]
-    assert len(runs) == 2 and session in {row["sessionId"] for row in runs}
+    (row,) = here.call("session/list", {})["sessions"]
+    assert row["sessionId"] == session, "which shows the fork now"
     assert here.prompt(session, "/rewind") == "end_turn"
     title = [f["params"]["toolCall"]["title"] for _, f in here.asked][-2:]
     assert title == ["Go back to before which prompt?", "Change the files, and go back?"]
     assert here.prompt(session, "and now?") == "end_turn" and here.text().count("Second.") == 2
     assert here.text("user_message") == "", "nothing is shown twice"
+
+
+def test_an_answer_that_was_not_offered_leaves_the_request_open_and_says_so(editor: Open) -> None:
+    here = editor(WRITE)
+    here.person = lambda _: {"outcome": {"outcome": "selected", "optionId": "other"}}
+    assert here.prompt(here.new(), "write a file") == "end_turn"
+    (request,) = Client.at_home().requests()
+    assert f"A request stays open: interlock approvals {request.run}." in here.text()
 
 
 def test_a_prompt_in_place_of_an_open_question_ends_its_call(
@@ -422,7 +430,8 @@ def test_the_editors_mcp_server_is_used_under_the_rules(editor: Open, tmp_path: 
     assert "hello" in (tmp_path / "odd.log").read_text()
 
 
-NAME, TWO = [{"question": "Which name?"}], [{"question": "Which name?"}, {"question": "Which port?"}]
+PORT = {"question": "Which port?", "type": "choice", "options": [{"label": "80"}, {"label": "81"}]}
+NAME, TWO = [{"question": "Which name?"}], [{"question": "Which name?"}, PORT]
 
 
 @pytest.mark.parametrize(
@@ -443,12 +452,17 @@ def test_a_question_is_a_form_where_the_client_shows_forms(
     here.others["elicitation/create"] = lambda _: {"action": "accept", "content": filled}
     assert here.prompt(here.new(), "ask me") == "end_turn" and here.text() == "Thanks."
     ((_, asked),) = here.asked
-    assert asked["params"]["requestedSchema"]["required"] == [*filled]
+    schema = asked["params"]["requestedSchema"]
+    assert schema["required"] == [*filled]
+    assert [field.get("description") for field in schema["properties"].values()][1:] == ["- 80\n- 81"] * (
+        len(filled) - 1
+    )
 
 
 def test_a_question_is_answered_by_the_next_prompt_where_it_shows_none(editor: Open) -> None:
-    replies = says("ask_user", questions=NAME), {"expect": "plum", "text": "Thanks."}
+    replies = says("ask_user", questions=TWO), {"expect": "plum", "text": "Thanks."}
     here = editor(*replies, offers={"elicitation": {"url": {}}})
     session = here.new()
-    assert here.prompt(session, "ask me") == "end_turn" and here.text() == "Which name?"
+    assert here.prompt(session, "ask me") == "end_turn"
+    assert here.text() == "Which name?\nWhich port?\n- 80\n- 81"
     assert here.prompt(session, "plum") == "end_turn" and here.text().endswith("Thanks.")

@@ -22,6 +22,7 @@ def test_agents_are_listed_a_projects_own_only_where_it_is_trusted(run: Run) -> 
     (folder / "odd.md").write_text("nothing")
     plain, shown = run("agents"), run("agents", "--skip-trust")
     assert (plain.code, "codebase_investigator" in plain.out, "tester" in plain.out) == (0, True, False)
+    assert "isn't trusted, so these were ignored: .gemini/agents" in plain.err
     assert "Tests it\n" in shown.out
     assert "odd.md was ignored" in shown.err
     assert run("agents", "--skip-trust", "--json").json[-1]["name"] == "tester"
@@ -46,7 +47,9 @@ def test_an_agents_tools_have_other_programs_names_too_and_one_that_there_isnt_i
 
 
 def test_modes_are_listed_a_projects_own_only_where_it_is_trusted(run: Run, modes: Path) -> None:
-    plain = run("modes").out
+    listed = run("modes")
+    plain = listed.out
+    assert "isn't trusted, so these were ignored: .roomodes." in listed.err
     assert "docs" not in plain and "read, edit (\\.md$), browser, mcp" in plain
     shown = run("modes", "--skip-trust", "--json").json
     assert (shown[-1]["slug"], shown[-1]["source"], len(shown)) == ("docs", "project", 6)

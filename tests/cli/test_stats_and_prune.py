@@ -78,7 +78,7 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     assert first.split()[0] == "model" and "3" in second.split()
     table = run("stats").out
     assert "1 model, 1 refused" in table and "$0.0099" in table
-    assert run("stats", "--since", "2999-01-01").err.startswith("No runs since")
+    assert run("stats", "--since", "2999-01-01").err.startswith("No runs with --since")
 
 
 def test_stats_count_what_a_fork_copied_once(run: Run, ended: dict[str, str]) -> None:

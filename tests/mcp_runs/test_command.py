@@ -39,7 +39,7 @@ def test_a_server_is_added_tried_listed_and_removed(place: Place, cli: Cli) -> N
     }
     assert written(place.user) == {"model": {"name": "flash"}, "mcpServers": {"odd": entry}}
     code, shown, _ = cli("test", "odd")
-    assert (code, shown.splitlines()[0].startswith("odd (odd 1) is connected, after ")) == (0, True)
+    assert (code, shown.splitlines()[0].startswith("odd (odd 1): connected after ")) == (0, True)
     assert "  instructions: Be\\u202e kind." in shown.splitlines()
     assert "mcp_odd_note: Write the text down." in shown and "mcp_odd_die" not in shown
     assert "  prompt    greet who*: A greeting" in shown.splitlines()
@@ -61,6 +61,7 @@ def test_what_a_project_adds_counts_once_the_folder_is_trusted(place: Place, cli
     assert written(place.work) == {"mcpServers": {"far": entry}}
     code, _, said = cli("test", "far")
     assert code == 2 and "No MCP server 'far'" in said
+    assert said.startswith("warning: This folder isn't trusted, so these were ignored: ")
     code, shown, _ = cli("test", "far", "--skip-trust", "--json")
     assert (code, json.loads(shown)["status"]) == (1, "failed")
 
@@ -72,7 +73,7 @@ def test_a_server_with_a_name_that_hides_something_is_tried_and_removed_under_it
     file = place.work / ".interlock" / "settings.json"
     file.write_text(file.read_text().replace('"odd"', '"o\u202ed\u200bd"'), encoding="utf-8")
     code, shown, _ = cli("test", "o\u202ed\u200bd", "--skip-trust")
-    assert code == 1 and shown.startswith("o\\u202ed\\u200bd is failed")
+    assert code == 1 and shown.startswith("o\\u202ed\\u200bd: failed")
     code, _, said = cli("remove", "o\u202ed\u200bd")
     assert code == 0 and said.startswith("o\\u202ed\\u200bd removed")
 

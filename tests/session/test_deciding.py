@@ -213,7 +213,11 @@ def test_a_decision_in_another_terminal_appears_and_what_came_of_it(folder: Path
 def test_a_question_is_answered_by_a_number_or_in_words_and_each_of_several_below_it(opens: Opens) -> None:
     options = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
     one = [{"question": "Which colour?", "header": "Colour", "type": "choice", "options": options}]
-    two = [{"question": f"Which {what}?", "header": what, "type": "text"} for what in ("size", "name")]
+    sizes = [{"label": "small"}, {"label": "large"}]
+    two = [
+        {"question": "Which size?", "header": "size", "type": "choice", "options": sizes},
+        {"question": "Which name?", "header": "name", "type": "text"},
+    ]
     asks = [says("ask_user", questions=asked) for asked in (one, two)]
     with opens(
         [asks[0], {**asks[1], "expect": "blue"}, {"text": "So be it.", "expect": "large(.|\n)*Otto"}]
@@ -221,7 +225,7 @@ def test_a_question_is_answered_by_a_number_or_in_words_and_each_of_several_belo
         terminal.say("paint it", then="your answer")
         terminal.type("2")
         terminal.press("enter")
-        for number, answer in enumerate(("large", "Otto"), 1):
+        for number, answer in enumerate(("2", "Otto"), 1):
             terminal.waits_for(f"answer {number} of 2")
             terminal.type(answer, then=f"› {answer}")
             terminal.press("enter")

@@ -68,7 +68,7 @@ def test_a_run_that_another_process_drives_is_followed_and_then_gone_on_with(ope
     try:
         until((terminal.folder / "began").exists, "the other process's run")
         with terminal:
-            terminal.waits_for("goes on with this run")
+            terminal.waits_for("drives this run")
             (terminal.folder / "go").touch()
             terminal.waits_for("The first answer.")
             terminal.say("and then?", then="The second.")

@@ -68,7 +68,7 @@ def test_where_lines_are_all_there_is_edits_commands_and_shell_lines_work(folder
         says("/show", "path    open_prompt")
         says("/copy", "no clipboard")
         says("/approval-mode plan", "Approval mode plan")
-        says("/approval-mode", "What needs asking? [1-3, Enter: none]")
+        says("/approval-mode", "Which approval mode? [1-3, Enter: none]")
         terminal.type("1\n", then="Approval mode default")
         says("/clear", "A new conversation.")
         says("/model script:other.json", "other.json")
@@ -82,7 +82,7 @@ def test_where_lines_are_all_there_is_edits_commands_and_shell_lines_work(folder
 
 
 def test_ctrl_c_stops_the_agent_where_lines_are_all_there_is(folder: Path, opens: Opens) -> None:
-    with opens([HELD, {"text": "Well."}], "-y", env={"TERM": "dumb"}) as terminal:
+    with opens([HELD, {"text": "Well."}], "-y", "--screen-reader") as terminal:
         terminal.waits_for(">")
         terminal.type("work\n")
         until((folder / "began").exists)
@@ -90,6 +90,7 @@ def test_ctrl_c_stops_the_agent_where_lines_are_all_there_is(folder: Path, opens
         terminal.type("never mind\n", then="Well.\n>")
         terminal.press("c-c")
         assert terminal.ends() == 0
+        assert re.findall(rb"\x1b[^\[]|\x1b\[[^m]*[A-Zhl]", terminal.written) == []
 
 
 @pytest.mark.parametrize("busy", [False, True])

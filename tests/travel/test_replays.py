@@ -106,8 +106,10 @@ def test_a_run_replays_where_neither_its_folder_nor_its_models_script_is(desk: D
 
 def test_a_fork_replays_like_any_run_also_when_what_it_came_from_is_gone(desk: Desk) -> None:
     run = desk.run().run
-    assert desk("fork", run, "--at", "1", "--in-place").code == 0
+    assert desk("fork", run, "--at", "2", "--in-place").code == 0
     fork = list_runs(desk.home)[0].run
+    replayed = desk("replay", fork, "--json")
+    assert (replayed.code, replayed.json["divergence"]) == (0, None), "it stopped where it was forked"
     assert desk("resume", fork).code == 0
     assert desk("replay", fork, "--json").json["divergence"] is None
     assert desk("runs", "rm", run).code == 0

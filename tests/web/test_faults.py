@@ -54,6 +54,29 @@ def test_a_decision_that_comes_too_late_says_so(lab: Lab, person: Callable[..., 
     somebody.complaints.clear()  # the browser notes the refused requests
 
 
+def test_why_a_run_cannot_start_stands_beside_its_form(lab: Lab, person: Callable[..., Person]) -> None:
+    somebody = person()
+    somebody.do_go("/start")
+    somebody.do_see("#folder")
+    somebody.do_tab("prompt")
+    somebody.do_type("go")
+    somebody.do_tab("folder")
+    somebody.do_type("/nowhere")
+    somebody.do_press("Enter")
+    somebody.do_see("form [role=alert]:has-text('There is no folder')")
+    somebody.complaints.clear()  # the browser notes the refusal
+
+
+def test_several_questions_stand_with_their_options(lab: Lab, person: Callable[..., Person]) -> None:
+    one = {"question": "Which size?", "type": "choice", "options": [{"label": "small"}, {"label": "large"}]}
+    asks = {"name": "ask_user", "args": {"questions": [one, {"question": "Which name?"}]}}
+    run = lab.park("several", "paint it", replies=[{"tool_calls": [asks]}, {"text": "So be it."}])
+    somebody = person()
+    somebody.do_go("/")
+    somebody.do_see(f"[data-run='{run}'] p:has-text('Which size?') + ul:has-text('large')")
+    lab.interlock("resume", run, "--cancel", "all")
+
+
 def test_next_leads_to_the_runs_own_next_request_before_those_of_others(
     lab: Lab, person: Callable[..., Person]
 ) -> None:

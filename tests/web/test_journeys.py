@@ -41,8 +41,7 @@ JOURNEYS = {
             *(
                 ("press", "Enter"),
                 ("see", "h1:text('This is decided')"),
-                ("go", "/run/{run}"),
-                ("see", ".badge.failed"),
+                ("see", "p:has-text('Run: ') .badge.failed"),
             ),
         ),
         "failed",

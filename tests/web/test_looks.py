@@ -117,6 +117,49 @@ def test_hostile_text_is_shown_as_it_is_with_visible_marks(lab: Lab, person: Cal
     assert somebody.page.evaluate("document.querySelectorAll('main script, main img, main svg').length") == 0
 
 
+PROSE = """Steps:
+
+1. Build
+   - `make`
+     with *care*
+
+2. Test:
+   ```sh
+   make test
+     -k x
+   ```
+3. Ship
+
+| Name | Size |
+|:-----|-----:|
+| a\\|b | **1** |
+| c    |
+After | all.
+"""
+
+
+def test_lists_keep_their_numbers_and_depth_and_tables_are_tables(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
+    somebody, run = person(), lab.park("prose", "tell", replies=[{"text": PROSE}])
+    somebody.do_go(f"/run/{run}")
+    somebody.do_see(".prose table")
+    assert somebody.page.evaluate(_PROSE) == {
+        "numbers": [1, 2, 3],
+        "inner": "make with care",
+        "code": "make test\n  -k x",
+        "cells": [["Name", "Size"], ["a|b", "1"], ["c", ""], ["After", "all."]],
+    }
+
+
+_PROSE = """() => ({
+  numbers: [...document.querySelectorAll(".prose ol > li")].map(one => one.value),
+  inner: document.querySelector(".prose ol > li > ul > li").textContent,
+  code: document.querySelector(".prose pre").textContent,
+  cells: [...document.querySelectorAll(".prose tr")].map(row => [...row.cells].map(cell => cell.textContent)),
+})"""
+
+
 def test_the_first_page_is_small(lab: Lab, person: Callable[..., Person]) -> None:
     """Of the peers the smallest sends 364 KB in 7 requests."""
     somebody = person()

@@ -61,11 +61,11 @@ async function reached(path, given) {
 }
 
 /** Run `work` and tell the person if it fails. */
-export async function tried(work) {
+export async function tried(work, told = say) {
   try {
     return await work();
   } catch (error) {
-    say(error.message);
+    told(error.message);
   }
 }
 

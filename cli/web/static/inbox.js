@@ -67,9 +67,10 @@ function wanted(one) {
   if (asked.parts.length) {
     parts.push(el("ul", { class: "parts" }, asked.parts.map((part) => el("li", {}, el("code", {}, part.text), " ", el("span", { class: `verdict ${part.decision}` }, part.decision), " ", el("span", { class: "soft" }, part.reason)))));
   }
-  for (const question of asked.questions) {
-    parts.push(el("p", { class: "question" }, question.text), question.options.some((o) => o.about)
-      ? el("dl", { class: "facts" }, question.options.map((o) => [el("dt", {}, o.label), el("dd", {}, o.about)])) : null);
+  for (const { text, options } of asked.questions) {
+    parts.push(el("p", { class: "question" }, text), options.some((o) => o.about)
+      ? el("dl", { class: "facts" }, options.map((o) => [el("dt", {}, o.label), el("dd", {}, o.about)]))
+      : asked.questions.length > 1 && options.length ? el("ul", {}, options.map((o) => el("li", {}, o.label))) : null); // of one, they are buttons
   }
   return parts;
 }
@@ -164,10 +165,17 @@ export async function request(main, id) {
   const one = await ask(`/api/requests/${encodeURIComponent(id)}`);
   document.title = `${one.asked?.headline ?? "Decided"} · Interlock`;
   if (one.gone) {
-    const rest = await ask("/api/requests"), next = rest.find((other) => other.run === one.run) ?? rest[0];
-    show(main, el("div", { class: "narrow" }, el("h1", {}, "This is decided"), el("p", {}, one.gone), el("p", {}, "Run: ", el("a", { href: `/run/${one.run}` }, one.title || one.run), " ", badge(one.status)),
-      next ? el("p", {}, el("a", { class: "button main", href: `/request/${next.id}` }, `Next: ${next.asked.headline}`)) : el("p", {}, "Nothing else waits for you.")));
-    return async () => {};
+    const stands = el("span"), then = el("p");
+    const look = async (now) => {
+      const rest = await ask("/api/requests"), next = rest.find((other) => other.run === one.run) ?? rest[0];
+      show(stands, badge(now.status));
+      if ((next?.id ?? "") === then.dataset.next) return; // it may have the focus
+      then.dataset.next = next?.id ?? "";
+      show(then, next ? el("a", { class: "button main", href: `/request/${next.id}` }, `Next: ${next.asked.headline}`) : "Nothing else waits for you.");
+    };
+    await look(one);
+    show(main, el("div", { class: "narrow" }, el("h1", {}, "This is decided"), el("p", {}, one.gone), el("p", {}, "Run: ", el("a", { href: `/run/${one.run}` }, one.title || one.run), " ", stands), then));
+    return calm(async () => main.contains(then) && look(await ask(`/api/requests/${encodeURIComponent(id)}`)));
   }
   const made = shell(one, "h1");
   const long = one.prompt.length > 280 ? el("details", {}, el("summary", {}, `${one.prompt.slice(0, 240)} …`), el("p", { class: "said-by-you" }, one.prompt)) : el("p", { class: "said-by-you" }, one.prompt);
@@ -182,8 +190,10 @@ export async function request(main, id) {
     el("section", { "aria-label": "What it wants" }, el("h2", {}, "It wants"), wanted(one), file, reasons(one)), waysOf(one, made));
   show(main, el("div", { class: "narrow" }, el("p", { class: "soft meta" }, el("a", { class: "of", href: `/run/${one.run}` }, one.title || one.run), el("span", {}, "asked ", since(one.asked_at))), made));
   made.classList.add("here");
+  let decided = null;
   return calm(async () => {
+    if (decided) return decided();
     const waiting = await ask(`/api/requests?run=${one.run}`);
-    if (!waiting.some((other) => other.id === id) && main.contains(made)) await request(main, id);
+    if (!waiting.some((other) => other.id === id) && main.contains(made)) decided = await request(main, id);
   });
 }

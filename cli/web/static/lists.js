@@ -63,7 +63,7 @@ export async function start(main) {
   document.title = "Start · Interlock";
   const wanted = new URLSearchParams(location.search).get("workflow") ?? "main", form = el("form");
   const about = (name) => ask(`/api/workflows/${encodeURIComponent(name)}`);
-  const head = el("h1", {}, "Start a run");
+  const head = el("h1", {}, "Start a run"), problem = el("p", { class: "bad", role: "alert" });
   show(main, el("div", { class: "narrow" }, head, el("p", { class: "soft" }, "Loading the workflows …")));
   const first = about(wanted).catch(() => null), { workflows, queue } = await ask("/api/workflows");
   const which = el("select", { id: "which" }, workflows.filter((w) => !w.problem).map((w) => el("option", { selected: w.name === wanted }, w.name)));
@@ -75,10 +75,11 @@ export async function start(main) {
     const folder = el("div", { class: "field" }, el("label", { for: "folder" }, "folder", el("span", { class: "soft" }, " (optional)")), el("input", { id: "folder", type: "text", placeholder: "where the server was started" }));
     const early = queue ? el("div", { class: "field" }, el("label", { for: "priority" }, "priority", el("span", { class: "soft" }, " (optional)")), el("input", { id: "priority", type: "number", min: "-100", max: "100", placeholder: "0; higher runs first" }), el("p", { class: "soft hint" }, `A worker of the queue ${queue} drives the run, within its limits.`)) : null;
     show(form, el("p", { class: "soft" }, summary), shown.map((n) => field(n, schema.properties[n], needed.includes(n))), folder, early,
-      rest.length ? el("details", {}, el("summary", {}, `${rest.length} more inputs`), rest.map((n) => field(n, schema.properties[n], false))) : null, el("p", {}, el("button", { class: "main" }, "Start the run")));
+      rest.length ? el("details", {}, el("summary", {}, `${rest.length} more inputs`), rest.map((n) => field(n, schema.properties[n], false))) : null, el("p", {}, el("button", { class: "main" }, "Start the run")), problem);
   };
   form.addEventListener("submit", (e) => {
     e.preventDefault();
+    show(problem);
     tried(async () => {
       const input = {};
       for (const one of form.querySelectorAll("[name]")) { const v = valueOf(one); if (v !== undefined) input[one.name] = v; }
@@ -86,7 +87,7 @@ export async function start(main) {
       const early = form.querySelector("#priority")?.value;
       const made = await ask("/api/runs", { workflow: which.value, input, workspace: form.querySelector("#folder").value || undefined, priority: early ? Number(early) : undefined });
       window.dispatchEvent(new CustomEvent("go", { detail: `/run/${made.run}` }));
-    });
+    }, (text) => (say(""), show(problem, text)));
   });
   which.addEventListener("change", () => tried(fields));
   show(main, el("div", { class: "narrow" }, head, el("div", { class: "field" }, el("label", { for: "which" }, "workflow"), which), form));

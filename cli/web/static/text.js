@@ -11,21 +11,54 @@ export function inline(text) {
       : part.length > 2 && part[0] === "*" && part.at(-1) === "*" && part[1] !== "*" ? el("em", {}, part.slice(1, -1)) : part);
 }
 
-/** Paragraphs, lists, headings and code of a Markdown text. Anything else stays as it was written. */
+const FENCED = /^([^\S\n]*```[^\n]*\n[\s\S]*?^[^\S\n]*```[^\S\n]*$)/m;
+const CODE = /^([^\S\n]*)```[^\n]*\n([\s\S]*?)\n?[^\S\n]*```[^\S\n]*$/;
+const ITEM = /^(\s*)(?:[-*+]|(\d{1,9})[.)])\s+(.*)/;
+const RULE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+
+/** Paragraphs, lists, tables, headings and code of a Markdown text. Anything else stays as it was written. */
 export function prose(text) {
   const made = el("div", { class: "prose" });
-  text.split(/^(```[^\n]*\n[\s\S]*?^```[^\S\n]*$)/m).forEach((part) => {
-    const code = /^```[^\n]*\n([\s\S]*?)\n?```[^\S\n]*$/.exec(part);
-    if (code) return made.append(block(code[1]));
-    let list = null;
-    for (const line of part.split("\n")) {
-      const item = /^\s*(?:[-*]|\d+[.)])\s+(.*)/.exec(line), head = /^#{1,6}\s+(.*)/.exec(line);
-      if (item) put((list ??= made.appendChild(el("ul"))), el("li", {}, inline(item[1])));
-      else if (line.trim()) ((list = null), made.append(el("p", { class: head ? "head" : "" }, inline(head ? head[1] : line))));
-    }
+  text.split(FENCED).forEach((part) => {
+    const code = CODE.exec(part);
+    if (code) made.append(block(code[2].replaceAll(new RegExp(`^[^\\S\\n]{0,${code[1].length}}`, "gm"), "")));
+    else lines(made, part.split("\n"));
   });
   return made;
 }
+
+function lines(made, all) {
+  const open = [];
+  for (let at = 0; at < all.length; at += 1) {
+    const line = all[at], item = ITEM.exec(line), head = /^#{1,6}\s+(.*)/.exec(line);
+    if (item) put(listed(made, open, item), el("li", { value: item[2] }, inline(item[3])));
+    else if (line.includes("|") && RULE.test(all[at + 1] ?? "") && all[at + 1].includes("|")) {
+      const rest = all.slice(at + 2), end = rest.findIndex((row) => !row.includes("|"));
+      const rows = end < 0 ? rest : rest.slice(0, end);
+      made.append(table(cells(line), rows.map(cells)));
+      [open.length, at] = [0, at + 1 + rows.length];
+    } else if (open.length && /^\s{2,}\S/.test(line)) put(open.at(-1).list.lastElementChild, " ", inline(line.trim()));
+    else if (line.trim()) ((open.length = 0), made.append(el("p", { class: head ? "head" : "" }, inline(head ? head[1] : line))));
+  }
+}
+
+/** The list that an item belongs to: the open one of its depth and kind, or a new one, in the item above if it is deeper. */
+function listed(made, open, [, space, number]) {
+  const depth = space.replaceAll("\t", "    ").length, name = number === undefined ? "ul" : "ol";
+  while (open.length && open.at(-1).depth > depth) open.pop();
+  if (open.at(-1)?.depth === depth && open.at(-1).name !== name) open.pop();
+  if (open.at(-1)?.depth !== depth) {
+    const list = el(name);
+    (open.at(-1)?.list.lastElementChild ?? made).append(list);
+    open.push({ depth, name, list });
+  }
+  return open.at(-1).list;
+}
+
+const cells = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+const table = (names, rows) => el("div", { class: "sheet", tabindex: "0" }, el("table", {},
+  el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, inline(name))))),
+  el("tbody", {}, rows.map((row) => el("tr", {}, names.map((_, at) => el("td", {}, inline(row[at] ?? ""))))))));
 
 const SHOWN = 4000;
 /** Text as it came, in a box that scrolls; a part of it first if it is long. */

@@ -107,7 +107,10 @@ def test_no_key_and_no_model_names_the_three_ways_to_go_on() -> None:
     with pytest.raises(CredentialsError) as caught:
         check_credentials(settings(), {})
     assert caught.value.exit_code == 41
-    assert all(way in str(caught.value) for way in ("GEMINI_API_KEY", "-m provider:model", "-m script:FILE"))
+    assert all(
+        way in str(caught.value)
+        for way in ("GEMINI_API_KEY", "-m provider:model", "interlock auth set gemini")
+    )
 
 
 @pytest.mark.parametrize("key", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
