@@ -1,4 +1,4 @@
-"""lab: a home with runs, a real server, and Chromium; journeys are rows of what a person presses and then sees."""
+"""lab: a home with runs, a real server, and Chromium; what a person at the page does."""
 
 import json
 import os
@@ -192,10 +192,9 @@ class Person:
         page.on("request", lambda request: self.asked.append(request.url))
         return page
 
-    def journey(self, *steps: tuple[str, str]) -> None:
-        """Each step is a word and what it is about; nothing is clicked."""
-        for word, about in steps:
-            getattr(self, f"do_{word}")(about)
+    def do(self, word: str, about: str) -> None:
+        """Nothing is clicked."""
+        getattr(self, f"do_{word}")(about)
 
     def fetched(self, path: str) -> Any:
         return self.page.evaluate("path => fetch(path).then(answer => answer.json())", path)
