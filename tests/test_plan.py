@@ -20,8 +20,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.services.policy.always import LOOSER
 from interlock.state.calls import Answer, SessionRule
-from interlock.state.charts import ApprovalModeChart, step
-from interlock.state.errors import RunError, UserError
+from interlock.state.errors import UserError
 from interlock.tools.table import TASK_LOOP, TOOLS
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -314,33 +313,6 @@ def test_a_model_enters_and_leaves_plan_mode_in_a_main_run(tmp_path: Path) -> No
     outcome = stage.resume(outcome, *approve(outcome))
     assert outcome.status == "done"
     assert (stage.work / "b.py").exists()
-
-
-@pytest.mark.parametrize(
-    ("state", "event", "after"),
-    [
-        ("default", "enter_plan_mode", "plan.requirements"),
-        ("auto_edit", "enter_plan_mode", "plan.requirements"),
-        ("plan.requirements", "read", "plan.exploration"),
-        ("plan.exploration", "write_plan", "plan.design"),
-        ("plan.design", "exit_plan_mode", "plan.review"),
-        ("plan.review", "reject", "plan.design"),
-        ("plan.review", "approve_default", "default"),
-        ("plan.review", "approve_auto_edit", "auto_edit"),
-        ("plan.design", "use_yolo", "yolo"),
-    ],
-)
-def test_the_approval_mode_moves_as_its_chart_says(state: str, event: str, after: str) -> None:
-    assert step(ApprovalModeChart, state, event) == after
-
-
-@pytest.mark.parametrize(
-    ("state", "event"),
-    [("yolo", "enter_plan_mode"), ("plan.design", "enter_plan_mode"), ("plan.design", "approve_default")],
-)
-def test_an_illegal_event_raises(state: str, event: str) -> None:
-    with pytest.raises(RunError, match="illegal"):
-        step(ApprovalModeChart, state, event)
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["in main", "handed over"])
