@@ -36,7 +36,8 @@ sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines un
 	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rl --include='*.py' mark.sweep tests)
 
 postgres: $(VENV)/installed-dev ## tests and kills again, with every store in PostgreSQL (SWEEP_PART=0/24: some of them)
-	TEST_STORE=postgresql $(BIN)/pytest -m '$(SWEEPS)' $(TESTS) $(addprefix tests/,engine travel web session mcp_runs) \
+	$(IN_MEMORY) TEST_STORE=postgresql $(BIN)/pytest -m '$(SWEEPS)' $(TESTS) \
+		$(addprefix tests/,engine travel web session mcp_runs) \
 		$(addprefix tests/cli/test_,whole_runs.py audit_command.py who_decided.py decisions.py acp.py serve.py) \
 		$(addprefix tests/test_,plan.py faults.py effects.py subtasks.py api_faults.py edit_kills.py foreign_kills.py search_kills.py)
 

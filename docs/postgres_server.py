@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -28,8 +29,8 @@ class Server:
 
     def __post_init__(self) -> None:
         root = os.getuid() == 0
-        # Another user can't enter a temporary folder of root's alone.
-        self.folder = Path(tempfile.mkdtemp(prefix="interlock-postgres-", dir="/tmp" if root else None))
+        within = "/tmp" if root and not _is_open(Path(tempfile.gettempdir())) else None
+        self.folder = Path(tempfile.mkdtemp(prefix="interlock-postgres-", dir=within))
         self.as_user = _other_user(self.folder) if root else []
         self.programs = _programs(self.folder)
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -87,6 +88,11 @@ class Server:
 
     def _run(self, *words: str) -> None:
         subprocess.run([*self.as_user, *words], check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether users other than root can enter it."""
+    return all(one.stat().st_mode & stat.S_IXOTH for one in (folder, *folder.parents))
 
 
 def _other_user(folder: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -62,14 +63,13 @@ SNAPSHOT = "<scratchpad>x</scratchpad><state_snapshot><overall_goal>g</overall_g
 COMPRESSOR = [{"role": "compressor", "text": SNAPSHOT}] * 2
 
 
+def passes(event: str, replies: Sequence[dict[str, Any]] = (DONE,), times: int = 1, **more: Any) -> Scene:
+    return Scene({event: "true"}, [*replies], fired={event: times}, **more)
+
+
 def stopped(event: str, **more: Any) -> Scene:
-    return Scene(
-        {event: STOP},
-        status="stopped_by_hook",
-        exit_code=56,
-        error=f"{event} hook 'my-{event}' stopped",
-        **more,
-    )
+    error = f"{event} hook 'my-{event}' stopped"
+    return Scene({event: STOP}, status="stopped_by_hook", exit_code=56, error=error, **more)
 
 
 def blocked(event: str, what: str, **more: Any) -> Scene:
@@ -77,133 +77,80 @@ def blocked(event: str, what: str, **more: Any) -> Scene:
     return Scene({event: BLOCK}, status="blocked_by_hook", exit_code=56, error=error, **more)
 
 
+def sent_back(why: str, then: str = "true") -> dict[str, str]:
+    """A hook that is content with the second answer, if `then` is."""
+    return {"AfterAgent": once(f"echo '{why}' >&2; exit 2", then)}
+
+
 FINAL = {"tool_calls": [call("attempt_completion", result="it works")]}
 TOLD = "assert (told['prompt_response'], told['stop_hook_active']) == ('it works', True)"
 SCRIPT = "the stage's own"
 ASKED = {"skipNextSpeakerCheck": False}
+BY_HOOK = {"candidates": [{"content": {"role": "model", "parts": ["by hook"]}}]}
 SCENES: dict[str, Scene] = {
-    "before agent: passes": Scene({"BeforeAgent": "true"}, fired={"BeforeAgent": 1}),
-    "before agent: passes, once for all turns": Scene(
-        {"BeforeAgent": "true"}, [LOOK, DONE], fired={"BeforeAgent": 1}
-    ),
+    "before agent: passes": passes("BeforeAgent"),
+    "before agent: passes, once for all turns": passes("BeforeAgent", [LOOK, DONE]),
     "before agent: adds context": Scene({"BeforeAgent": specific(additionalContext="it is <b>Monday</b>")}),
     "before agent: stops": stopped("BeforeAgent", replies=[]),
     "before agent: blocks": blocked("BeforeAgent", "the prompt", replies=[]),
-    "after agent: agrees": Scene({"AfterAgent": "true"}, fired={"AfterAgent": 1}),
-    "after agent: agrees, after next speaker": Scene(
-        {"AfterAgent": "true"}, [DONE, USER], model=ASKED, fired={"AfterAgent": 1}
-    ),
+    "after agent: agrees": passes("AfterAgent"),
+    "after agent: agrees, after next speaker": passes("AfterAgent", [DONE, USER], model=ASKED),
     "after agent: stops": stopped("AfterAgent"),
     "after agent: sends the model on": Scene(
-        {"AfterAgent": once("echo 'write tests, too' >&2; exit 2")},
-        [DONE, {"text": "Tests, too.", "expect": "write tests, too"}],
+        sent_back("write tests, too"), [DONE, {"text": "Tests, too.", "expect": "write tests, too"}],
         fired={"AfterAgent": 2},
     ),
     "after agent: blocks without a reason": Scene(
-        {"AfterAgent": "exit 2"},
-        status="blocked_by_hook",
-        exit_code=56,
+        {"AfterAgent": "exit 2"}, status="blocked_by_hook", exit_code=56,
         error="AfterAgent hook 'my-AfterAgent' blocked the answer: It gave no reason.",
     ),
-    "after agent: not after an error": Scene(
-        {"AfterAgent": "true"},
-        [{"error": {"status": 400}}],
-        status="failed",
-        exit_code=1,
-        fired={"AfterAgent": 0},
+    "after agent: not after an error": passes(
+        "AfterAgent", [{"error": {"status": 400}}], 0, status="failed", exit_code=1
     ),
-    "after agent: not after an empty answer": Scene(
-        {"AfterAgent": "true"},
-        [LOOK, {"text": ""}],
-        status="invalid_stream",
-        exit_code=1,
-        fired={"AfterAgent": 0},
+    "after agent: not after an empty answer": passes(
+        "AfterAgent", [LOOK, {"text": ""}], 0, status="invalid_stream", exit_code=1
     ),
-    "after agent: accepts a task's result": Scene(
-        {"AfterAgent": "true"}, [FINAL], workflow="task", fired={"AfterAgent": 1}
-    ),
+    "after agent: accepts a task's result": passes("AfterAgent", [FINAL], workflow="task"),
     "after agent: sends a task on": Scene(
-        {"AfterAgent": once("echo 'write tests, too' >&2; exit 2", python(TOLD))},
-        [FINAL, {**FINAL, "expect": "write tests, too"}],
-        workflow="task",
-        fired={"AfterAgent": 2},
+        sent_back("write tests, too", python(TOLD)), [FINAL, {**FINAL, "expect": "write tests, too"}],
+        workflow="task", fired={"AfterAgent": 2},
     ),
     "after agent: stops a task": stopped("AfterAgent", replies=[FINAL], workflow="task"),
     "after agent: sends a plan on": Scene(
-        {"AfterAgent": once("echo 'name the tests, too' >&2; exit 2")},
-        [DONE, {**DONE, "expect": "name the tests, too"}, *[DONE] * 2],
-        "failed",
-        1,
-        "without a plan",
-        workflow="plan",
-        fired={"AfterAgent": 4},
+        sent_back("name the tests, too"), [DONE, {**DONE, "expect": "name the tests, too"}, *[DONE] * 2],
+        "failed", 1, "without a plan", workflow="plan", fired={"AfterAgent": 4},
     ),
     "after agent: stops a plan": replace(stopped("AfterAgent", workflow="plan"), status="failed"),
-    "before model: passes, at each turn": Scene(
-        {"BeforeModel": "true"}, [LOOK, DONE], fired={"BeforeModel": 2}
-    ),
+    "before model: passes, at each turn": passes("BeforeModel", [LOOK, DONE], 2),
     "before model: not again for an invalid stream, which isn't shown either": Scene(
-        {"BeforeModel": "true", "AfterModel": "true"},
-        [{"text": ""}, DONE],
-        fired={"BeforeModel": 1, "AfterModel": 1},
+        {"BeforeModel": "true", "AfterModel": "true"}, [{"text": ""}, DONE], fired={"BeforeModel": 1, "AfterModel": 1}
     ),
     "before model: stops": stopped("BeforeModel", replies=[]),
     "before model: blocks": blocked("BeforeModel", "the request", replies=[]),
-    "before model: answers itself": Scene(
-        {
-            "BeforeModel": specific(
-                llm_response={"candidates": [{"content": {"role": "model", "parts": ["by hook"]}}]}
-            )
-        },
-        [],
-    ),
-    "before tool selection: passes": Scene({"BeforeToolSelection": "true"}, fired={"BeforeToolSelection": 1}),
+    "before model: answers itself": Scene({"BeforeModel": specific(llm_response=BY_HOOK)}, []),
+    "before tool selection: passes": passes("BeforeToolSelection"),
     "before tool selection: stops": stopped("BeforeToolSelection", replies=[]),
     "before tool selection and before model": Scene(
-        {"BeforeToolSelection": "true", "BeforeModel": "true"},
-        fired={"BeforeToolSelection": 1, "BeforeModel": 1},
+        {"BeforeToolSelection": "true", "BeforeModel": "true"}, fired={"BeforeToolSelection": 1, "BeforeModel": 1}
     ),
-    "before model: after a look for loops": Scene(
-        {"BeforeModel": "true"},
-        status="ok",
-        workflow="turn",
-        input={"request": "go", "turn_no": 30, "sticky_model": SCRIPT},
-        fired={"BeforeModel": 1},
+    "before model: after a look for loops": passes(
+        "BeforeModel", status="ok", workflow="turn", input={"request": "go", "turn_no": 30, "sticky_model": SCRIPT}
     ),
-    "after model: passes": Scene({"AfterModel": "true"}, [LOOK, DONE], fired={"AfterModel": 2}),
+    "after model: passes": passes("AfterModel", [LOOK, DONE], 2),
     "after model: stops": stopped("AfterModel"),
     "after model: blocks": blocked("AfterModel", "the answer"),
-    "turn: a hook blocks it": Scene(
-        {"AfterModel": BLOCK},
-        workflow="turn",
-        input={"request": "go"},
-        status="blocked_by_hook",
-        exit_code=56,
-        error="not today",
+    "turn: a hook blocks it": blocked("AfterModel", "the answer", workflow="turn", input={"request": "go"}),
+    "plan: before agent blocks": replace(
+        blocked("BeforeAgent", "the prompt", replies=[], workflow="plan"), status="failed"
     ),
-    "plan: before agent blocks": Scene(
-        {"BeforeAgent": BLOCK}, [], workflow="plan", status="failed", exit_code=56, error="blocked the prompt"
-    ),
-    "compress: passes": Scene(
-        {"PreCompress": "true"},
-        COMPRESSOR,
-        "compressed",
-        workflow="compress",
-        input=LONG,
-        fired={"PreCompress": 1},
-    ),
+    "compress: passes": passes("PreCompress", COMPRESSOR, status="compressed", workflow="compress", input=LONG),
     "compress: put off": Scene(
         {"PreCompress": BLOCK}, [], "noop", workflow="compress", input=LONG, fired={"PreCompress": 1}
     ),
-    "compress: too short to ask": Scene(
-        {"PreCompress": "true"},
-        [],
-        "noop",
-        workflow="compress",
-        input={**LONG, "token_limit": 10**6},
-        fired={"PreCompress": 0},
+    "compress: too short to ask": passes(
+        "PreCompress", [], 0, status="noop", workflow="compress", input={**LONG, "token_limit": 10**6}
     ),
-}
+}  # fmt: skip
 
 
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
@@ -218,12 +165,9 @@ def check(name: str, scene: Scene, stage: Hooked, outcome: Outcome) -> None:
     assert {event: len(stage.seen(event)) for event in scene.fired} == scene.fired, name
 
 
+TURN = ("BeforeAgent", "AfterAgent", "BeforeModel", "BeforeToolSelection", "AfterModel")
 CUT: dict[str, Scene] = {
-    "BeforeAgent": Scene({"BeforeAgent": "true"}),
-    "AfterAgent": Scene({"AfterAgent": "true"}),
-    "BeforeModel": Scene({"BeforeModel": "true"}),
-    "BeforeToolSelection": Scene({"BeforeToolSelection": "true"}),
-    "AfterModel": Scene({"AfterModel": "true"}),
+    **{event: Scene({event: "true"}) for event in TURN},
     "PreCompress": Scene({"PreCompress": "true"}, COMPRESSOR, "compressed", workflow="compress", input=LONG),
     "AfterAgent of a task": Scene({"AfterAgent": "true"}, [FINAL], workflow="task"),
     "AfterAgent of a plan": Scene(

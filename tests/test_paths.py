@@ -4,7 +4,7 @@ The last test checks that every declared edge of every pipeline is taken by some
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from folders import put
 from places import Place
-from scripted import call, tools
+from scripted import call, shell, tools
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges
@@ -94,105 +94,72 @@ def crash_after_the_intent(stage: Stage, outcome: Outcome) -> list[Decision]:
 
 @dataclass(frozen=True)
 class Scene:
-    """One run: what the model says, what people decide at each stop, how it ends."""
+    """One batch: what the model calls, what people decide at each stop, how the run ends."""
 
-    replies: Replies
+    calls: Sequence[dict[str, Any]]
     moves: tuple[Move, ...] = ()
     status: str = "done"
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     says: str = ""
     """Appears in the conversation at the end."""
     file: str = "one\ntwo\n"
+    helper: tuple[dict[str, Any], ...] = ()
+    """A helper's reply."""
     workflow: str = "main"
-    input: dict[str, Any] = field(default_factory=lambda: {"prompt": "go"})
 
 
 DONE = {"text": "done"}
-SHELL = call("run_shell_command", command="/bin/echo ran")
-SHELL_READS = call("run_shell_command", command="cat l")
+READ = call("read_file", file_path="a.txt")
+LIST = call("list_directory", dir_path=".")
+AGAIN = call("write_file", file_path="a.txt", content="one\ntwo\n")
 IN_LINK = call("write_file", file_path="d/workflows/x.yml", content="on: push\n")
+QUESTION = call("ask_user", questions=[{"question": "Which colour?"}])
+UNO = edit("one", "uno")
+LOST = edit("the first line", "uno")
+ECHO = shell("/bin/echo ran")
+EDITS = {"general": {"defaultApprovalMode": "auto_edit"}}
+NO_LISTS = {"tools": {"exclude": ["list_directory"]}}
+SHORT = {"role": "summarizer", "text": "numbers up to 5000"}
 SCENES: dict[str, Scene] = {
-    "reads side by side": Scene(
-        [tools(call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")), DONE], says="two"
-    ),
-    "a read and then an edit": Scene(
-        [tools(call("read_file", file_path="a.txt"), edit("one", "uno")), DONE], (approve,), file="uno\ntwo\n"
-    ),
-    "a file that holds already what is written": Scene(
-        [tools(call("write_file", file_path="a.txt", content="one\ntwo\n")), DONE],
-        says="exactly this content",
-    ),
-    "a rejected edit": Scene([tools(edit("one", "uno")), DONE], (reject,), "failed", says="not like this"),
-    "an edit of a file that isn't there": Scene(
-        [tools(edit("one", "uno", "none.txt")), DONE], says="none.txt"
-    ),
-    "an edit that a person changed": Scene(
-        [tools(edit("one", "uno")), DONE], (modify,), file="EDITED\ntwo\n"
-    ),
-    "a cancelled batch": Scene([tools(edit("one", "1"), SHELL), DONE], (cancel,), "cancelled"),
+    "reads side by side": Scene([READ, LIST], says="two"),
+    "a read and then an edit": Scene([READ, UNO], (approve,), file="uno\ntwo\n"),
+    "a file that holds already what is written": Scene([AGAIN], says="exactly this content"),
+    "a rejected edit": Scene([UNO], (reject,), "failed", says="not like this"),
+    "an edit of a file that isn't there": Scene([edit("one", "uno", "none.txt")], says="none.txt"),
+    "an edit that a person changed": Scene([UNO], (modify,), file="EDITED\ntwo\n"),
+    "a cancelled batch": Scene([edit("one", "1"), ECHO], (cancel,), "cancelled"),
     "a file that changed meanwhile": Scene(
-        [tools(edit("one", "uno")), DONE],
-        (change_the_file_then_approve, approve),
-        file="uno\ntwo\nsomebody else's line\n",
+        [UNO], (change_the_file_then_approve, approve), file="uno\ntwo\nsomebody else's line\n"
     ),
     "a command for which another call put a link": Scene(
-        [tools(call("run_shell_command", command="ln -s /etc/passwd l"), SHELL_READS), DONE],
+        [shell("ln -s /etc/passwd l"), shell("cat l")],
         (approve,),
         says="Not run: it was allowed when it was made",
     ),
     "an edit that leads elsewhere by then": Scene(
-        [tools(call("run_shell_command", command="ln -s .github d"), IN_LINK), DONE],
-        (approve,),
-        settings={"general": {"defaultApprovalMode": "auto_edit"}},
-        says="changes '.github'",
+        [shell("ln -s .github d"), IN_LINK], (approve,), settings=EDITS, says="changes '.github'"
     ),
-    "an edit that a helper corrected": Scene(
-        [tools(edit("the first line", "uno")), target("one"), DONE], (approve,), file="uno\ntwo\n"
-    ),
-    "an edit that nobody could correct": Scene(
-        [tools(edit("the first line", "uno")), target("three"), DONE], says="isn't in"
-    ),
-    "an unknown tool": Scene([tools(call("red_file", file_path="a.txt")), DONE], says="read_file"),
-    "bad arguments": Scene([tools(call("read_file", path=3)), DONE], says="file_path"),
-    "a denied tool": Scene(
-        [tools(call("list_directory", dir_path=".")), DONE],
-        status="failed",
-        settings={"tools": {"exclude": ["list_directory"]}},
-    ),
-    "a question": Scene(
-        [tools(call("ask_user", questions=[{"question": "Which colour?"}])), DONE], (answer,), says="blue"
-    ),
-    "an unknown outcome, done again": Scene(
-        [tools(SHELL), DONE], (crash_after_the_intent, approve), says="ran"
-    ),
-    "an unknown outcome, left": Scene(
-        [tools(SHELL), DONE], (crash_after_the_intent, reject), says="Unknown outcome"
-    ),
+    "an edit that a helper corrected": Scene([LOST], (approve,), file="uno\ntwo\n", helper=(target("one"),)),
+    "an edit that nobody could correct": Scene([LOST], says="isn't in", helper=(target("three"),)),
+    "an unknown tool": Scene([call("red_file", file_path="a.txt")], says="read_file"),
+    "bad arguments": Scene([call("read_file", path=3)], says="file_path"),
+    "a denied tool": Scene([LIST], status="failed", settings=NO_LISTS),
+    "a question": Scene([QUESTION], (answer,), says="blue"),
+    "an unknown outcome, done again": Scene([ECHO], (crash_after_the_intent, approve), says="ran"),
+    "an unknown outcome, left": Scene([ECHO], (crash_after_the_intent, reject), says="Unknown outcome"),
     "a long output": Scene(
-        [
-            tools(call("run_shell_command", command="/usr/bin/seq 1 5000")),
-            DONE,
-            {"role": "summarizer", "text": "numbers up to 5000"},
-        ],
-        (approve,),
-        says="numbers up to 5000",
+        [shell("/usr/bin/seq 1 5000")], (approve,), says="numbers up to 5000", helper=(SHORT,)
     ),
-    "a batch alone": Scene(
-        [],
-        (approve,),
-        workflow="tools",
-        input={
-            "calls": [{"id": "x", **edit("one", "uno")}, {"id": "y", **call("read_file", file_path="a.txt")}]
-        },
-        file="uno\ntwo\n",
-    ),
+    "a batch alone": Scene([UNO, READ], (approve,), file="uno\ntwo\n", workflow="tools"),
 }
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
     stage = Stage(folder, scene.settings)
-    options = stage.options(scene.replies)
-    outcome = run_sync(scene.workflow, scene.input, options=options)
+    alone = scene.workflow == "tools"
+    options = stage.options([] if alone else [tools(*scene.calls), DONE, *scene.helper])
+    named = [{"id": str(number), **made} for number, made in enumerate(scene.calls)]
+    outcome = run_sync(scene.workflow, {"calls": named} if alone else {"prompt": "go"}, options=options)
     for move in scene.moves:
         assert outcome.status == "waiting", outcome
         assert outcome.exit_code == 75
@@ -230,11 +197,7 @@ def test_a_mixed_batch_does_what_was_said_of_each_call(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage")
     for name in ("b.txt", "c.txt"):
         (stage.work / name).write_text("one\n")
-    replies: Replies = [
-        tools(edit("one", "uno"), edit("one", "uno", "b.txt"), edit("one", "uno", "c.txt")),
-        DONE,
-    ]
-    options = stage.options(replies)
+    options = stage.options([tools(UNO, edit("one", "uno", "b.txt"), edit("one", "uno", "c.txt")), DONE])
     outcome = run_sync("main", {"prompt": "go"}, options=options)
     first, second, third = outcome.pending
     assert "-one\n+uno" in first["preview"]

@@ -146,146 +146,25 @@ def graph(**nodes: Any) -> Graph:
     return made
 
 
-@pytest.mark.parametrize(
-    ("node", "says"),
-    [
-        (reads_unknown, "sample.a reads 'txet', which State lacks"),
-        (writes_unknown, "sample.a writes 'txet', which State lacks"),
-        (reads_wrong_type, "sample.a reads 'count' as <class 'str'>, State has it as <class 'int'>"),
-        (writes_without_reducer, r"sample.a writes 'seen' as dict\[str, str\], State has it as .*Annotated"),
-        (bare, r"sample.a: bare needs annotations"),
-    ],
-)
-def test_a_node_must_read_and_write_what_the_state_has(node: Any, says: str) -> None:
-    with pytest.raises(SetupError, match=says):
-        graph(a=node)
-
-
-@pytest.mark.parametrize("targets", [{"go": END}, {"go": END, "stop": END, "also": END}])
-def test_a_routers_labels_and_its_map_are_the_same(targets: dict[str, str]) -> None:
-    with pytest.raises(SetupError, match=r"after_step returns \['go', 'stop'\], its map has"):
-        graph(a=step).route("a", after_step, targets)
-
-
-def test_a_router_must_read_what_the_state_has() -> None:
-    with pytest.raises(SetupError, match="after_unknown reads 'txet'"):
-        graph(a=step).route("a", after_unknown, {"go": END})
-
-
-def test_an_edge_names_nodes_that_exist() -> None:
-    with pytest.raises(SetupError, match="edge 'a' → 'b' names no node 'b'"):
-        graph(a=step).edge("a", "b")
-    with pytest.raises(SetupError, match="edge 'a' → 'b' names no node 'b'"):
-        graph(a=step).route("a", after_step, {"go": END, "stop": "b"})
-
-
-def test_an_unreachable_node_is_named() -> None:
-    made = graph(a=step, lost=step)
-    made.edge(START, "a")
-    made.edge("a", END)
-    made.edge("lost", END)
-    with pytest.raises(SetupError, match=r"no edge leads to \['lost'\]"):
-        made.compile()
-
-
-def test_a_dead_end_is_named_also_when_it_is_a_loop() -> None:
-    made = graph(a=step, b=step, c=step)
-    made.edge(START, "a")
-    made.route("a", after_step, {"go": "b", "stop": END})
-    made.edge("b", "c")
-    made.edge("c", "b")
-    with pytest.raises(SetupError, match=r"\['b', 'c'\] can't reach the end"):
-        made.compile()
-
-
-def test_a_part_shares_keys_of_the_same_type() -> None:
-    other = Graph("other", WrongType)
-    stranger = Graph("stranger", Unknown)
-    for part in (other, stranger):
-        part.edge(START, END)
-    with pytest.raises(SetupError, match="has 'count' as <class 'str'>, State has it as <class 'int'>"):
-        graph().subgraph("other", other)
-    with pytest.raises(SetupError, match="share no key"):
-        graph().subgraph("stranger", stranger)
-
-
-# What it rejects at run time
-
-
-class Item(TypedDict):
-    count: int
-
-
-async def take(state: Item, runtime: Runtime[Deps]) -> State:
-    return {"seen": {str(state["count"]): "yes"}}
-
-
-def run(made: Graph, context: Any = SimpleNamespace(steps=StepLog(), cancel=Token(), emit=id)) -> Any:  # noqa: B008
-    return asyncio.run(made.compile().ainvoke({"text": "", "count": 0}, context=context))
-
-
-def straight(node: Any) -> Graph:
-    made = graph(a=node)
-    made.edge(START, "a")
-    made.edge("a", END)
+def wired(nodes: str, *edges: str) -> Graph:
+    """`step` under each name, and edges such as "a b"; ^ is the start, $ the end."""
+    made = graph(**dict.fromkeys(nodes, step))
+    for edge in edges:
+        source, target = ({"^": START, "$": END}.get(name, name) for name in edge.split())
+        made.edge(source, target)
     return made
 
 
-@pytest.mark.parametrize(
-    ("update", "says"),
-    [
-        ({"txet": "a"}, r"sample.a wrote \('txet',\): Extra inputs are not permitted; see State"),
-        ({"count": "1"}, r"sample.a wrote \('count',\): Input should be a valid integer; see State"),
-        ({"count": True}, "Input should be a valid integer"),
-        (None, "Input should be a valid dictionary"),
-    ],
-)
-def test_an_update_has_declared_keys_and_types(update: Any, says: str) -> None:
-    async def node(state: State, runtime: Runtime[Deps]) -> State:
-        return update
-
-    with pytest.raises(SetupError, match=says):
-        run(straight(node))
-
-
-def test_a_run_without_deps_is_refused() -> None:
-    with pytest.raises(
-        SetupError, match=r"sample.a was started without Deps. Run it through interlock.engine.run"
-    ):
-        run(straight(step), context=None)
-
-
-def test_a_label_outside_the_map_is_refused() -> None:
-    def router(state: State) -> Literal["go", "stop"]:
-        return "elsewhere"  # type: ignore[return-value]
-
-    made = graph(a=step)
-    made.edge(START, "a")
-    made.route("a", router, {"go": END, "stop": END})
-    with pytest.raises(SetupError, match=r"router returned 'elsewhere', expected one of \['go', 'stop'\]"):
-        run(made)
-
-
-def fanned(payload: Any) -> Graph:
-    def each(state: State) -> list[Item]:
-        return [{"count": 1}, payload]
-
-    made = graph(a=step, b=take)
-    made.edge(START, "a")
-    made.fan_out("a", each, "b")
-    made.edge("b", END)
+def routed(labels: dict[str, str], router: Any = after_step, nodes: str = "a", *edges: str) -> Graph:
+    made = wired(nodes, "^ a", *edges)
+    made.route("a", router, labels)
     return made
 
 
-@pytest.mark.parametrize("payload", [{"count": "two"}, {"cuont": 2}, {"count": 2, "more": 1}])
-def test_a_payload_that_its_target_cannot_read_is_refused(payload: Any) -> None:
-    with pytest.raises(SetupError, match=r"each sent .* to 'b'"):
-        run(fanned(payload))
-
-
-def test_a_fan_out_goes_only_where_a_payload_can_be_read() -> None:
-    with pytest.raises(SetupError, match="edge 'a' → 'b' names no node 'b'"):
-        graph(a=step).fan_out("a", lambda state: [], "b")
+def part(state: type) -> Graph:
+    made = Graph("part", state)
+    made.edge(START, END)
+    return made
 
 
 class Labelled(State, total=False):
@@ -306,26 +185,104 @@ def labelled(label: str, targets: dict[str, str]) -> Graph:
     return g
 
 
-def test_a_nodes_labels_and_its_map_are_the_same() -> None:
-    with pytest.raises(
-        SetupError, match=r"label returns \['enough', 'once more'\], its map has \['enough'\]"
-    ):
-        labelled("enough", {"enough": "other"})
+AB = {"go": "b", "stop": END}
 
 
-def test_a_label_that_the_node_did_not_declare_is_refused() -> None:
-    graph = labelled("perhaps", {"enough": "other", "once more": END})
-    with pytest.raises(SetupError, match=r"sample\.decide wrote label 'perhaps', expected one of"):
-        run(graph)
+@node(reads=("txet",), writes=("count",))
+async def misread(state: State) -> State:
+    return {}
 
 
-def test_a_decorated_node_reads_and_writes_what_the_state_has() -> None:
-    @node(reads=("txet",), writes=("count",))
-    async def misread(state: State) -> State:
-        return {}
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: graph(a=reads_unknown), "sample.a reads 'txet', which State lacks"),
+        (lambda: graph(a=writes_unknown), "sample.a writes 'txet', which State lacks"),
+        (lambda: graph(a=reads_wrong_type), "sample.a reads 'count' as <class 'str'>, State has it as <class 'int'>"),
+        (lambda: graph(a=writes_without_reducer), r"writes 'seen' as dict\[str, str\], State has it as .*Annotated"),
+        (lambda: graph(a=bare), "sample.a: bare needs annotations"),
+        (lambda: graph(misread=misread), r"sample\.misread reads \['txet'\], which State lacks"),
+        (lambda: routed({"go": END}), r"after_step returns \['go', 'stop'\], its map has"),
+        (lambda: routed({"go": END, "stop": END, "also": END}), r"after_step returns \['go', 'stop'\], its map has"),
+        (lambda: routed({"go": END}, after_unknown), "after_unknown reads 'txet'"),
+        (lambda: routed({"go": END, "stop": "d"}), "edge 'a' → 'd' names no node 'd'"),
+        (lambda: wired("a", "a b"), "edge 'a' → 'b' names no node 'b'"),
+        (lambda: graph(a=step).fan_out("a", lambda state: [], "b"), "edge 'a' → 'b' names no node 'b'"),
+        (lambda: labelled("", {"enough": END}), r"label returns \['enough', 'once more'\], its map has \['enough'\]"),
+        (lambda: wired("al", "^ a", "a $", "l $").compile(), r"no edge leads to \['l'\]"),
+        (lambda: routed(AB, after_step, "abc", "b c", "c b").compile(), r"\['b', 'c'\] can't reach the end"),
+        (lambda: graph().subgraph("p", part(WrongType)), "has 'count' as <class 'str'>, State has it as <class 'int'>"),
+        (lambda: graph().subgraph("p", part(Unknown)), "share no key"),
+    ],
+)  # fmt: skip
+def test_a_graph_that_cannot_be_meant_is_refused_when_it_is_built(build: Any, says: str) -> None:
+    with pytest.raises(SetupError, match=says):
+        build()
 
-    with pytest.raises(SetupError, match=r"sample\.misread reads \['txet'\], which State lacks"):
-        Graph("sample", State).node("misread", misread)
+
+# What it rejects at run time
+
+
+class Item(TypedDict):
+    count: int
+
+
+async def take(state: Item, runtime: Runtime[Deps]) -> State:
+    return {"seen": {str(state["count"]): "yes"}}
+
+
+def run(made: Graph, context: Any = SimpleNamespace(steps=StepLog(), cancel=Token(), emit=id)) -> Any:  # noqa: B008
+    return asyncio.run(made.compile().ainvoke({"text": "", "count": 0}, context=context))
+
+
+def updated(update: Any) -> Graph:
+    async def node(state: State, runtime: Runtime[Deps]) -> State:
+        return update
+
+    made = graph(a=node)
+    made.edge(START, "a")
+    made.edge("a", END)
+    return made
+
+
+def elsewhere(state: State) -> Literal["go", "stop"]:
+    return "elsewhere"  # type: ignore[return-value]
+
+
+def fanned(payload: Any) -> Graph:
+    def each(state: State) -> list[Item]:
+        return [{"count": 1}, payload]
+
+    made = graph(a=step, b=take)
+    made.edge(START, "a")
+    made.fan_out("a", each, "b")
+    made.edge("b", END)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (updated({"txet": "a"}), r"sample.a wrote \('txet',\): Extra inputs are not permitted; see State"),
+        (updated({"count": "1"}), r"sample.a wrote \('count',\): Input should be a valid integer; see State"),
+        (updated({"count": True}), "Input should be a valid integer"),
+        (updated(None), "Input should be a valid dictionary"),
+        (routed({"go": END, "stop": END}, elsewhere), r"returned 'elsewhere', expected one of \['go', 'stop'\]"),
+        (labelled("perhaps", {"enough": "other", "once more": END}), r"decide wrote label 'perhaps', expected one of"),
+        (fanned({"count": "two"}), "each sent .* to 'b'"),
+        (fanned({"cuont": 2}), "each sent .* to 'b'"),
+        (fanned({"count": 2, "more": 1}), "each sent .* to 'b'"),
+    ],
+)  # fmt: skip
+def test_what_a_node_or_a_router_may_not_return_is_refused_when_it_runs(made: Graph, says: str) -> None:
+    with pytest.raises(SetupError, match=says):
+        run(made)
+
+
+def test_a_run_without_deps_is_refused() -> None:
+    says = r"sample.a was started without Deps. Run it through interlock.engine.run"
+    with pytest.raises(SetupError, match=says):
+        run(wired("a", "^ a", "a $"), context=None)
 
 
 # Chains of fusable nodes

@@ -20,8 +20,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.services.policy.always import LOOSER
 from interlock.state.calls import Answer, SessionRule
-from interlock.state.charts import ApprovalModeChart, step
-from interlock.state.errors import RunError, UserError
+from interlock.state.errors import UserError
 from interlock.tools.table import TASK_LOOP, TOOLS
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -29,7 +28,13 @@ pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 PLAN = "# Plan\n\n- [ ] add g\n- [ ] test g\n"
 WRITE = call("write_file", file_path="plan.md", content=PLAN)
 HAND_IN = call("exit_plan_mode", plan_filename="plan.md")
-STEPS = [{"text": "add g", "done": False}, {"text": "test g", "done": False}]
+
+
+def step(text: str) -> dict[str, Any]:
+    return {"text": text, "done": False}
+
+
+STEPS = [step("add g"), step("test g")]
 Move = Callable[[Stage, Outcome], list[Decision]]
 
 
@@ -80,38 +85,26 @@ class Scene:
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+def ends(replies: Replies, status: str, exit_code: int, *moves: Move, **more: Any) -> Scene:
+    """A run that hands no plan over."""
+    return Scene(replies, moves, status, exit_code, steps=[], next_mode=None, **more)
+
+
+PLANS = [tools(WRITE), tools(HAND_IN)]
+BETTER = call("replace", file_path="plan.md", old_string="test g", new_string="test g well")
 SCENES = {
-    "approved": Scene([tools(WRITE), tools(HAND_IN)], (accept,)),
-    "approved, edits unasked": Scene(
-        [tools(WRITE), tools(HAND_IN)], (accept_with_edits_unasked,), next_mode="auto_edit"
-    ),
+    "approved": Scene(PLANS, (accept,)),
+    "approved, edits unasked": Scene(PLANS, (accept_with_edits_unasked,), next_mode="auto_edit"),
     "rejected with feedback, then approved": Scene(
-        [
-            tools(WRITE),
-            tools(HAND_IN),
-            tools(
-                call("replace", file_path="plan.md", old_string="test g", new_string="test g well"),
-                expect="test it well",
-            ),
-            tools(HAND_IN),
-        ],
+        [*PLANS, tools(BETTER, expect="test it well"), tools(HAND_IN)],
         (send_back, accept),
-        steps=[STEPS[0], {"text": "test g well", "done": False}],
+        steps=[STEPS[0], step("test g well")],
     ),
-    "rejected without a word": Scene(
-        [tools(WRITE), tools(HAND_IN)], (refuse,), "rejected", 56, steps=[], next_mode=None
-    ),
-    "cancelled": Scene([tools(WRITE), tools(HAND_IN)], (cancel,), "cancelled", 130, steps=[], next_mode=None),
-    "edited by the person": Scene(
-        [tools(WRITE), tools(HAND_IN)],
-        (edit,),
-        steps=[{"text": "only this", "done": False}],
-        next_mode="auto_edit",
-    ),
+    "rejected without a word": ends(PLANS, "rejected", 56, refuse),
+    "cancelled": ends(PLANS, "cancelled", 130, cancel),
+    "edited by the person": Scene(PLANS, (edit,), steps=[step("only this")], next_mode="auto_edit"),
     "a file that changed is shown again": Scene(
-        [tools(WRITE), tools(HAND_IN)],
-        (change_the_file_then_accept, accept),
-        steps=[{"text": "somebody else's", "done": False}],
+        PLANS, (change_the_file_then_accept, accept), steps=[step("somebody else's")]
     ),
     "no plan file is told, and the mode stays": Scene(
         [tools(HAND_IN), tools(WRITE, expect="There is no plan at 'plan.md'"), tools(HAND_IN)], (accept,)
@@ -119,13 +112,9 @@ SCENES = {
     "a model that stops is reminded": Scene(
         [tools(WRITE), {"text": "here it is"}, tools(HAND_IN, expect="isn't handed in yet")], (accept,)
     ),
-    "a model that never hands in": Scene([{"text": "no"}] * 3, (), "failed", 1, steps=[], next_mode=None),
-    "a loop is named": Scene(
-        [*[tools(call("glob", pattern="*"))] * 5, tools(WRITE), tools(HAND_IN)], (accept,)
-    ),
-    "a limit of turns": Scene(
-        [tools(WRITE)], (), "failed", 53, steps=[], next_mode=None, limits={"max_turns": 1}
-    ),
+    "a model that never hands in": ends([{"text": "no"}] * 3, "failed", 1),
+    "a loop is named": Scene([*[tools(call("glob", pattern="*"))] * 5, *PLANS], (accept,)),
+    "a limit of turns": ends([tools(WRITE)], "failed", 53, limits={"max_turns": 1}),
 }
 
 
@@ -165,7 +154,7 @@ def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_ove
         ),
         {"text": "carried out"},
     ]
-    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN), *after])
+    stage = Stage(tmp_path / "stage", [*PLANS, *after])
     outcome = stage.run("plan", {"prompt": "add g"})
     assert outcome.pending[0]["preview"] == PLAN
     plan = outcome.run
@@ -197,7 +186,7 @@ def show(stage: Stage, run: str) -> str:
 @pytest.mark.parametrize("mode", ["default", "auto_edit", "yolo"])
 def test_no_flag_no_rule_and_no_mode_approves_a_plan(mode: str, tmp_path: Path) -> None:
     policy = put(tmp_path / "all.toml", '[[rule]]\ntoolName = "*"\ndecision = "allow"\npriority = 999\n')
-    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN)])
+    stage = Stage(tmp_path / "stage", PLANS)
     outcome = stage.run(
         "plan", {"prompt": "x"}, approval_mode=mode, policy_files=(policy,), allowed_tools=("exit_plan_mode",)
     )
@@ -316,33 +305,6 @@ def test_a_model_enters_and_leaves_plan_mode_in_a_main_run(tmp_path: Path) -> No
     assert (stage.work / "b.py").exists()
 
 
-@pytest.mark.parametrize(
-    ("state", "event", "after"),
-    [
-        ("default", "enter_plan_mode", "plan.requirements"),
-        ("auto_edit", "enter_plan_mode", "plan.requirements"),
-        ("plan.requirements", "read", "plan.exploration"),
-        ("plan.exploration", "write_plan", "plan.design"),
-        ("plan.design", "exit_plan_mode", "plan.review"),
-        ("plan.review", "reject", "plan.design"),
-        ("plan.review", "approve_default", "default"),
-        ("plan.review", "approve_auto_edit", "auto_edit"),
-        ("plan.design", "use_yolo", "yolo"),
-    ],
-)
-def test_the_approval_mode_moves_as_its_chart_says(state: str, event: str, after: str) -> None:
-    assert step(ApprovalModeChart, state, event) == after
-
-
-@pytest.mark.parametrize(
-    ("state", "event"),
-    [("yolo", "enter_plan_mode"), ("plan.design", "enter_plan_mode"), ("plan.design", "approve_default")],
-)
-def test_an_illegal_event_raises(state: str, event: str) -> None:
-    with pytest.raises(RunError, match="illegal"):
-        step(ApprovalModeChart, state, event)
-
-
 @pytest.mark.parametrize("linked", [False, True], ids=["in main", "handed over"])
 def test_what_always_allows_at_a_plan_ends_with_the_plan(linked: bool, tmp_path: Path) -> None:
     """Edits aren't asked about until it is carried out; a follow-up prompt falls back to default, not to plan mode."""
@@ -364,7 +326,7 @@ def test_what_always_allows_at_a_plan_ends_with_the_plan(linked: bool, tmp_path:
 
 def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
     """Nor does it come back with the next plan."""
-    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN)])
+    stage = Stage(tmp_path / "stage", PLANS)
     outcome = stage.run("main", {"prompt": "go"}, approval_mode="plan")
     rule = SessionRule(tool="web_fetch", path="a.invalid", modes=LOOSER["plan"])
     assert rule.covers == "web_fetch on a.invalid, until the plan ends"
@@ -385,7 +347,7 @@ def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
 def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tmp_path: Path) -> None:
     """A hook writes to the file after the review; the plan that the person saw is carried out."""
     carried = {"text": "carried out", "expect": "test g"}
-    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN), carried])
+    stage = Stage(tmp_path / "stage", [*PLANS, carried])
     plans = stage.folder / "home/plans"
     settings = stage.options.user_home / ".interlock/settings.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
@@ -422,16 +384,14 @@ def test_main_keeps_the_mode_of_work_and_the_protocol_of_the_plan(tmp_path: Path
 
 def test_what_is_asked_of_the_plan_does_not_count_for_the_run_that_carries_it_out(tmp_path: Path) -> None:
     writes = tools(call("write_file", file_path="b.py", content="x"))
-    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN), writes, {"text": "done"}])
+    stage = Stage(tmp_path / "stage", [*PLANS, writes, {"text": "done"}])
     outcome = stage.run("plan", {"prompt": "add g"})
     outcome = stage.resume(outcome, *approve(outcome), approval_mode="yolo")
     assert (outcome.workflow, outcome.status) == ("main", "waiting"), outcome.error
 
 
 def test_a_review_that_waits_is_in_review_and_says_what_an_edit_takes(tmp_path: Path) -> None:
-    stage = Stage(
-        tmp_path / "stage", [tools(WRITE), tools(HAND_IN), {"text": "no"}, {"text": "no"}, {"text": "no"}]
-    )
+    stage = Stage(tmp_path / "stage", [*PLANS, {"text": "no"}, {"text": "no"}, {"text": "no"}])
     outcome = stage.run("plan", {"prompt": "add g"})
     shown = show(stage, outcome.run)
     assert "· review" in shown

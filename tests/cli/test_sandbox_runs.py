@@ -1,11 +1,12 @@
 """`-s` from the command line: a run in the sandbox, one that is refused, and one that is resumed."""
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from commands import Run
 from folders import put
 from patience import until
@@ -110,8 +111,7 @@ def test_what_a_command_of_a_killed_run_made_is_set_aside_by_the_next(run: Run, 
     Path("old").mkdir()
     Path("old/AGENTS.md").write_text("there before")
     assert run("-m", f"script:{tmp_path / 'killed.yaml'}", "-p", "do it", "-s", "-y").code == 75
-    interlock = "import sys; from interlock.cli.main import main; sys.exit(main())"
-    killed = subprocess.Popen([sys.executable, "-c", interlock, "resume", "latest", "--approve", "all"])
+    killed = warm.Warm(["resume", "latest", "--approve", "all"], cwd=Path.cwd(), env=os.environ)
     try:
         until(lambda: Path("ready").exists() and Path("sub/AGENTS.md").exists() and Path("docs").exists())
     finally:

@@ -3,10 +3,8 @@
 import asyncio
 import os
 import pty
-import shutil
 import signal
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -21,19 +19,18 @@ from warm import Warm
 from interlock.engine.driver.stop import signals_held, stop_on_signals
 
 DRIVEN = Path(__file__).with_name("driven.py")
-Process = Warm | subprocess.Popen[str]
 
 
 def start(deed: str, **options: Any) -> Warm:
     return Warm([deed], program=DRIVEN, cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE, **options)
 
 
-def lines(process: Process, count: int) -> list[str]:
+def lines(process: Warm, count: int) -> list[str]:
     assert process.stdout
     return [process.stdout.readline().strip() for _ in range(count)]
 
 
-def finish(process: Process) -> int:
+def finish(process: Warm) -> int:
     try:
         return process.wait(timeout=HANG_S)
     finally:
@@ -43,7 +40,7 @@ def finish(process: Process) -> int:
         process.stdout.close()
 
 
-def press_again(process: Process, number: signal.Signals) -> None:
+def press_again(process: Warm, number: signal.Signals) -> None:
     time.sleep(0.3)  # longer than an echo of the first
     process.send_signal(number)
 
@@ -69,22 +66,13 @@ def test_the_second_signal_ends_the_process_at_once(deed: str, second: signal.Si
 
 
 def test_an_echo_of_the_first_signal_is_not_a_second() -> None:
+    """`timeout` sends one to its child, and another right after that to the group of both."""
     process = start("brief")
     lines(process, 1)
     process.send_signal(signal.SIGSTOP)  # so that both are pending when it continues
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGCONT)
-    assert lines(process, 2) == ["stopping signal", "parked"]
-    assert finish(process) == 0
-
-
-@pytest.mark.skipif(shutil.which("timeout") is None, reason="needs coreutils' timeout")
-def test_under_timeout_a_run_parks() -> None:
-    command = ["timeout", "--preserve-status", "600", sys.executable, DRIVEN, "brief"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert lines(process, 1) == ["driving"]
-    process.send_signal(signal.SIGTERM)  # forwarded as on a time-out: to its child, then to the group
     assert lines(process, 2) == ["stopping signal", "parked"]
     assert finish(process) == 0
 

@@ -72,8 +72,9 @@ class Scene:
 _TALK = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Shall I?"}]
 _DONE = call("complete_task", result="found")
 _REPORT = {"SummaryOfFindings": "three", "ExplorationTrace": ["a.txt"], "RelevantLocations": []}
+_READ = call("read_file", file_path="a.txt")
 _WORK = [
-    call("read_file", file_path="a.txt"),
+    _READ,
     call("grep_search", pattern="two"),
     call("list_directory"),
     call("replace", file_path="a.txt", old_string="one", new_string="uno"),
@@ -84,17 +85,27 @@ _TAGS = """\
 <read_file><path>a.txt</path></read_file>
 <execute_command><command>echo ran >> ../effects.log</command></execute_command>"""
 _PLAN = "# Plan\n- [ ] one\n"
+_GOES_ON, _IS_DONE = (says("next_speaker", reasoning="so", next_speaker=who) for who in ("model", "user"))
+_MISSES = {
+    "file_path": "a.txt",
+    "old_string": "far from all\nof it\nhere",
+    "new_string": "uno",
+    "instruction": "x",
+}
+_TURNS = [{"type": "prompt", "prompt_id": "p", "text": "do it"}, *[{"type": "turn"}] * 30]
+_STUCK = {"unproductive_state_analysis": "…", "unproductive_state_confidence": 0.95}
+
+
+def _by(agent: str, *calls: dict[str, Any]) -> list[dict[str, Any]]:
+    """A sub-agent's replies, one call each."""
+    return [tools(one, agent=agent) for one in calls]
+
+
 SCENES: dict[str, Scene] = {
     "main": Scene(
         "main",
         {"prompt": "go"},
-        [
-            tools(*_WORK),
-            {"text": "Next I will read a.txt."},
-            {"text": "All done."},
-            says("next_speaker", reasoning="so", next_speaker="model"),
-            says("next_speaker", reasoning="so", next_speaker="user"),
-        ],
+        [tools(*_WORK), {"text": "Next I will read a.txt."}, {"text": "All done."}, _GOES_ON, _IS_DONE],
     ),
     "turn": Scene("turn", {"request": "go"}, [{"text": "Hello."}], status="ok"),
     "turn, tried again": Scene(
@@ -112,28 +123,15 @@ SCENES: dict[str, Scene] = {
         {"request": "rename x to y", "requested_model": "auto"},
         [says("classifier", reasoning="why", model_choice="flash")],
     ),
-    "next-speaker": Scene(
-        "next-speaker", {"history": _TALK}, [says("next_speaker", reasoning="so", next_speaker="model")]
-    ),
+    "next-speaker": Scene("next-speaker", {"history": _TALK}, [_GOES_ON]),
     "loop-check": Scene(
         "loop-check",
-        {
-            "history": _TALK,
-            "events": [{"type": "prompt", "prompt_id": "p", "text": "do it"}, *[{"type": "turn"}] * 30],
-        },
-        [
-            says(role, unproductive_state_analysis="…", unproductive_state_confidence=0.95)
-            for role in ("loop_check", "loop_double_check")
-        ],
+        {"history": _TALK, "events": _TURNS},
+        [says("loop_check", **_STUCK), says("loop_double_check", **_STUCK)],
     ),
     "edit": Scene(
         "edit",
-        {
-            "file_path": "a.txt",
-            "old_string": "far from all\nof it\nhere",
-            "new_string": "uno",
-            "instruction": "x",
-        },
+        _MISSES,
         [
             says("edit_target", corrected_target_snippet="nothing like it"),
             says("edit_fixer", search="two", replace="dos", noChangesRequired=False, explanation="found"),
@@ -155,26 +153,20 @@ SCENES: dict[str, Scene] = {
     "subagent": Scene(
         "subagent",
         {"agent": "generalist", "prompt": "look"},
-        [
-            tools(call("read_file", file_path="a.txt"), agent="generalist:0"),
-            tools(_DONE, agent="generalist:0"),
-        ],
+        _by("generalist:0", _READ, _DONE),
         status="goal",
     ),
     "investigate": Scene(
         "investigate",
         {"objective": "what is in a.txt?"},
-        [
-            tools(call("read_file", file_path="a.txt"), agent="codebase_investigator:0"),
-            tools(call("complete_task", report=_REPORT), agent="codebase_investigator:0"),
-        ],
+        _by("codebase_investigator:0", _READ, call("complete_task", report=_REPORT)),
         status="goal",
     ),
     "plan": Scene(
         "plan",
         {"prompt": "go"},
         [
-            tools(call("read_file", file_path="a.txt")),
+            tools(_READ),
             tools(call("write_file", file_path="plan.md", content=_PLAN)),
             tools(call("exit_plan_mode", plan_filename="plan.md")),
             tools(_WORK[-1]),

@@ -1,4 +1,4 @@
-"""lab: a home with runs, a real server, and Chromium; journeys are rows of what a person presses and then sees."""
+"""lab: a home with runs, a real server, and Chromium; what a person at the page does."""
 
 import json
 import os
@@ -16,6 +16,7 @@ import httpx
 import pytest
 import warm
 from patience import HANG_S
+from scripted import call, says, tools
 
 from interlock.engine.client import Client, Options
 
@@ -26,51 +27,31 @@ HOSTILE = (
     "\x1b[31mred\x1b[0m \u202egnp.exe\u202c zero\u200bwidth\x07"
 )
 HOSTILE_NAME = "\u202egnp.<img src=x onerror='window.hurt=3'>.py"
+WHICH = {
+    "question": "Which database?",
+    "header": "db",
+    "type": "choice",
+    "options": [
+        {"label": "SQLite", "description": "a file"},
+        {"label": "PostgreSQL", "description": "a server"},
+    ],
+}
 SCRIPTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "edit": [
-        {"text": "I read it first.", "tool_calls": [{"name": "read_file", "args": {"file_path": "calc.py"}}]},
-        {"text": "`add` subtracts.", "tool_calls": [{"name": "replace", "args": EDIT}]},
+        tools(call("read_file", file_path="calc.py"), text="I read it first."),
+        tools(call("replace", **EDIT), text="`add` subtracts."),
         {"text": "**Fixed** it."},
         {"text": "Said again."},
     ],
-    "shell": [
-        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "git commit -m x && git push"}}]},
-        {"text": "Pushed."},
-    ],
     "hostile": [
-        {
-            "text": HOSTILE,
-            "tool_calls": [
-                {"name": "write_file", "args": {"file_path": HOSTILE_NAME, "content": f"{HOSTILE}\n"}},
-                {"name": "write_file", "args": {"file_path": "notes.md", "content": f"# {HOSTILE}\n"}},
-            ],
-        },
+        tools(
+            call("write_file", file_path=HOSTILE_NAME, content=f"{HOSTILE}\n"),
+            call("write_file", file_path="notes.md", content=f"# {HOSTILE}\n"),
+            text=HOSTILE,
+        ),
         {"text": HOSTILE},
     ],
-    "question": [
-        {
-            "tool_calls": [
-                {
-                    "name": "ask_user",
-                    "args": {
-                        "questions": [
-                            {
-                                "question": "Which database?",
-                                "header": "db",
-                                "type": "choice",
-                                "options": [
-                                    {"label": "SQLite", "description": "a file"},
-                                    {"label": "PostgreSQL", "description": "a server"},
-                                ],
-                            }
-                        ]
-                    },
-                }
-            ]
-        },
-        {"text": "As you say."},
-    ],
-    "slow": [{"text": "Slowly.", "delay_s": 60}],
+    "question": [says("ask_user", questions=[WHICH]), {"text": "As you say."}],
 }
 _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -192,10 +173,9 @@ class Person:
         page.on("request", lambda request: self.asked.append(request.url))
         return page
 
-    def journey(self, *steps: tuple[str, str]) -> None:
-        """Each step is a word and what it is about; nothing is clicked."""
-        for word, about in steps:
-            getattr(self, f"do_{word}")(about)
+    def do(self, word: str, about: str) -> None:
+        """Nothing is clicked."""
+        getattr(self, f"do_{word}")(about)
 
     def fetched(self, path: str) -> Any:
         return self.page.evaluate("path => fetch(path).then(answer => answer.json())", path)

@@ -153,7 +153,9 @@ def test_a_page_that_is_asked_for_while_the_server_is_away_comes_with_it(
     somebody.do_see(".request")
     port = lab.port
     lab.kill()
-    somebody.journey(("tab", "Runs"), ("press", "Enter"), ("see", "#away:has-text('comes back by itself')"))
+    somebody.do_tab("Runs")
+    somebody.do_press("Enter")
+    somebody.do_see("#away:has-text('comes back by itself')")
     lab.serve(port)
     somebody.do_see(f".runs a[href='/run/{run}']")
     somebody.complaints.clear()  # the browser notes each lost connection

@@ -1,16 +1,14 @@
 """Gemini: finish reasons, usage, request parameters, and what the environment mustn't change."""
 
-import os
 import ssl
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from langsmith.utils import get_env_var, tracing_is_enabled
 
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.gemini import FIXED_SAMPLING
+from interlock.services.models.gemini import FIXED_SAMPLING, GeminiProvider
 from interlock.services.models.names import Providers
 from interlock.state.messages import TextDelta, Usage
 from interlock.state.settings import Settings
@@ -143,15 +141,14 @@ async def test_certificates_are_read_once_and_only_for_tls_and_are_always_asked_
     assert bool(contexts[0].get_ca_certs()) == bool(read)
 
 
-def test_tracing_is_off_whatever_the_environment_says() -> None:
-    """In a separate process: the tracing library reads its variables only once."""
-    code = (
-        "from interlock.services.models.gemini import GeminiProvider\n"
-        "from langsmith.utils import tracing_is_enabled\n"
-        "before = tracing_is_enabled()\n"
-        "GeminiProvider('gemini-2.5-pro', 'k', 'http://127.0.0.1:9')\n"
-        "print(before, tracing_is_enabled())"
-    )
-    env = {**os.environ, "LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("True False\n", "")
+def test_tracing_is_off_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "langsmith._internal._context._GLOBAL_TRACING_ENABLED", None
+    )  # nothing of ours has run
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    get_env_var.cache_clear()
+    asked = [tracing_is_enabled()]
+    GeminiProvider("gemini-2.5-pro", "k", "http://127.0.0.1:9")
+    asked.append(tracing_is_enabled())
+    get_env_var.cache_clear()
+    assert asked == [True, False]

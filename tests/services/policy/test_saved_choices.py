@@ -3,12 +3,12 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import warm
+from folders import put
 from patience import HANG_S
 
 from interlock.services.files.workspace import FolderWorkspace
@@ -237,9 +237,10 @@ for number in range(first, first + 8):
 
 
 def test_writers_at_the_same_time_lose_nothing_of_each_other(place: Place) -> None:
+    program = put(place.folder.parent / "writer.py", WRITER)
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(place.folder), str(first)], env={**os.environ})
-        for first in (0, 4, 8)
+        warm.Warm([str(place.folder), first], cwd=program.parent, env=os.environ, program=program)
+        for first in ("0", "4", "8")
     ]
     assert [w.wait(HANG_S) for w in writers] == [0, 0, 0]
     rules = tomllib.loads(place.file.read_text())["rule"]
