@@ -20,23 +20,24 @@ ENDS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("ends.
 
 @pytest.mark.parametrize("name", ENDS)
 def test_an_end_has_one_exit_code_and_one_reason(name: str, run: Run) -> None:
-    end = ENDS[name]
+    end: dict[str, Any] = {"flags": [], **ENDS[name]}
     put(Path("s.json"), end["script"])
-    done = run("-p", "go", "-m", "script:s.json", *end.get("flags", ()))
-    if then := end.get("then"):
-        done = run("resume", "latest", *then)
+    done = run("-p", "go", "-m", "script:s.json", *end["flags"])
+    if "then" in end:
+        done = run("resume", "latest", *end["then"])
     assert done.code == end["code"], done.err
 
     (row,) = run("runs", "--json").json
+    error: dict[str, str] = row["error"] or {}
     status, _, kind = end["standing"].partition(": ")
-    assert (row["status"], (row["error"] or {}).get("type", "")) == (status.partition(" (")[0], kind)
+    assert (row["status"], error.get("type", "")) == (status.partition(" (")[0], kind)
     assert f"  {end['standing']}  " in run("runs").out
     first = f"{row['run']}  main  {row['status']}" + (f" ({kind})" if kind else "")
     assert run("show", "latest").out.splitlines()[0] == first
     waited, followed = run("wait", "latest"), run("logs", "latest")
     assert (waited.code, followed.code) == (done.code, done.code)
     if kind:
-        reason = row["error"]["message"]
+        reason = error["message"]
         assert reason in done.err
         assert waited.out == f"{row['run']}  {row['status']}: {reason}\n"
         assert followed.err.endswith(f" is {row['status']}: {reason}\n")

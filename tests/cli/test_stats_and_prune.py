@@ -81,6 +81,15 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     assert run("stats", "--since", "2999-01-01").err.startswith("No runs since")
 
 
+def test_a_clock_that_steps_back_takes_nothing_from_the_time_that_was_waited(
+    run: Run, ended: dict[str, str], home: Path
+) -> None:
+    back = "update approvals set answered_at = asked_at - 864000 where run = ?"
+    changed(home / "interlock", back, ended["approved"])
+    (day,) = run("stats", "--json").json
+    assert day["waited_s"] > 0
+
+
 def test_stats_count_what_a_fork_copied_once(run: Run, ended: dict[str, str]) -> None:
     before = {by: run("stats", "--by", by, "--json").json[0] for by in ("day", "workflow", "model")}
     run("fork", ended["approved"], "--at", "5", "--in-place")
