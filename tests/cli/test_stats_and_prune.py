@@ -15,6 +15,8 @@ from starlette.requests import Request
 
 from interlock.cli.web.stats import stats
 from interlock.engine.client import Client
+from interlock.engine.store import select, state_home
+from interlock.engine.store.keeping import CANDIDATES
 
 CALL = shell("touch a.txt")
 ASKS = tools(CALL, usage={"input": 1000, "output": 100, "cached": 500})
@@ -165,3 +167,9 @@ def test_store_copies_runs_to_another_folder(
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "other"))
     assert [row["title"] for row in run("runs", "--all", "--json").json] == ["hi"]
     assert "Expected: interlock store copy RUN…" in run("store", "copy").err
+
+
+@pytest.mark.sqlite
+def test_what_is_due_among_thousands_of_runs_is_found_in_one_pass(run: Run, ended: dict[str, str]) -> None:
+    plan = [row["detail"] for row in select(state_home(), f"explain query plan {CANDIDATES}")]
+    assert plan and not [line for line in plan if "CORRELATED" in line]
