@@ -1,7 +1,9 @@
 """rebuild: what of the rows that lists show disagrees with the checkpoints, and is made from them again."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from interlock.engine.store.runs import set_status, stored_statuses
 from interlock.engine.store.saver import Saver, status_of
 from interlock.graphs import is_known, pipeline
 from interlock.graphs._langgraph import lost_nodes
+from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.state.subagent import MOST_DEPTH
 
 
@@ -37,25 +40,31 @@ async def _rebuilt(home: Path) -> list[str]:
     with explained(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
         found: list[str] = []
+        saver = Saver(conn)
+
+        @cache  # a graph of thousands of runs is compiled once
+        def compiled(workflow: str) -> Compiled:
+            return pipeline(workflow).compile(saver, MOST_DEPTH)
+
         for run, workflow, *row in stored_statuses(conn):
             known = is_known(workflow) and run not in driven
-            truth = await _truth(conn, run, workflow) if known else None
+            truth = await _truth(saver, run, pipeline(workflow), compiled) if known else None
             if truth is not None:
                 found += _differing(conn, run, tuple(row), truth)
                 _mend(conn, run, truth)
         return found
 
 
-async def _truth(conn: Connection, run: str, workflow: str) -> Truth | None:
+async def _truth(
+    saver: Saver, run: str, declared: Pipeline, compiled: Callable[[str], Compiled]
+) -> Truth | None:
     """None: killed before its first checkpoint, or waiting for a node unknown here."""
-    saver = Saver(conn)
     config: Any = {"configurable": {"thread_id": run}}
     newest = saver.get_tuple({"configurable": {"thread_id": run, "checkpoint_ns": ""}})
     if newest is None:
         return None
-    declared = pipeline(workflow)
     status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
-    app = declared.compile(saver, MOST_DEPTH)
+    app = compiled(declared.name)
     if lost_nodes(newest.checkpoint["channel_values"], app.nodes):
         return None  # a processor is due, which is known only in the run's folder
     snapshot = await app.aget_state(config, subgraphs=True)

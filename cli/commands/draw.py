@@ -73,7 +73,9 @@ def diagram(args: Args) -> int | None:
     chosen = workflow
     if workflow not in CHARTS:
         options = options_here(args)
-        chosen = _pipeline(workflow, replace(options, workspace=Path(run.workspace)) if run else options)
+        if run and not args.workspace and (place := Path(run.workspace)).is_dir():
+            options = replace(options, workspace=place)
+        chosen = _pipeline(workflow, options)
     if args.show and workflow in CHARTS:
         raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
     if args.call and (run is None or workflow != "tool-call"):

@@ -112,8 +112,7 @@ async def _logged(client: Client, run: str, *, follows: bool) -> int:
                     _print(told.event)
                 elif told.event.status not in _BUSY:
                     row = client.run(run)
-                    why = f": {one_line(row.error['message'])}" if row.error else "."
-                    err().print(f"Run {run} is {row.status}{why}")
+                    err().print(f"Run {run} is {_ended(row)}" + ("" if row.error else "."))
                     return _code(client, run)
                 elif not follows:
                     return 0
@@ -173,31 +172,32 @@ def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: boo
     """Take those that are over from `left`; the push of one that is delivered is waited for, too."""
     rows = {row.run: row for row in client.named_runs(left)}
     for name in [*left]:
-        status, (delivering, pushing) = _standing(client, rows.get(name))
-        if status in _BUSY or delivering:
+        row = rows.get(name)
+        delivering, pushing = _delivery(client, row)
+        if row and (row.status in _BUSY or delivering):
             continue
         left.remove(name)
         if pushing and pushing not in names:
             names.append(pushing)
             left.append(pushing)
         if not quiet:
-            out().print(f"{name}  {status}" + (f"; {pushing} pushes what it changed" if pushing else ""))
+            out().print(f"{name}  {_ended(row)}" + (f"; {pushing} pushes what it changed" if pushing else ""))
 
 
-def _standing(client: Client, row: RunRow | None) -> tuple[str, tuple[bool, str]]:
-    """Status of a run, and what `delivery` says of it."""
+def _delivery(client: Client, row: RunRow | None) -> tuple[bool, str]:
+    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else (False, "")
+
+
+def _ended(row: RunRow | None) -> str:
+    """How it ended, and why."""
     if row is None:
-        return "removed", (False, "")
-    of_worker = row.status == "done" and row.queue
-    return row.status, delivery(client.home, row.run) if of_worker else (False, "")
+        return "removed"
+    return f"{row.status}: {one_line(row.error['message'])}" if row.error else row.status
 
 
 def _code(client: Client, run: str) -> int:
     row = client.run(run)
-    if row.status == "done":
-        return 0
-    why = row.error["type"] if row.status == "interrupted" and row.error else row.outcome or row.status
-    return EXIT_CODES.get(why, EXIT_CODES.get(row.status, 1))
+    return next((EXIT_CODES[why] for why in (row.why, row.outcome, row.status) if why in EXIT_CODES), 1)
 
 
 @takes(Parser.run_flag)

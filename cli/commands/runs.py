@@ -65,15 +65,10 @@ def runs(args: Args) -> int | None:
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:
-    status = f"waiting ({row.waiting})" if row.waiting and row.status == "waiting" else row.status
-    if row.status == "queued" and row.error and row.error["type"] == "limit":
-        status = f"queued: limit of {row.error['of']}"
-    if row.status == "failed" and row.outcome not in ("", "failed"):
-        status = f"failed: {row.outcome}"
     what = one_line(row.title if row.workflow == "main" else f"{row.workflow}: {row.title}")
     return (
         row.run,
-        status,
+        row.standing,
         ago(row.updated),
         amount(row.tokens),
         dollars(row.usd),

@@ -168,9 +168,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
 
 
 def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
-    # The error's type says more than the outcome "failed".
-    why = run.error.get("type", "") if run.error and run.outcome == "failed" else run.outcome
-    status = run.status + (f" ({why})" if run.status == "failed" and why else "")
+    status = run.status + (f" ({run.why})" if run.why else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
     yield f"  {one_line(run.title)}"
     yield f"  in {place(run.workspace)} · started {ago(run.created)} · changed {ago(run.updated)} · step {run.step}"

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from interlock.state.events import Progress, ToolResultEvent
+from interlock.state.events import Finished, NodeStart, Progress, ToolResultEvent
 
 _HEAD, _TAIL = 20, 5
 """Lines of live output shown as they come, and shown at the end if there were more."""
@@ -53,6 +53,23 @@ class RunningCall:
         while len(self.tail) > self.last:
             self.tail.popleft()
         return shown
+
+
+class Bar:
+    """How far work is that goes through many nodes of one workflow."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        """Empty: nothing is under way whose total is known."""
+        self._workflow = self._of = ""
+
+    def feed(self, event: Progress | Finished | NodeStart) -> None:
+        if isinstance(event, Progress):
+            self.text, self._of = bar(event) if event.done < event.total else "", self._workflow
+        elif isinstance(event, NodeStart):
+            self._workflow = event.workflow
+        if isinstance(event, Finished) or self._workflow != self._of:
+            self.text = ""
 
 
 def bar(event: Progress, width: int = 20) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from interlock.cli.driving import View
-from interlock.cli.render.events import RunningCall, bar, call_mark
+from interlock.cli.render.events import Bar, RunningCall, call_mark
 from interlock.cli.render.output import (
     Paint,
     amount,
@@ -75,6 +75,9 @@ class TextView(View):
         """Whether `_text` is on the terminal already."""
         self._thought = ""
         self._progress = Spinner(sys.stderr) if self._paint.terminal else None
+        self._bar = Bar()
+        self._said = ""
+        """What a node of somebody's own graph wrote last."""
         self._lock = threading.Lock()
         self._ended = False
         self._warned: set[str] = set()
@@ -161,10 +164,10 @@ class TextView(View):
 
     def _note(self, event: Event) -> None:
         """Handle events that only move the spinner, or are for --verbose."""
-        if isinstance(event, Progress) and self._progress:
-            self._progress.detail = bar(event)
-        elif isinstance(event, CustomEvent) and self._progress:
-            self._progress.detail = custom(event)
+        if isinstance(event, Progress | Finished | NodeStart):
+            self._bar.feed(event)
+        if isinstance(event, CustomEvent):
+            self._said = custom(event)
         elif isinstance(event, Finished):
             if self._verbose and self._thought:
                 self._line(self._paint(self._thought.strip(), "dim"), reading=True)
@@ -174,7 +177,7 @@ class TextView(View):
         elif isinstance(event, NodeStart):
             if self._progress:
                 self._progress.node = f"{event.workflow} › {event.node}"
-                self._progress.detail = ""
+            self._said = ""
             if event.node == "continue":
                 self._intermediate()
 
@@ -242,7 +245,7 @@ class TextView(View):
     def _spin(self) -> None:
         mid_line = self._printed and not self._text.endswith("\n")
         if self._progress and not mid_line:
-            self._progress.detail = self._tools.running
+            self._progress.detail = self._tools.running or self._bar.text or self._said
             self._progress.show()
 
     def _hide(self) -> None:

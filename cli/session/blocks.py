@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from interlock.cli.render.events import RunningCall, bar, call_mark
+from interlock.cli.render.events import Bar, RunningCall, call_mark
 from interlock.cli.render.output import amount, counted, elapsed, one_line, plain
 from interlock.cli.session.page import fold, hanging
 from interlock.cli.session.wording import in_session
@@ -260,7 +260,7 @@ class Work:
     since: float
     doing: str = ""
     """Empty: it thinks, or runs calls."""
-    progress: str = ""
+    bar: Bar = field(default_factory=Bar)
     tokens: int = 0
     _calls: dict[tuple[str, str], _Call] = field(default_factory=dict[tuple[str, str], _Call])
     _agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
@@ -298,17 +298,16 @@ class Work:
 
     def note(self, event: Asking | Finished | Progress | NodeStart) -> None:
         """Take in an event that only moves the spinner."""
+        if not isinstance(event, Asking):
+            self.bar.feed(event)
         if isinstance(event, Asking):
             self.doing = "" if event.agent else asking(event)
         elif isinstance(event, Finished):
             self.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
             if agent := self._agents.get(event.agent):
                 agent.turns += 1
-        elif isinstance(event, Progress):
-            self.progress = bar(event) if event.done < event.total else ""
-        elif not event.agent:
+        elif isinstance(event, NodeStart) and not event.agent:
             self.doing = _AT_WORK.get(event.workflow, self.doing if event.workflow == "turn" else "")
-            self.progress = ""
 
     def lines(self, width: int, height: int, now: float) -> Iterator[Text]:
         """The running calls, each with its latest output, and the sub-agents."""

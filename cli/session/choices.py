@@ -233,8 +233,9 @@ def _read_texts(session: Session, rows: Sequence[Row]) -> Iterator[None]:
 
 
 def _row(row: RunRow) -> Row:
-    status = f"waiting ({row.waiting})" if row.waiting and row.status == "waiting" else row.status
-    return Row(one_line(row.title) or row.workflow, f"{status} · {ago(row.updated)} · {row.run}", row.run)
+    return Row(
+        one_line(row.title) or row.workflow, f"{row.standing} · {ago(row.updated)} · {row.run}", row.run
+    )
 
 
 async def fork(session: Session, rest: str) -> None:

@@ -231,8 +231,8 @@ class Screen:
         if self._todos:
             panel = blocks.todo_panel(self._todos, max(4, height // 2))
             lines += [Text(""), *(blocks.clipped(line, self.width) for line in panel)]
-        if self._work.progress:
-            lines.append(blocks.clipped(Text(self._work.progress), self.width))
+        if self._work.bar.text:
+            lines.append(blocks.clipped(Text(self._work.bar.text), self.width))
         return lines
 
     def _take(self, event: Event) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from interlock.engine.client import Outcome
 from interlock.engine.client.front import Front, Kind, Notice
-from interlock.state.errors import InterlockError, bug
+from interlock.state.errors import STOPPED, InterlockError, bug
 
 Work = Callable[[], Awaitable[None]]
 
@@ -78,7 +78,7 @@ class Line:
         self.front.moved()
         try:
             await work()
-            well = not (self._last and self._last.error)
+            well = not (self._last and self._last.error and self._last.status not in STOPPED)
         except InterlockError as error:
             self.failed(error)
         except Exception as error:

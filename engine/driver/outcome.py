@@ -12,15 +12,15 @@ from interlock.engine.driver.of_run import WORKER
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
-from interlock.engine.store import Store, diagnosed, keep_option, note_error, read_options
+from interlock.engine.store import Store, diagnosed, keep_option, note_error, read_options, stopped
 from interlock.engine.store.approvals import number_requests, ready_answers, record_decisions, supersede
-from interlock.engine.store.runs import end_run
+from interlock.engine.store.runs import end_run, first_task
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
 from interlock.prompts import load
 from interlock.state.calls import ToolResult, cancelled
 from interlock.state.conversation import refusals_in, warnings_of
-from interlock.state.errors import ENDED_WELL, EXIT_CODES, BusyError, InterlockError, StoreError
+from interlock.state.errors import ENDED_WELL, EXIT_CODES, STOPPED, BusyError, InterlockError, StoreError
 from interlock.state.events import Result
 from interlock.state.messages import Message, open_calls
 from interlock.state.run import WorkflowOutput
@@ -43,7 +43,7 @@ def conclude(
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
     elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # otherwise it ended before the stop
         status = "failed" if drive.stop.why == "lost" else drive.stop.why
-        code = EXIT_CODES[status]
+        code, details = EXIT_CODES[status], details or _stopped(drive, status)
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.json(_requests(drive, snapshot))
@@ -69,11 +69,16 @@ def conclude(
     )
 
 
+def _stopped(drive: Drive, why: str) -> dict[str, str] | None:
+    return stopped(why, first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
+
+
 def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str] | None) -> None:
     if not drive.lease.held:  # another process has the run and its row
         return
-    note_error(drive.conn, drive.lease.run, details)
-    if drive.stop.why in ("cancelled", "timeout") and drive.door != WORKER:
+    is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER
+    note_error(drive.conn, drive.lease.run, None if is_stopped and by_worker else details)  # it says why
+    if is_stopped and not by_worker:
         from interlock.engine.store.queue import leave_stopped
 
         with drive.conn.transaction() as conn:

@@ -58,7 +58,7 @@ from interlock.engine.driver.prepare import (
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.store import Store, diagnosed, first_input, keep_option
+from interlock.engine.store import Store, diagnosed, first_input, forget_error, keep_option
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.runs import NewRun, above, deepest, insert_run, new_run_id, topmost
 from interlock.engine.workflows import find_workflow
@@ -370,6 +370,7 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
     begun = await first(drive, context)
     try:
         if begun is not None or await is_due(drive):
+            forget_error(drive.conn, run)
             snapshot = await _uncut(drive, drive.advance(begun, prepared.limits.timeout_s))
     except Exception as problem:
         error = problem  # becomes the outcome: work so far is kept, and the run can be resumed

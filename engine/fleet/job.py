@@ -57,7 +57,7 @@ def main(run: str, at: str) -> int:
             if limits.wait:
                 put_back(conn, run, submitted(conn, run), limits.wait, model=limits.model)
             elif outcome.status == "timeout":
-                note_stopped(conn, run, "timeout", "Its running time is used up.")
+                note_stopped(conn, run, "timeout")
     if files:
         deliver(home, files, outcome, options)
     return 0

@@ -181,7 +181,7 @@ class Worker:
         code, aborted, said = await self._process(context, run, drive_process.__name__, run)
         if aborted:
             self.report(f"{run}: stopped on request")
-            stopped = partial(queue.note_stopped, run=run, kind="cancelled", why="Stopped on request.")
+            stopped = partial(queue.note_stopped, run=run, kind="cancelled")
             await self._stored(stopped)
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:

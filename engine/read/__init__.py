@@ -49,6 +49,23 @@ class RunRow(NamedTuple):
     usd: float | None
     """What its calls cost, as far as their prices are known; null: none is."""
 
+    @property
+    def why(self) -> str:
+        """The kind of error of a run that failed or was interrupted, else its outcome; empty: neither says more."""
+        if self.status not in ("failed", "interrupted"):
+            return ""
+        outcome = self.outcome if self.status == "failed" else ""
+        return (self.error or {}).get("type") or outcome.removeprefix("failed")
+
+    @property
+    def standing(self) -> str:
+        """Its status and why, in a few words."""
+        if self.status == "waiting" and self.waiting:
+            return f"waiting ({self.waiting})"
+        if self.status == "queued" and self.error and self.error["type"] == "limit":
+            return f"queued: limit of {self.error['of']}"
+        return f"{self.status}: {self.why}" if self.why else self.status
+
 
 class Request(NamedTuple):
     """One request pending a person's answer; `fields` are those of `pending_approvals`."""
@@ -258,6 +275,8 @@ def _run_row(found: Row) -> RunRow:
     else:
         idle = "queued" if row["queue"] and (error is None or error["type"] in PASSING) else "interrupted"
         status = "waiting" if row["waiting"] or row["below"] else idle
+        if status == "interrupted" and row["held"] and not error:
+            error = {"type": "died", "message": f"Its process {row['pid']} was killed or crashed."}
     computed: dict[str, Any] = {
         "status": status,
         "error": error,

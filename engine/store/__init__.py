@@ -20,7 +20,7 @@ from interlock.engine.store.tables import TABLE
 from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory, write_private
 from interlock.state.clock import unix_time
-from interlock.state.errors import ConfigError, InterlockError, StoreError, UserError
+from interlock.state.errors import STOPPED, ConfigError, InterlockError, StoreError, UserError
 from interlock.state.text import clean
 
 PARTS = (
@@ -364,6 +364,17 @@ def first_input(conn: Connection, run: str, asked: Mapping[str, Any]) -> dict[st
         with conn.transaction():
             conn.execute("update runs set input = ? where run = ?", (json.dumps(changed), run))
     return changed
+
+
+def stopped(kind: str, run: str) -> dict[str, str]:
+    """The error of a run that was stopped."""
+    return {"type": kind, "message": f"{STOPPED[kind]} Go on with: interlock resume {run}"}
+
+
+def forget_error(conn: Connection, run: str) -> None:
+    """How the run ended before says nothing of a drive that goes on with it."""
+    if conn.execute("select 1 from runs where run = ? and error is not null", (run,)).fetchone():
+        note_error(conn, run, None)
 
 
 def note_error(conn: Connection, run: str, error: Mapping[str, str] | None) -> None:

@@ -60,7 +60,7 @@ def plan(home: Path, now: float, keep_days: int | None, max_gb: float | None) ->
 
     A run that an unfinished one was started from, or belongs to, stays.
     """
-    rows = select(home, _CANDIDATES)
+    rows = select(home, CANDIDATES)
     size, old = sum(sizes(home).values()), now - (keep_days or 0) * _DAY_S
     weights = _weights(home) if rows and (keep_days or max_gb) else {}
     due: list[Due] = []
@@ -80,10 +80,12 @@ def plan(home: Path, now: float, keep_days: int | None, max_gb: float | None) ->
     return Plan(due, size, waiting)
 
 
-_CANDIDATES = """
+CANDIDATES = """
+with unfinished as (select run, parent, subtask_of from runs where status not in ('done', 'failed', 'cancelled'))
 select r.run, r.title, r.updated, r.status in ('done', 'failed', 'cancelled') as ended,
-       exists (select 1 from runs o where o.status not in ('done', 'failed', 'cancelled')
-               and (o.parent = r.run or o.subtask_of = r.run or o.run = r.subtask_of)) as needed
+       r.run in (select parent from unfinished where parent is not null
+                 union select subtask_of from unfinished where subtask_of is not null)
+       or (r.subtask_of is not null and r.subtask_of in (select run from unfinished)) as needed
 from runs r order by r.updated
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from interlock.engine.store import kept_repository, note_error
+from interlock.engine.store import kept_repository, note_error, stopped
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue_schema import app, has_queue, need_queue
 from interlock.engine.store.runs import IS_SUBTASK, first_task, set_status, with_subtasks
@@ -169,7 +169,7 @@ def take_back(conn: Connection, run: str) -> bool:
 
     A worker that has a run that is done delivers what it changed, and isn't stopped.
     """
-    note_stopped(conn, run, "cancelled", "Stopped on request.")
+    note_stopped(conn, run, "cancelled")
     found = conn.execute(_STOPPABLE, (run,)).fetchall()
     for job, _ in found:
         app().job_manager.cancel_job_by_id(job, abort=True, connection=_own(conn))
@@ -211,18 +211,17 @@ def is_due(conn: Connection, run: str) -> bool:
     return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_IS_DUE}", (run,)).fetchone())
 
 
-def note_stopped(conn: Connection, run: str, kind: str, why: str) -> None:
+def note_stopped(conn: Connection, run: str, kind: str) -> None:
     """Inside a transaction: leave a run that has work left to whoever resumes it."""
     if is_due(conn, run):
-        note_error(conn, run, {"type": kind, "message": f"{why} Go on with: interlock resume {run}"})
+        note_error(conn, run, stopped(kind, run))
 
 
 def leave_stopped(conn: Connection, run: str, kind: str) -> None:
     """Inside a transaction: no worker goes on with a run, or the task above it, that was stopped elsewhere."""
-    why = "Stopped on request." if kind == "cancelled" else "Its running time is used up."
     for one in {run, first_task(conn, run)}:
         if submitted(conn, one).queue:
-            note_stopped(conn, one, kind, why)
+            note_stopped(conn, one, kind)
 
 
 def last_death(conn: Connection, run: str) -> str:

@@ -195,7 +195,8 @@ def _requests(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
     refused = " or ".join(f"""a.answer like '%"choice":"{choice}"%'""" for choice in ("reject", "cancel"))
     sql = (
         f"select {_key(by, 'a.asked_at')}, count(*), sum(case when {refused} then 1 else 0 end), count(a.answer), "
-        "coalesce(sum(a.answered_at - a.asked_at), 0.0) from approvals a join runs r on r.run = a.run "
+        "coalesce(sum(case when a.answered_at > a.asked_at then a.answered_at - a.asked_at end), 0.0) "
+        "from approvals a join runs r on r.run = a.run "
         """where a.asked_at >= ? and a.request like '%"kind":"approval"%' """
         f"and (a.interrupt is not null or a.answer is not null) and {_OWN.format('a', 'asked_at')} group by 1"
     )

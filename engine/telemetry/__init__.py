@@ -213,8 +213,9 @@ def _logs_of(event: ev.Event, *, content: bool) -> Iterator[Log]:
             yield Log(now, "interlock.prompt", event.content, "info", {})
         case ev.Result():
             error = event.error or {}
+            level = "error" if error and event.status != "cancelled" else "info"
             about = {"interlock.status": event.status, "interlock.exit_code": event.exit_code}
             text = str(error.get("message") or "")
-            yield Log(now, "interlock.result", text, "error" if error else "info", about)
+            yield Log(now, "interlock.result", text, level, about)
         case _:
             pass

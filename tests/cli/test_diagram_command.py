@@ -1,6 +1,7 @@
 """`interlock diagram`: every picture can be read, and shows what was asked for."""
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,3 +142,5 @@ def test_a_waiting_runs_picture_says_what_is_asked_why_and_how_to_decide(
         b.name for b in read(svg).boxes
     }
     assert read(svg).faults() == []
+    shutil.rmtree(stage.work)
+    assert drawn(tmp_path, "--run", run, "--depth", depth) == svg, "its folder may be gone"

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -352,6 +353,32 @@ def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
     assert "turn › call_model" in text
     assert "\x1b[32m✓\x1b[0m Edit calc.py · +1 −1" in text
     assert text.rstrip().endswith("Fixed: add adds.")
+
+
+def _at(workflow: str, node: str) -> e.NodeStart:
+    return e.NodeStart(workflow=workflow, node=node, checkpoint_id="")
+
+
+def test_on_a_terminal_a_bar_stands_while_its_workflow_goes_from_node_to_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def shown(*events: e.Event) -> str:
+        terminal = _Terminal(monkeypatch)
+        view = TextView("fix it")
+        for event in (_at("search", "store"), e.Progress(what="indexing", done=5, total=10, unit="files")):
+            view(event)
+        for event in events:
+            view(event)
+        view.flush()
+        view.finish(DONE)
+        return terminal.text()
+
+    assert "search › chunk · 0 ms · ━━━━━━━━━━────────── indexing 5 of 10 files" in re.sub(
+        r"· \d+ ms", "· 0 ms", shown(_at("search", "chunk"))
+    )
+    over = e.Progress(what="indexing", done=10, total=10, unit="files")
+    assert "indexing" not in shown(_at("search", "chunk"), over)
+    assert "indexing" not in shown(_at("turn", "call_model")), "it was left"
 
 
 def test_on_a_terminal_a_long_command_leaves_room_for_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from starlette.requests import Request
 
 from interlock.cli.web.stats import stats
 from interlock.engine.client import Client
+from interlock.engine.store import select, state_home
+from interlock.engine.store.keeping import CANDIDATES
 
 CALL = shell("touch a.txt")
 ASKS = tools(CALL, usage={"input": 1000, "output": 100, "cached": 500})
@@ -79,6 +81,15 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     table = run("stats").out
     assert "1 model, 1 refused" in table and "$0.0099" in table
     assert run("stats", "--since", "2999-01-01").err.startswith("No runs with --since")
+
+
+def test_a_clock_that_steps_back_takes_nothing_from_the_time_that_was_waited(
+    run: Run, ended: dict[str, str], home: Path
+) -> None:
+    back = "update approvals set answered_at = asked_at - 864000 where run = ?"
+    changed(home / "interlock", back, ended["approved"])
+    (day,) = run("stats", "--json").json
+    assert day["waited_s"] > 0
 
 
 def test_stats_count_what_a_fork_copied_once(run: Run, ended: dict[str, str]) -> None:
@@ -156,3 +167,9 @@ def test_store_copies_runs_to_another_folder(
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "other"))
     assert [row["title"] for row in run("runs", "--all", "--json").json] == ["hi"]
     assert "Expected: interlock store copy RUN…" in run("store", "copy").err
+
+
+@pytest.mark.sqlite
+def test_what_is_due_among_thousands_of_runs_is_found_in_one_pass(run: Run, ended: dict[str, str]) -> None:
+    plan = [row["detail"] for row in select(state_home(), f"explain query plan {CANDIDATES}")]
+    assert plan and not [line for line in plan if "CORRELATED" in line]

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kill_runs.scene import Scene
@@ -10,6 +11,7 @@ from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.rebuild import rebuild
 from interlock.engine.store import Store
+from interlock.graphs._pipeline import Pipeline
 
 
 @pytest.fixture
@@ -33,6 +35,20 @@ def test_rows_that_were_changed_are_found_and_mended(parked: Scene) -> None:
     assert rebuild(home) == []
     assert list_runs(home)[0].status == "waiting"
     assert [r.id for r in waiting_requests(home)] == waiting
+
+
+def test_the_graph_of_many_runs_is_compiled_once(parked: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_sync("main", {"prompt": "Do it."}, options=parked.options, run_id="s").status == "waiting"
+    compiled: list[str] = []
+    compile = Pipeline.compile
+
+    def counted(self: Pipeline, *args: Any) -> Any:
+        compiled.append(self.name)
+        return compile(self, *args)
+
+    monkeypatch.setattr(Pipeline, "compile", counted)
+    assert rebuild(parked.options.home) == []
+    assert compiled == ["main"]
 
 
 def test_an_answered_request_waits_no_more(parked: Scene) -> None:

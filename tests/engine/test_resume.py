@@ -334,6 +334,7 @@ def test_the_rest_of_a_wait_for_a_model_goes_on_after_a_kill_or_a_stop(
     time.sleep(0.5)
     process.send_signal(how)
     assert process.ends()[0] == code
+    assert find_run(place.home, "latest", place.work).why == ("died" if code == -9 else "cancelled")
     events = list[Any]()
     options = replace(place.given, overrides={"model": {"streamRetryDelay": 0}})
     outcome = resume_sync("latest", options=options, renderers=[events.append])

@@ -66,6 +66,18 @@ def test_a_long_output_is_folded() -> None:
     assert shown[-2:] == ["  │ line 9999", ""]
 
 
+def test_a_bar_stands_while_its_workflow_goes_from_node_to_node() -> None:
+    def at(workflow: str, node: str) -> ev.NodeStart:
+        return ev.NodeStart(workflow=workflow, node=node, checkpoint_id="")
+
+    begins = ev.Init(session_id="r", model="m", workflow="main")
+    half = ev.Progress(what="indexing", done=5, total=10, unit="files")
+    screen = made(begins, at("search", "store"), half, at("search", "chunk"))
+    assert "indexing 5 of 10 files" in screen.live(10)
+    screen(at("turn", "call_model"))
+    assert "indexing" not in screen.live(10)
+
+
 def test_a_run_that_is_over_leaves_nothing_live() -> None:
     screen = made(
         *answer("Half a"), ev.Result(status="cancelled", stats={"total_tokens": 1200, "elapsed_ms": 3000})
