@@ -261,8 +261,6 @@ def _text(outcome: Outcome) -> str:
         return "\n".join(_parked(outcome))
     if outcome.error:
         return f"{outcome.error['type']}: {outcome.error['message']}"
-    if outcome.status == "cancelled":
-        return f"The run was stopped before its end. Resume it: {outcome.resume_command}"
     answer = outcome.output.get("response") or outcome.output.get("text")
     return str(answer) if answer else json.dumps(json.loads(visible_json(outcome.output)), ensure_ascii=False)
 

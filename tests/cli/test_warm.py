@@ -280,7 +280,11 @@ def test_it_keeps_no_secret_no_file_and_no_thread(warmed: Place) -> None:
     assert SECRET.encode() not in warm.memory_of(pid)
     assert SECRET not in Path(f"/proc/{pid}/environ").read_text()
     kinds = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
-    files = [kind for kind in kinds if not kind.startswith(("/dev/null", "socket:", "pipe:"))]
+    files = [
+        kind
+        for kind in kinds
+        if not kind.startswith(("/dev/null", "socket:", "pipe:")) and ".so." not in kind
+    ]
     assert files == [f"{warmed.env['XDG_RUNTIME_DIR']}/interlock"]
     assert len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
 

@@ -178,5 +178,5 @@ def test_a_stopped_call_leaves_a_run_that_goes_on_and_no_traceback(
     if how == "signal":
         (run,) = stopped()
         assert answer.structured_content["resume_command"] == f"interlock resume {run}"
-        assert f"Resume it: interlock resume {run}" in answer.content[0].text
+        assert f"Go on with: interlock resume {run}" in answer.content[0].text
     assert "Traceback" not in capfd.readouterr().err
