@@ -1,6 +1,7 @@
 """`interlock -p` in a git repository, with a server that speaks Gemini's protocol: it reads, edits, tests, answers."""
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -79,6 +80,9 @@ def ancestors(pid: str) -> list[str]:
     return [parent, *ancestors(parent)] if parent != "0" else []
 
 
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root sees where a process that hides its environment works"
+)
 def test_what_forks_for_commands_starts_while_the_model_thinks(
     repository: Path, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,10 +200,10 @@ def _writesynced(place: "Place", data: bytes, mode: int | None) -> None:
         place.name, flags, _NEW_FILE if mode is None else CLOSED_FILE, dir_fd=place.directory
     )
     with os.fdopen(descriptor, "wb") as file:
-        if mode is not None:
-            os.chmod(file.fileno(), mode)  # noqa: PTH101 - by descriptor, not by name
         file.write(data)
         file.flush()
+        if mode is not None:  # now: writing takes the set-user-ID bit away, unless root writes
+            os.chmod(file.fileno(), mode)  # noqa: PTH101 - by descriptor, not by name
         os.fsync(file.fileno())
 
 
