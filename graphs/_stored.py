@@ -21,7 +21,8 @@ Names = Container[tuple[str, ...]]
 
 class Storable:
     """The classes that a graph's checkpoints may hold: those that are named, and whatever the graph's program has
-    imported to hold data. Objects of these are made of what they hold, so a forged checkpoint runs nothing."""
+    imported to hold data. A forged checkpoint can name no function, and no class that does more than hold data; the
+    constructors of those run, and their module is imported, as when LangGraph loads them."""
 
     def __init__(self, named: Iterable[tuple[str, ...]]) -> None:
         self._named = frozenset(named) | _MADE
