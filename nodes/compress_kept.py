@@ -1,4 +1,4 @@
-"""compress_kept: what a compression keeps to the word, whatever its snapshot says: the person's own words, what the
+"""compress_kept: what a compression keeps word for word, whatever its snapshot says: the person's own words, what the
 person rejected, the skills in use, and the memory files of sub-directories.
 
 Those of earlier compressions are parts of the snapshot's message; memory files go to the opening of the conversation,

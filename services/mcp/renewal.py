@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 _REFUSED = 401
 _OVER = 1.0
-"""A time that is past."""
+"""An expiry time in the past."""
 
 
 class RenewingProvider(OAuthClientProvider):
-    """Takes up what another process has renewed, too: the tokens of before may not work any more."""
+    """Takes up what another process has renewed, too: earlier tokens may no longer work."""
 
     async def async_auth_flow(self, request: "Request") -> "AsyncGenerator[Request, Response]":
         flow = super().async_auth_flow(request)
