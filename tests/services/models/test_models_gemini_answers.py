@@ -1,6 +1,7 @@
 """Gemini: finish reasons, usage, request parameters, and what the environment mustn't change."""
 
 import ssl
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -142,13 +143,13 @@ async def test_certificates_are_read_once_and_only_for_tls_and_are_always_asked_
 
 
 def test_tracing_is_off_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "langsmith._internal._context._GLOBAL_TRACING_ENABLED", None
-    )  # nothing of ours has run
+    # Nothing of ours has run in this process, nor in this context.
+    monkeypatch.setattr("langsmith._internal._context._GLOBAL_TRACING_ENABLED", None)
+    fresh = Context()
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
     get_env_var.cache_clear()
-    asked = [tracing_is_enabled()]
-    GeminiProvider("gemini-2.5-pro", "k", "http://127.0.0.1:9")
-    asked.append(tracing_is_enabled())
+    asked = [fresh.run(tracing_is_enabled)]
+    fresh.run(GeminiProvider, "gemini-2.5-pro", "k", "http://127.0.0.1:9")
+    asked.append(fresh.run(tracing_is_enabled))
     get_env_var.cache_clear()
     assert asked == [True, False]
