@@ -131,13 +131,13 @@ def shell_rule(call: CallView, line: ShellLine, mode: str, reading: Reading) -> 
     """Build a rule from the commands as they are shown; None if what runs is only known when it runs.
 
     Where arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), where it runs in another
-    folder or with a variable that counts, it is for the whole line.
+    folder, behind a sourced file or with a variable that counts, it is for the whole line.
     """
-    if line.opaque is not None or not line.effective or any(_is_hidden(c, reading) for c in line.effective):
+    if line.hidden or not line.effective or any(_is_hidden(c, reading) for c in line.effective):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
     fed = any(c.fed and row_of(c.argv) is None for c in line.effective)
-    away = reading.folders.elsewhere is not None
+    away = reading.folders.elsewhere is not None or line.opaque is not None
     if away or line.files or fed or _sets(line) or not all(map(_is_known, line.effective)):
         return common.model_copy(update={"line": line.text})
     each = chain.from_iterable(map(several, line.effective))
@@ -153,7 +153,7 @@ def _argv(command: ShellCommand) -> tuple[str, ...]:
 
 def _is_hidden(command: ShellCommand, reading: Reading) -> bool:
     danger = command.danger and not (command.danger == UNKNOWN and expands_to_paths(command, reading))
-    return not command.words or bool(danger or command.opaque)
+    return not command.words or bool(danger or (command.opaque and not command.sources))
 
 
 def _sets(line: ShellLine) -> bool:

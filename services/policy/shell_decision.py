@@ -94,12 +94,12 @@ class _LineCheck:
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
         away = self.folders.elsewhere
-        whole = (command.sets or away) is not None and self._is_granted()
+        whole = (command.sets or away or command.sources or None) is not None and self._is_granted()
         named = command.danger == UNKNOWN and expands_to_paths(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
         if danger and not (exact and not command.assigns):
             return outcome.asking("danger", danger)
-        if command.opaque:
+        if command.opaque and not (command.sources and whole):
             return outcome.asking("opaque", command.opaque)
         if not (plain or exact) and (touched := self._protected(command)):
             return outcome.asking("danger", touched)
@@ -157,7 +157,9 @@ class _LineCheck:
 
     def lowered(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
         """Lower an allow to an ask for reasons that concern the line as a whole."""
-        line, opaque = self.line, self.line.opaque or self._own_wrapper()
+        line = self.line
+        sourced = not line.hidden and self._is_granted()
+        opaque = (None if sourced else line.opaque) or self._own_wrapper()
         if protected := protected_target(line, self.folders, self.workspace):
             return outcome.asking("protected", protected)
         if opaque is not None and self.mode != "yolo":

@@ -91,7 +91,7 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
     elif program_of(name.text) in _OPAQUE:
         opaque = f"{program_of(name.text)!r} {_OPAQUE[program_of(name.text)]}"
     if opaque is not None:
-        found.add(ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque))
+        found.add(ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque, sources=_sources(words)))
         return
     if name.text == "export":
         found.assigns += [w.lead.partition("=")[0] for w in words[1:]]
@@ -103,6 +103,14 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
         found.deeper(inner.script)
     for run in inner.runs:
         add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], level + 1)
+
+
+def _sources(words: _Words) -> bool:
+    """Whether it is `source FILE`. Without a slash bash looks among the programs first."""
+    known = len(words) == 2 and words[0].text in (".", "source") and words[1].literal
+    return (
+        known and "/" in words[1].text and words[1].text[0] not in "-+" and not _may_be_input(words[1].text)
+    )
 
 
 def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -> ShellCommand:

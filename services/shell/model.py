@@ -79,6 +79,8 @@ class ShellCommand:
     """Which variable it is given that may change what it does: a clause. It asks, too, but for a grant of the line."""
     opaque: str | None = None
     """Why it is opaque."""
+    sources: bool = False
+    """It is opaque only because it runs a file that it names (`source FILE`): a grant of the line covers that."""
     code: bool = False
     """Its arguments may contain commands in a language that isn't parsed: `python -c`, `git -c alias.x=!…`."""
     transparent: bool = False
@@ -106,6 +108,8 @@ class ShellLine:
     """Names of variables that the line sets for later commands."""
     opaque: str | None
     """Why `commands` may not include everything that the line would run; None if it does."""
+    hidden: bool
+    """It may run more than `commands` and the files that these source."""
 
     @property
     def files(self) -> tuple[Redirect, ...]:
@@ -136,20 +140,21 @@ class Found:
     redirects: list[Redirect] = field(default_factory=list[Redirect])
     assigns: list[str] = field(default_factory=list[str])
     opaque: str | None = None
+    hidden: bool = False
     words: int = 0
     piped: bool = False
     """A pipe was read."""
 
-    def blur(self, why: str) -> None:
+    def blur(self, why: str, *, hidden: bool = True) -> None:
         """Record that not everything that would run is known; the first reason is kept."""
-        self.opaque = self.opaque or why
+        self.opaque, self.hidden = self.opaque or why, self.hidden or hidden
 
     def add(self, command: ShellCommand) -> None:
         if len(self.commands) >= _MOST_COMMANDS:
             raise TooMuch(f"it has more than {_MOST_COMMANDS} commands")
         self.commands.append(replace(command, fed=True) if self.piped else command)
         if command.opaque:
-            self.blur(command.opaque)
+            self.blur(command.opaque, hidden=not command.sources)
 
     def deeper(self, script: str) -> None:
         """Parse the line that a command runs."""

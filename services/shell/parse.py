@@ -38,7 +38,7 @@ def parse(line: str) -> ShellLine:
     found = Found(_look_into)
     _look_into(line, found)
     assigns = tuple(dict.fromkeys(found.assigns))
-    return ShellLine(line, tuple(found.commands), tuple(found.redirects), assigns, found.opaque)
+    return ShellLine(line, tuple(found.commands), tuple(found.redirects), assigns, found.opaque, found.hidden)
 
 
 def _look_into(line: str, found: Found) -> None:

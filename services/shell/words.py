@@ -1,9 +1,10 @@
 """words: reads the words of a line as bash does: quoting, expansions, globs. Uncertain ones make the line opaque."""
 
 import re
+import sys
 from dataclasses import dataclass, field
 
-from interlock.services.shell.model import Found, Redirect, TooMuch, Word
+from interlock.services.shell.model import Found, Redirect, ShellCommand, TooMuch, Word
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
 _ENDS_WORD = frozenset(" \t\n;|&<>()")
@@ -14,6 +15,13 @@ _OF_LINE = re.compile(r"\$[?#(]")
 """An exit code, a count, a number, or what commands of the line print."""
 _NAMED = re.compile(r"\$(\w+)|\$\{(\w+)\}", re.ASCII)
 _NUMBERS = re.compile(r"\$\(\((?:[\d\s+\-*/%<>=&|^!~,?:]|\([\d\s+\-*/%<>=&|^!~,?:]*\))*\)\)")
+_FIXED_TEXT = re.compile(
+    r"\$\([ \t]*cat[ \t]*<<[ \t]*'(?P<end>\w+)'[ \t]*\n(?P<text>(?:(?!(?P=end))[^\n]*\n)*)(?P=end)\n[ \t\n]*\)",
+    re.ASCII,
+)
+"""`$(cat <<'EOF' …)`, as which models write messages of several lines: what it prints stands in the line."""
+_MISREAD = re.compile(r"['\"`\\#()]") if sys.platform == "darwin" else None
+"""bash 3.2 looks for the end of a substitution through quotes, comments and parentheses of a body."""
 _SUBSTITUTION = re.compile(r"\$\((?!\()(?!.*<<)[^#\n]*\)", re.DOTALL)
 """Without comments, line breaks or here-documents: bash 5.2 rewrites those and may get other commands."""
 _ESCAPES = dict(zip("ntabeEfrv", "\n\t\a\b\x1b\x1b\f\r\v", strict=True))
@@ -182,6 +190,8 @@ class Words:
         start = self.at
         if not quoted and self.text.startswith(("$'", '$"'), start):
             self._ansi(scan)
+        elif quoted and self._fixed_text(scan):
+            pass
         elif self._expansion():
             # Bash expands braces before it handles quotes within quotes: `"${x:-"{a,b}"}"`.
             source = self.text[start : self.at]
@@ -190,6 +200,17 @@ class Words:
         else:
             scan.known.append("$")
             self.at += 1
+
+    def _fixed_text(self, scan: _Scan) -> bool:
+        """Read a substitution that prints a quoted here-document and does nothing else, if there is one."""
+        known = _FIXED_TEXT.match(self.text, self.at)
+        if known is None or (_MISREAD and _MISREAD.search(known["text"])):
+            return False
+        cat = Word("cat", True, "cat")
+        self.found.add(ShellCommand(known[0], (cat,), transparent=True))
+        scan.known.append(known["text"].rstrip("\n"))
+        self.at = known.end()
+        return True
 
     def _is_of_line(self, source: str) -> bool:
         named = _NAMED.fullmatch(source)

@@ -198,6 +198,20 @@ class Constructs:
         )
         return form.format(r.choice(ALLOWED))
 
+    def document(self) -> str:
+        """`$(cat <<'E' …)`: a text of the line, if the body doesn't end early."""
+        r = self.random
+        pieces = ("E", "E)", "E ", ")", "(", '"', "'", "\\", "#", ";", "c3", "don't", *ALLOWED, *_VALUES)
+        body = "".join(r.choice(pieces) + r.choice(("\n", " ", "")) for _ in range(r.randint(0, 6)))
+        opening = r.choice(
+            ("cat <<'E'",) * 4 + ("cat <<E", "cat -<<'E'", "cat <<'E' x", "cat <<-'E'", "c1 <<'E'")
+        )
+        place = r.choice(('c1 "{}"', 'git status "a{}b"', "npm test {}", '"{}"', 'echo "{}" && {c}'))
+        text = (
+            f"$({opening}\n{body}{r.choice((chr(10), chr(10), ''))}E{r.choice((chr(10), chr(10), '', ' '))})"
+        )
+        return place.replace("{c}", r.choice(ALLOWED)).replace("{}", text)
+
     def bent(self, text: str) -> str:
         at = self.random.randint(0, len(text))
         piece = self.random.choice(
@@ -217,4 +231,5 @@ _MAKERS: tuple[Callable[[Constructs], str], ...] = (
     Constructs.wrapper,
     Constructs.arithmetic,
     Constructs.elsewhere,
+    Constructs.document,
 )
