@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -53,6 +54,8 @@ def _journey(client: Any) -> None:
     assert client.runs.wait(thread, "ask", command={"resume": "Yes."})["text"] == "Yes."
     assert [one["next"] for one in client.threads.get_history(thread)][-2:] == [["draft"], ["__start__"]]
     assert client.threads.get(copy)["values"]["text"] == "About tea.", "the copy still waits"
+    assert client.threads.prune([copy, str(uuid4())]) == {"pruned_count": 1}
+    assert [one["thread_id"] for one in client.threads.search(ids=[thread, copy])] == [thread]
 
 
 PARENT = """

@@ -38,6 +38,7 @@ POST   /assistants/{assistant}/versions               view    assistants.version
 POST   /assistants/{assistant}/latest                 drive   assistants.latest
 POST   /threads/search                                view    threads.search
 POST   /threads/count                                 view    threads.count
+POST   /threads/prune                                 drive   threads.prune
 POST   /threads                                       drive   threads.create
 GET    /threads/{thread}                              view    threads.get
 PATCH  /threads/{thread}                              drive   threads.patch

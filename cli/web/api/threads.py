@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 from uuid import uuid4
 
@@ -258,14 +259,30 @@ class Threads:
         return answer(await asyncio.to_thread(self.shown, self.find(found.id), self.of(found)))
 
     async def delete(self, request: Request) -> Response:
-        found = self.find(request.path_params["thread"])
+        await self._remove(self.find(request.path_params["thread"]))
+        return Response(status_code=204)
+
+    async def prune(self, request: Request) -> Response:
+        given = await body(request)
+        if (strategy := given.get("strategy", "delete")) != "delete":
+            raise RefusedError(
+                422, f"Strategy {strategy!r} isn't supported: a thread keeps its history. Expected 'delete'."
+            )
+        found: list[Served] = []
+        for thread in texts(given, "thread_ids"):
+            with suppress(MissingError):
+                found.append(self.find(thread))
+        for one in found:
+            await self._remove(one)
+        return answer({"pruned_count": len(found)})
+
+    async def _remove(self, found: Served) -> None:
         if self._row(found):
             await asyncio.to_thread(self.client.remove, found.run)
         for one in self.drives(found.id):
             served.unserve(self.home, "drive", one.id)
             record_of(self.home, one.id).unlink(missing_ok=True)
         served.unserve(self.home, "thread", found.id)
-        return Response(status_code=204)
 
     async def copy(self, request: Request) -> Response:
         try:
