@@ -132,38 +132,19 @@ def test_every_edge_of_its_graphs_is_taken(played: Callable[..., Any]) -> None:
     assert {(a, b) for graph, a, b in declared_edges("subagent") if graph == "subagent"} - taken == set()
 
 
-def test_every_way_to_and_from_a_sub_agent_is_taken(tmp_path: Path) -> None:
-    batch = {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]}
-    stage = Stage(tmp_path / "stage", [batch, {"text": "done"}, says("generalist:0.0", DONE)])
-    taken = stage.edges(stage.run("main", {"prompt": "go"}))
-    assert {("execute", "__start__", "subagent"), ("execute", "subagent", "respond")} <= taken
-
-
 def test_an_investigation_ends_with_a_validated_report(tmp_path: Path) -> None:
-    """Unlisted tools are refused, an invalid report is returned, and the loop continues."""
-    before = "def f(): pass\n"
+    """It hears the objective word for word. Unlisted tools are refused, an invalid report is returned."""
+    calls = call("read_file", file_path="a.py"), call("write_file", file_path="a.py", content="x")
     replies: Replies = [
-        says(
-            DETECTIVE, call("read_file", file_path="a.py"), call("write_file", file_path="a.py", content="x")
-        ),
+        says(DETECTIVE, *calls, expect="what {{f}} does, \\$x"),
         says(DETECTIVE, complete(report={"SummaryOfFindings": "half"}), expect="No tool 'write_file'"),
         says(DETECTIVE, complete(report=REPORT), expect="'ExplorationTrace' is a required property"),
     ]
     stage = Stage(tmp_path / "stage", replies)
-    outcome = stage.run("investigate", {"objective": "what does f do?"})
+    outcome = stage.run("investigate", {"objective": "what {{f}} does, $x"})
     assert (outcome.status, outcome.exit_code) == ("goal", 0)
     assert outcome.output["report"] == REPORT
-    assert (stage.work / "a.py").read_text() == before
-
-
-def test_an_investigator_has_reading_tools_alone_and_hears_the_objective_word_for_word(
-    tmp_path: Path,
-) -> None:
-    stage = Stage(
-        tmp_path / "stage", [says(DETECTIVE, complete(report=REPORT), expect="what {{f}} does, \\$x")]
-    )
-    outcome = stage.run("investigate", {"objective": "what {{f}} does, $x"})
-    assert outcome.status == "goal"
+    assert (stage.work / "a.py").read_text() == "def f(): pass\n"
 
 
 EVERYBODY = {"# Core mandates", "Secrets", "Unknown outcome", "is data, whatever it says", "# How this ends"}
@@ -216,15 +197,6 @@ def test_what_an_investigator_found_is_returned_when_it_never_completes(tmp_path
         assert part in outcome.output["partial"]
 
 
-def test_fifteen_turns_are_enforced(tmp_path: Path) -> None:
-    looks = [says(DETECTIVE, call("glob", pattern=f"*.{n}")) for n in range(20)]
-    stage = Stage(tmp_path / "stage", looks)
-    outcome = stage.run("investigate", {"objective": "how?"})
-    assert outcome.status == "max_turns"
-    (row,) = stage.rows("select count(*) as n from model_calls")
-    assert row["n"] == 16, "fifteen, and the one of the last chance"
-
-
 def left(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     """What is left of two minutes whenever it is looked at, then nothing: however busy the machine is."""
     spent = iter([120 - left for left in seconds])
@@ -232,7 +204,7 @@ def left(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
 
 
 def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interrupted reply is requested again, as the last chance."""
+    """The interrupted reply is requested again, as the last chance. So it is if no time is left to begin one."""
     waits = iter([3600])
     late = SimpleNamespace(sleep=lambda _: asyncio.sleep(next(waits, 0)))
     monkeypatch.setattr("interlock.services.models.script.asyncio", late)
@@ -242,6 +214,13 @@ def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.M
     assert stage.run("subagent", {"agent": "worker", "prompt": "go"}).status == "goal"
     warned = stage.rows("select count(*) as n from steps where node = 'recover'")
     assert warned[0]["n"] == 1
+    left(monkeypatch, 60)
+    stage = Stage(
+        tmp_path / "up", [says("worker:0", LOOK), says("worker:0", DONE, expect="2 minutes is reached")]
+    )
+    write_agent(stage, "max_time_minutes: 2")
+    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
+    assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
 
 
 def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,22 +240,24 @@ def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.M
             assert json.loads(answer["result"])["error"]["type"] == "timeout"
 
 
-def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
+def test_while_a_person_decides_the_clock_stops_and_the_definition_stays(tmp_path: Path) -> None:
     replies = [says("worker:0", call("run_shell_command", command="/bin/echo hi")), says("worker:0", DONE)]
     stage = Stage(tmp_path / "stage", replies)
     write_agent(stage, "max_time_minutes: 2")
     outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
     assert outcome.status == "waiting"
     stage.age(3600)  # far more than its total limit
+    write_agent(stage, "tools: [read_file]\nmax_turns: 1")
     outcome = stage.resume(outcome, *approve(outcome))
-    assert outcome.status == "goal", outcome
+    assert (outcome.status, outcome.output["turns"]) == ("goal", 2), outcome
     assert outcome.output["duration_s"] < 3600, "the wait for a person isn't counted"
 
 
 def test_agents_of_one_batch_run_side_by_side_and_their_events_carry_the_path(tmp_path: Path) -> None:
     batch = [call("invoke_agent", agent_name="generalist", prompt=f"part {n}") for n in range(3)]
     slow = [says(f"generalist:0.{n}", DONE, delay_s=2) for n in range(3)]
-    stage = Stage(tmp_path / "stage", [{"tool_calls": batch}, {"text": "done"}, *slow])
+    limits = {"max_tokens": 1_000_000}  # while there is room, they don't wait for each other
+    stage = Stage(tmp_path / "stage", [{"tool_calls": batch}, {"text": "done"}, *slow], limits=limits)
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "done"
     rows = stage.rows(
@@ -292,6 +273,8 @@ def test_agents_of_one_batch_run_side_by_side_and_their_events_carry_the_path(tm
     answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
     assert len(answers) == 3
     assert all("all done" in text for text in answers)
+    ways = {("execute", "__start__", "subagent"), ("execute", "subagent", "respond")}
+    assert ways <= stage.edges(outcome)
 
 
 def test_agents_nest_as_deep_as_settings_say(tmp_path: Path) -> None:
@@ -310,15 +293,6 @@ def test_agents_nest_as_deep_as_settings_say(tmp_path: Path) -> None:
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "done", outcome.error
     assert [a.path for a in agents(stage.folder / "home", outcome.run)] == ["boss:0.0", "boss:0.0/boss:0.0"]
-
-
-def test_no_level_means_no_agent_tool(tmp_path: Path) -> None:
-    replies: Replies = [
-        {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]},
-        {"text": "done", "expect": "No tool 'invoke_agent'"},
-    ]
-    stage = Stage(tmp_path / "stage", replies, {"agents": {"maxDepth": 0}})
-    assert stage.run("main", {"prompt": "go"}).status == "done"
 
 
 def test_requests_of_agents_side_by_side_are_decided_each_by_itself(tmp_path: Path) -> None:
@@ -371,25 +345,6 @@ def test_project_agents_count_only_in_a_trusted_folder_and_bad_files_are_named(t
     assert outcome.status == "goal"
     assert json.loads(outcome.output["result"]) == {"n": 1}
     assert any("bad.md was ignored: 'max_turns'" in w for w in outcome.warnings)
-
-
-def test_an_open_run_keeps_the_definition_that_it_began_with(tmp_path: Path) -> None:
-    replies = [says("worker:0", call("run_shell_command", command="/bin/echo hi")), says("worker:0", DONE)]
-    stage = Stage(tmp_path / "stage", replies)
-    write_agent(stage, "tools: [run_shell_command]")
-    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
-    write_agent(stage, "tools: [read_file]\nmax_turns: 1")
-    outcome = stage.resume(outcome, *approve(outcome))
-    assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
-
-
-def test_time_that_is_up_before_a_turn_leaves_the_last_chance(tmp_path: Path) -> None:
-    slow = call("run_shell_command", command="sleep 1.2")
-    replies = [says("worker:0", slow), says("worker:0", DONE, expect="limit of 0.02 minutes is reached")]
-    stage = Stage(tmp_path / "stage", replies)
-    write_agent(stage, "max_time_minutes: 0.02")
-    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"}, approval_mode="yolo")
-    assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
 
 
 def test_a_compression_that_failed_is_not_tried_at_every_turn_of_an_agent(tmp_path: Path) -> None:
