@@ -3,9 +3,10 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from folders import tree
+from folders import table, tree
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
@@ -13,6 +14,7 @@ from patience import lines_run
 from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, load_memory, memory_below, references
 from interlock.services.files.workspace import FolderWorkspace
 
+TABLE: dict[str, list[Any]] = table(__file__, "memory.yaml")
 NAMES = ["GEMINI.md", "AGENTS.md"]
 
 
@@ -78,25 +80,7 @@ def test_imports_are_put_in_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "targets"),
-    [
-        ("@a.md", ["a.md"]),
-        ("see @./a.md, (@b/c.md) and\t@/d.md.", ["./a.md", "b/c.md", "/d.md"]),
-        ("- @a.md\n> @b.md\n\n# @c.md\n| @d.md |", ["a.md", "b.md", "c.md", "d.md"]),
-        ("mail me@x.org or x@a.md @ @, **@b.md**", []),
-        ("`@a.md` and ``x ` @b.md`` but @c.md", ["c.md"]),
-        ("a `span\nover @a.md lines` @b.md", ["b.md"]),
-        ("an open ` tick @a.md", ["a.md"]),
-        ("an escaped \\` tick @a.md ` @b.md", ["a.md", "b.md"]),
-        ("```\n@a.md\n```\n@b.md", ["b.md"]),
-        ("~~~py\n@a.md\n```\n@b.md\n~~~\n@c.md", ["c.md"]),
-        ("````\n```\n@a.md\n````\n@b.md", ["b.md"]),
-        ("```\n@a.md", []),
-        ("- list\n\n  ```\n  @a.md\n  ```\n\n  @b.md", ["b.md"]),
-        ("text\n\n    @a.md\n\n@b.md", ["b.md"]),
-        ("- item\n\n    @a.md", ["a.md"]),
-        ("<!--\n@a.md\n-->\n\n@b.md", ["b.md"]),
-        ("ünïcödé 🙂 @ä/ö.md", ["ä/ö.md"]),
-    ],
+    TABLE["references"],
 )
 def test_references_are_found_where_words_begin_and_never_in_code(source: str, targets: list[str]) -> None:
     found = list(references(source))
@@ -121,24 +105,7 @@ def test_references_of_a_hostile_file_cost_what_its_length_costs(piece: str) -> 
 
 @pytest.mark.parametrize(
     ("target", "reason"),
-    [
-        ("gone.md", "no such file"),
-        ("docs", None),
-        ("./docs", "not a regular file"),
-        ("../secret.txt", "outside the project"),
-        ("/etc/hostname", "outside the project"),
-        ("link.md", "outside the project"),
-        (".env", "may hold secrets"),
-        ("docs/.ENV", "may hold secrets"),
-        (".git/HEAD", "may hold secrets"),
-        ("innocent.md", "may hold secrets"),
-        ("binary.bin", "not a text file"),
-        ("GEMINI.md", "already included above"),
-        ("loop.md", "not a usable path"),
-        ("pipe.md", "not a regular file"),
-        ("x" * 300 + ".md", "File name too long"),
-        ("alice", None),
-    ],
+    TABLE["refused"],
 )
 def test_what_can_not_be_imported_stays_and_says_why(tmp_path: Path, target: str, reason: str | None) -> None:
     tree(tmp_path, {"secret.txt": "hunter2", "repo/.env": "KEY=1", "repo/docs/.ENV": "KEY=2"})

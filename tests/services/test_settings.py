@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from folders import put
+from folders import put, table
 
 from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.state.errors import ConfigError
 
 Load = Callable[..., LoadedSettings]
-TABLE: dict[str, Any] = yaml.load(Path(__file__).with_name("settings.yaml").read_text(), yaml.CSafeLoader)
+TABLE: dict[str, Any] = table(__file__, "settings.yaml")
 SOURCES = ["home/.gemini", "home/.interlock", "work/.gemini", "work/.interlock"]
 
 

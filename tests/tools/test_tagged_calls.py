@@ -3,10 +3,9 @@
 import random
 from collections.abc import Collection, Iterable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-import yaml
+from folders import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ from interlock.tools._tagged_calls import TaggedTools, arguments
 from interlock.tools._tags import RAW, TaggedCall, TagParser, as_tags, as_text
 from interlock.tools.table import TOOLS as TABLE
 
-READINGS = yaml.load(Path(__file__).with_name("tagged.yaml").read_text(), yaml.CSafeLoader)
+READINGS = table(__file__, "tagged.yaml")
 TOOLS = {
     "read_file": ("path", "start_line"),
     "write_to_file": ("path", "content", "line_count"),

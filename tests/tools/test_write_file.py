@@ -1,10 +1,9 @@
 """write_file: new files, what stays of an existing one, and text that was left out."""
 
 import stat
-from pathlib import Path
 
 import pytest
-import yaml
+from folders import table
 from tool_calls import Calls
 
 from interlock.state.tooling import FileChange
@@ -60,7 +59,7 @@ def test_earlier_calls_of_the_batch_count(call: Calls) -> None:
 
 
 def test_a_placeholder_for_left_out_text_is_refused_and_ordinary_dots_are_fine(call: Calls) -> None:
-    lines = yaml.load(Path(__file__).with_name("left_out.yaml").read_text(), yaml.CSafeLoader)
+    lines = table(__file__, "left_out.yaml")
     for line in lines["refused"]:
         call.failed("omission_placeholder", "write_file", file_path="a", content=f"one\n{line}\ntwo\n")
     for line in lines["fine"]:

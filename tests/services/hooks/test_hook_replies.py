@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from folders import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +26,7 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.tooling import Ended
 
-TABLE: dict[str, list[Any]] = yaml.load(Path(__file__).with_name("hooks.yaml").read_text(), yaml.CSafeLoader)
+TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
 NO = '{"decision": "deny", "reason": "no"}'
 
 

@@ -1,16 +1,15 @@
 """Hooks from all sources count, each definition on its own: a malformed one is reported, and never allows more."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from folders import table
 
 from interlock.services.config.settings import HookLayer
 from interlock.services.hooks.configured import HookBook, load_hooks, matcher, subjects_of
 from interlock.state.errors import ConfigError
 
-TABLE: dict[str, list[Any]] = yaml.load(Path(__file__).with_name("hooks.yaml").read_text(), yaml.CSafeLoader)
+TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
 
 
 def layer(hooks: Any, source: str = "user.json", project: bool = False, **config: Any) -> HookLayer:

@@ -2,10 +2,9 @@
 
 import asyncio
 import shlex
-from pathlib import Path
 
 import pytest
-import yaml
+from folders import table
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -20,9 +19,7 @@ from interlock.state.settings import Settings
 ALWAYS = "proceed_always"
 ONCE = ("proceed_once", "modify", "reject", "cancel")
 
-GRANTS: dict[str, dict[str, list[str]]] = yaml.load(
-    Path(__file__).with_name("grants.yaml").read_text(), yaml.CSafeLoader
-)
+GRANTS: dict[str, dict[str, list[str]]] = table(__file__, "grants.yaml")
 
 
 @pytest.mark.parametrize("shown_line", GRANTS)

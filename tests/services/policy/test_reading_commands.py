@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
-from folders import put, tree
+from folders import put, table, tree
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.books import Books
@@ -22,9 +21,7 @@ IDENTITY = {
     **os.environ,
     **{f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
 }
-GROUPS: dict[str, list[str]] = yaml.load(
-    Path(__file__).with_name("reading_lines.yaml").read_text(), yaml.CSafeLoader
-)
+GROUPS: dict[str, list[str]] = table(__file__, "reading_lines.yaml")
 PLAIN, ASKED = GROUPS["plain"], GROUPS["asked"]
 
 

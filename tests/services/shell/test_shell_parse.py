@@ -1,18 +1,17 @@
 """What a line would run, according to the parser; and lines that only a real bash taught it to doubt."""
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from folders import table
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 
 from interlock.services.shell.parse import parse
 
-LINES: dict[str, Any] = yaml.load(Path(__file__).with_name("parsed_lines.yaml").read_text(), yaml.CSafeLoader)
+LINES: dict[str, Any] = table(__file__, "parsed_lines.yaml")
 
 
 def argvs(line: str) -> list[tuple[str, ...]]:
