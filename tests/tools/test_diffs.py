@@ -7,11 +7,16 @@ from interlock.tools._diff import unified_diff
 from interlock.tools.matcher.edit import nearest_text
 
 
-def test_a_diff_shows_what_changes_and_is_cut() -> None:
+def test_a_diff_shows_what_changes_and_nothing_for_nothing() -> None:
+    assert unified_diff("a", b"x\ny\n", b"x\nz\n") == "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n x\n-y\n+z\n"
     assert unified_diff("a", b"x", b"x") == ""
-    assert unified_diff("a", b"\0", b"x") == "Binary file a differs.\n"
-    assert "No newline at end of file" in unified_diff("a", b"x", b"x\n")
     assert unified_diff("a", b"x\r\ny\r\n", b"x\r\nz\r\n").count("␍") == 0
+    assert "No newline at end of file" in unified_diff("a", b"x", b"x\n")
+    assert unified_diff("a", None, b"x\n").startswith("--- /dev/null\n+++ b/a\n@@")
+    assert unified_diff("a", b"\0", b"x") == "Binary file a differs.\n"
+
+
+def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
     lines = [f"line {i}\n" for i in range(40_000)]
     changed = [*lines[:20_000], "other\n", *lines[20_001:]]
     text = unified_diff("a", "".join(lines).encode(), "".join(changed).encode())
