@@ -51,7 +51,10 @@ def test_long_lines_and_long_pages_are_cut(call: Calls) -> None:
     [
         (b"one\r\n  two\r\n", "one\n  two"),
         (PNG, "['a': picture (image/png, 10 bytes), shown beside this text.]"),
-        (b"\0\1\2", "['a' is binary of 3 bytes; its content can't be shown as text.]"),
+        *(
+            (data, f"['a' is binary of {len(data)} bytes; its content can't be shown as text.]")
+            for data in (b"\0\1\2", b"\xff\xfea", bytes(range(128, 256)) + b"\1\2\3" * 99)
+        ),
         (b"", "['a' is empty.]"),
         (b"\xef\xbb\xbf", "['a' is empty.]"),
     ],

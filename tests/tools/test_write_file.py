@@ -30,6 +30,7 @@ def test_a_new_file_is_created_with_its_directories(call: Calls, name: str) -> N
     [
         (b"\xef\xbb\xbfold\r\n", "new\nlines", b"\xef\xbb\xbfnew\r\nlines"),
         (b"\xef\xbb\xbfold\n", "\ufeffnew\n", b"\xef\xbb\xbfnew\n"),
+        *(("\ufeffold\n".encode(c), "new\n", "\ufeffnew\n".encode(c)) for c in ("utf-16-le", "utf-32-le")),
         ("alté\n".encode("latin-1"), "né\n", "né\n".encode("latin-1")),
         (b"// ... rest of code ...\n", "x\n// ... rest of code ...\n", b"x\n// ... rest of code ...\n"),
     ],
