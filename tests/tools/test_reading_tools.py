@@ -108,10 +108,7 @@ def test_a_flood_of_files_is_cut(call: Calls, tool: str, args: dict[str, str], m
     assert call.text(tool, **args).endswith(f"\n{said}")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "more", "found"),
-    TABLE["globs"],
-)
+@pytest.mark.parametrize(("pattern", "more", "found"), TABLE["globs"])
 def test_patterns_find_what_they_say(
     call: Calls, files: None, pattern: str, more: dict[str, Any], found: list[str]
 ) -> None:
@@ -133,10 +130,7 @@ def test_no_pattern_takes_long(call: Calls) -> None:
         assert "No file matches" in call.text("glob", pattern=pattern)
 
 
-@pytest.mark.parametrize(
-    ("args", "named"),
-    TABLE["several files"],
-)
+@pytest.mark.parametrize(("args", "named"), TABLE["several files"])
 def test_several_files_come_in_order_under_their_names(
     call: Calls, files: None, args: dict[str, Any], named: list[str]
 ) -> None:

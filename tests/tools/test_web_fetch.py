@@ -132,19 +132,13 @@ def test_html_becomes_readable_text_with_links(web: Web) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    TABLE["texts"],
-)
+@pytest.mark.parametrize(("path", "text"), TABLE["texts"])
 def test_text_comes_as_it_is(web: Web, path: str, text: str) -> None:
     result = web(path)
     assert (result.status, result.content.split("\n\n", 1)[1]) == ("success", text)
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "said"),
-    TABLE["errors"],
-)
+@pytest.mark.parametrize(("path", "kind", "said"), TABLE["errors"])
 def test_what_can_not_be_fetched_is_an_error_of_one_line(web: Web, path: str, kind: str, said: str) -> None:
     assert said in web.failed(kind, path)
 
@@ -285,10 +279,7 @@ def test_a_fetch_can_be_torn_down(web: Web) -> None:
     web.play(scene())
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    TABLE["private"],
-)
+@pytest.mark.parametrize(("url", "said"), TABLE["private"])
 def test_the_preview_marks_private_addresses(web: Web, url: str, said: str) -> None:
     first, second = web.shown(url).split("\n")
     assert first == f"GET {url}"

@@ -47,19 +47,13 @@ def ended(output: str = "", code: int | None = 0, how: Any = "exited", omitted: 
     return Ended(how, code, None if code is not None else "SIGKILL", output, omitted, None, 0.1)
 
 
-@pytest.mark.parametrize(
-    ("output", "code", "said", "decision", "reason"),
-    TABLE["replies"],
-)
+@pytest.mark.parametrize(("output", "code", "said", "decision", "reason"), TABLE["replies"])
 def test_a_reply_is_read_as_documented(output: str, code: int, said: str, decision: str, reason: str) -> None:
     reply = read_reply(ended(output, code), said, required=False)
     assert (reply.decision, reply.reason) == (decision, reason)
 
 
-@pytest.mark.parametrize(
-    "what",
-    TABLE["failures"],
-)
+@pytest.mark.parametrize("what", TABLE["failures"])
 def test_a_failure_warns_and_a_required_hook_blocks_by_it(what: dict[str, Any]) -> None:
     open_reply = read_reply(ended(**what), "", required=False)
     assert (open_reply.decision, bool(open_reply.warning), open_reply.message) == ("none", True, "")

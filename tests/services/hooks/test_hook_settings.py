@@ -63,10 +63,7 @@ def test_a_matcher_searches_in_tool_names_and_equals_elsewhere(
     assert bool(found.problems) == (matcher == "rep(")
 
 
-@pytest.mark.parametrize(
-    ("text", "tool", "args"),
-    TABLE["names"],
-)
+@pytest.mark.parametrize(("text", "tool", "args"), TABLE["names"])
 def test_a_matcher_matches_every_name_of_a_tool_and_an_agent(
     text: str, tool: str, args: dict[str, Any]
 ) -> None:
@@ -97,10 +94,7 @@ def test_disabled_hooks_do_not_count_but_a_project_turns_off_only_its_own() -> N
     assert commands(book(layer(hooks, enabled=False), layer({"BeforeTool": own}, "p.json", True))) == []
 
 
-@pytest.mark.parametrize(
-    ("hooks", "problem"),
-    TABLE["malformed"],
-)
+@pytest.mark.parametrize(("hooks", "problem"), TABLE["malformed"])
 def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, problem: str) -> None:
     found = book(layer(hooks, "bad.json"), layer({"AfterTool": one(command="ok")}))
     assert found.configured == "AfterTool"
@@ -109,10 +103,7 @@ def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, probl
     assert problem in found.problems[0]
 
 
-@pytest.mark.parametrize(
-    "groups",
-    TABLE["required"],
-)
+@pytest.mark.parametrize("groups", TABLE["required"])
 def test_a_malformed_definition_that_is_required_blocks_its_event(groups: Any) -> None:
     found = book(layer({"BeforeTool": groups}))
     assert found.configured == "BeforeTool"
