@@ -1,8 +1,11 @@
-"""folders: writes files with the folders that they lie in."""
+"""folders: writes files with the folders that they lie in; reads tables of test cases."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 
 def put(file: Path, content: object = "") -> Path:
@@ -26,3 +29,8 @@ def tree(root: Path, files: Mapping[str, object]) -> Path:
         else:
             put(root / name, content)
     return root
+
+
+def table(test: str, name: str) -> Any:
+    """The YAML file of this name beside a test file."""
+    return yaml.load(Path(test).with_name(name).read_text(encoding="utf-8"), yaml.CSafeLoader)

@@ -1,7 +1,7 @@
 """lines: random lines of bash: valid ones from a small grammar, then mutated, with denied commands hidden in them."""
 
 import random
-from collections.abc import Callable
+import re
 
 PROGRAMS = ("c1", "c2", "c3", "rm", "git", "npm")
 """Commands that the lines run. All are stubs."""
@@ -69,8 +69,19 @@ class Lines:
         if self.random.random() < 0.6:
             text = " ".join(self.respelled(w) for w in text.split(" "))
         for _ in range(self.random.randint(0 if text != command else 1, most)):
-            text = self.random.choice(_EMBEDDINGS)(text, self)
+            forms = _EMBEDDINGS
+            forms += _OF_A_COMMAND if text.startswith(("rm ", "git ", "npm ", "c3")) else ()
+            forms += _OF_A_DENIED if text in DENIED and " " in text else ()
+            program, _, rest = text.partition(" ")
+            parts = {"T": text, "Q": quoted(text), "B": quoted(f"$({text})"), "A": quoted(f"a[$({text})]")}
+            parts |= {"C": text.replace(" ", ","), "P": program, "R": rest}
+            text = self.filled(self.random.choice(forms), 0, parts)
         return text
+
+    def filled(self, form: str, depth: int, parts: dict[str, str]) -> str:
+        """The form with a part in the place of each letter that stands alone."""
+        more = {"L": self.list, "S": self.simple, "W": self.word}
+        return re.sub(r"\b[LSWTQBACPR]\b", lambda m: parts.get(m[0]) or more[m[0]](depth), form)
 
     def evaluator(self) -> str:
         text = self.random.choice(_EVALUATORS).format("'a[$(rm s)]'")
@@ -128,7 +139,7 @@ class Lines:
     def statement(self, depth: int) -> str:
         if depth <= 0 or self.random.random() < 0.3:
             return self.simple(depth)
-        return self.random.choice(_STATEMENTS)(self, depth - 1)
+        return self.filled(self.random.choice(_STATEMENTS), depth - 1, {})
 
     def simple(self, depth: int) -> str:
         r = self.random
@@ -185,98 +196,34 @@ _WRAPPERS = (
     *("c2 a b | xargs -n1 TEXT", "echo a b | xargs -I{} TEXT {}", "find . -maxdepth 0 -exec TEXT {} \\;"),
     *("timeout 5 env bash -c QUOTED", "builtin eval QUOTED", "stdbuf -oL TEXT", "set -e; TEXT"),
 )
-_STATEMENTS: tuple[Callable[[Lines, int], str], ...] = (
-    lambda g, d: g.simple(d),
-    lambda g, d: f"({g.list(d)})",
-    lambda g, d: f"{{ {g.list(d)}; }}",
-    lambda g, d: f"if {g.list(d)}; then {g.list(d)}; else {g.list(d)}; fi",
-    lambda g, d: f"if {g.list(d)}\nthen {g.list(d)}\nelif {g.simple(d)}\nthen {g.list(d)}\nfi",
-    lambda g, d: f"for x in {g.word(d)} b; do {g.list(d)}; done",
-    lambda g, d: f"for x; do {g.list(d)}; done; {g.simple(d)}",
-    lambda g, d: f"case {g.word(d)} in a|b) {g.list(d)};; *) {g.list(d)};; esac",
-    lambda g, d: f"case {g.word(d)} in (a) {g.list(d)};& b) {g.list(d)};;& *) {g.list(d)}; esac",
-    lambda g, d: f"f() {{ {g.list(d)}; }}; f {g.word(d)}",
-    lambda g, d: f"function git {{ {g.list(d)}; }}; git {g.word(d)}",
-    lambda g, d: f"c1() ( {g.list(d)} )\nc1",
-    lambda g, d: f"! {g.simple(d)}",
-    lambda g, d: f"[[ {g.word(d)} {g.random.choice(('==', '!=', '=~'))} {g.word(d)} ]] && {g.simple(d)}",
-    lambda g, d: f"[ {g.word(d)} = {g.word(d)} ] || {g.simple(d)}",
-    lambda g, d: f"[ -n {g.word(d)} -a {g.word(d)} ] || {g.simple(d)}",
-    lambda g, d: (
-        f"{g.simple(d)} <<E{g.random.choice(('', ' | c2', ' && c3 z', ' >f', ' -n'))}\nh $(rm q)\nE\n"
-    ),
-    lambda g, d: f"{g.simple(d)} <<'E'\n$(rm q) {g.word(d)}\nE\n",
-    lambda g, d: f"{g.simple(d)} <<-E\n\t{g.word(d)}\n\t\tE\n{g.simple(d)}",
-    lambda g, d: f"{g.simple(d)} <<E <<'F'\n{g.word(d)}\nE\n$(rm q)\nF\n",
-    lambda g, d: f"while {g.simple(d)}; do {g.list(d)}; break; done",
-    lambda g, d: f"until {g.simple(d)}; do {g.list(d)}; break; done",
-    lambda g, d: f"x={g.word(d)}; {g.simple(d)}",
-    lambda g, d: f"i='a[$(rm s)]'; x={g.word(d)}; {g.simple(d)}",
-    lambda g, d: f"a=({g.word(d)} {g.word(d)}); {g.simple(d)}",
-    lambda g, d: f"declare x={g.word(d)}; {g.simple(d)}",
-    lambda g, d: f"set -- {g.word(d)} {g.word(d)}; {g.simple(d)}",
-    lambda g, d: f"{g.simple(d)} # {g.word(0)}",
-    lambda g, d: f"(( 1 {g.random.choice('+-<')} 2 )) && {g.simple(d)}",
-    lambda g, d: f"{{ {g.list(d)}\n}} >f 2>&1",
-    lambda g, d: f"{g.simple(d)} &\n{g.simple(d)}; wait",
+_STATEMENTS = (
+    *("S", "(L)", "{ L; }", "if L; then L; else L; fi", "if L\nthen L\nelif S\nthen L\nfi", "! S", "x=W; S"),
+    *("for x in W b; do L; done", "for x; do L; done; S", "while S; do L; break; done"),
+    *("until S; do L; break; done", "case W in a|b) L;; *) L;; esac", "f() { L; }; f W", "c1() ( L )\nc1"),
+    *("case W in (a) L;& b) L;;& *) L; esac", "function git { L; }; git W", "[[ W == W ]] && S"),
+    *("[[ W != W ]] && S", "[[ W =~ W ]] && S", "[ W = W ] || S", "[ -n W -a W ] || S", "a=(W W); S"),
+    *("S <<E\nh $(rm q)\nE\n", "S <<E | c2\nh $(rm q)\nE\n", "S <<E && c3 z\nh $(rm q)\nE\n"),
+    *("S <<E >f\nh $(rm q)\nE\n", "S <<E -n\nh $(rm q)\nE\n", "S <<'E'\n$(rm q) W\nE\n"),
+    *("S <<-E\n\tW\n\t\tE\nS", "S <<E <<'F'\nW\nE\n$(rm q)\nF\n", "i='a[$(rm s)]'; x=W; S"),
+    *("declare x=W; S", "set -- W W; S", "S # W", "(( 1 + 2 )) && S", "(( 1 - 2 )) && S", "(( 1 < 2 )) && S"),
+    *("{ L\n} >f 2>&1", "S &\nS; wait"),
 )
-_EMBEDDINGS: tuple[Callable[[str, Lines], str], ...] = (
-    lambda t, g: f"{g.simple(0)}; {t}",
-    lambda t, g: f"echo a && {t}",
-    lambda t, g: f"! true || {t}",
-    lambda t, g: f"echo a | {t}",
-    lambda t, g: f"{t} | cat",
-    lambda t, g: f"echo a # b\n{t}",
-    lambda t, g: f"echo a & {t}",
-    lambda t, g: f"({t})",
-    lambda t, g: f"{{ {t}; }}",
-    lambda t, g: f"{{ {t}\n}}",
-    lambda t, g: f"echo $({t})",
-    lambda t, g: f'echo "a$({t})b"',
-    lambda t, g: f"x=$({t}); echo",
-    lambda t, g: f"cat <({t})",
-    lambda t, g: f"echo ${{u:-$({t})}}",
-    lambda t, g: f"cat <<E\n$({t})\nE",
-    lambda t, g: f"cat <<< $({t})",
-    lambda t, g: f"[[ -n $({t}) ]]",
-    lambda t, g: f"if {t}\nthen :\nfi",
-    lambda t, g: f"while {t}\ndo break\ndone",
-    lambda t, g: f"for x in 1\ndo {t}\ndone",
-    lambda t, g: f"case x in x) {t}\n;; esac",
-    lambda t, g: f"f() {{ {t}\n}}; f",
-    lambda t, g: f"ls() {{ {t}\n}}; ls",
-    lambda t, g: f"eval {quoted(t)}",
-    lambda t, g: f"bash -c {quoted(t)}",
-    lambda t, g: f"sh -c {quoted(t)}",
-    lambda t, g: f"env bash -c {quoted(t)}",
-    lambda t, g: f"trap {quoted(t)} EXIT",
-    lambda t, g: f'x={quoted(t)}; eval "$x"',
-    lambda t, g: f'x={quoted(t)}; bash -c "$x"',
-    lambda t, g: f'x={quoted(t)}; bash <<< "$x"',
-    lambda t, g: f"bash <<'END'\n{t}\nEND",
-    lambda t, g: f"printf '%s\\n' {quoted(t)} | sh",
-    lambda t, g: f"printf '%s\\n' {quoted(t)} > s.sh; . ./s.sh",
-    lambda t, g: f"shopt -s expand_aliases\nalias al={quoted(t)}\nal",
-    lambda t, g: f"BASH_ENV=/dev/null bash -c {quoted(t)}",
-    lambda t, g: f"PS4={quoted(f'$({t})')}; set -x; echo",
-    lambda t, g: f"declare -i n={quoted(f'a[$({t})]')}",
-    lambda t, g: f"test -v {quoted(f'a[$({t})]')}",
-    lambda t, g: f"echo a | xargs -I% bash -c {quoted(t)}",
-    lambda t, g: f"find . -maxdepth 0 -exec bash -c {quoted(t)} \\;",
-    lambda t, g: f"timeout 5 bash -c {quoted(t)}",
-    lambda t, g: f"coproc {{ {t}\n}}; wait",
-    lambda t, g: f"time {t}",
-    lambda t, g: f'echo "${{u:-"$({t})"}}"',
-    lambda t, g: f"{t} > f",
-    lambda t, g: f"> f {t}" if t.startswith(("rm ", "git ", "npm ", "c3")) else t,
-    lambda t, g: f"a=1 {t}" if t.startswith(("rm ", "git ", "npm ", "c3")) else t,
-    lambda t, g: f"env -u x {t}" if t.startswith(("rm ", "git ", "npm ", "c3")) else t,
-    lambda t, g: f"command {t}" if t.startswith(("rm ", "git ", "npm ", "c3")) else t,
-    lambda t, g: f"exec {t}" if t.startswith(("rm ", "git ", "npm ", "c3")) else t,
-    lambda t, g: f"{{{','.join(t.split(' '))}}}" if t in DENIED and " " in t else t,
-    lambda t, g: f"x={quoted(t)}; $x" if t in DENIED else t,
-    lambda t, g: f'set -- {t}; "$@"' if t in DENIED else t,
-    lambda t, g: f'a=({t}); "${{a[@]}}"' if t in DENIED else t,
-    lambda t, g: f'f() {{ "$@"; }}; f {t}' if t in DENIED else t,
-    lambda t, g: f"echo {t.split(' ', 1)[-1]} | xargs {t.split(' ')[0]}" if t in DENIED and " " in t else t,
+"""L: a list; S: a simple command; W: a word."""
+_EMBEDDINGS = (
+    *("S; T", "echo a && T", "! true || T", "echo a | T", "T | cat", "echo a # b\nT", "echo a & T", "(T)"),
+    *("{ T; }", "{ T\n}", "echo $(T)", 'echo "a$(T)b"', "x=$(T); echo", "cat <(T)", "echo ${u:-$(T)}"),
+    *("cat <<E\n$(T)\nE", "cat <<< $(T)", "[[ -n $(T) ]]", "if T\nthen :\nfi", "while T\ndo break\ndone"),
+    *("for x in 1\ndo T\ndone", "case x in x) T\n;; esac", "f() { T\n}; f", "ls() { T\n}; ls", "eval Q"),
+    *("bash -c Q", "sh -c Q", "env bash -c Q", "trap Q EXIT", 'x=Q; eval "$x"', 'x=Q; bash -c "$x"'),
+    *('x=Q; bash <<< "$x"', "bash <<'END'\nT\nEND", "printf '%s\\n' Q | sh"),
+    *("printf '%s\\n' Q > s.sh; . ./s.sh", "shopt -s expand_aliases\nalias al=Q\nal", "time T", "T > f"),
+    *("BASH_ENV=/dev/null bash -c Q", "PS4=B; set -x; echo", "declare -i n=A", "test -v A"),
+    *("echo a | xargs -I% bash -c Q", "find . -maxdepth 0 -exec bash -c Q \\;", "timeout 5 bash -c Q"),
+    *("coproc { T\n}; wait", 'echo "${u:-"$(T)"}"'),
 )
+"""T: the command; Q: it, quoted; B: quoted in `$(…)`; A: quoted in a subscript."""
+_OF_A_COMMAND = ("> f T", "a=1 T", "env -u x T", "command T", "exec T")
+_OF_A_DENIED = (
+    *("{C}", "x=Q; $x", 'set -- T; "$@"', 'a=(T); "${a[@]}"', 'f() { "$@"; }; f T', "echo R | xargs P"),
+)
+"""C: its words with commas between them; P and R: the program, and the rest."""

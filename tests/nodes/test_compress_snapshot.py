@@ -18,12 +18,9 @@ def answer(**sections: str) -> str:
 
 
 def test_only_the_sections_come_through() -> None:
-    found = sections_of(answer(overall_goal="fix it", current_plan="1. [DONE] look"))
-    assert found == {
-        **dict.fromkeys(SECTIONS, ""),
-        "overall_goal": "fix it",
-        "current_plan": "1. [DONE] look",
-    }
+    known = {"overall_goal": "fix it", "current_plan": "1. [DONE] look"}
+    found = sections_of(answer(**known))
+    assert found == {**dict.fromkeys(SECTIONS, ""), **known}
     text = xml_of(found)
     assert "private" not in text and "Hope" not in text
     assert [child.tag for child in ET.fromstring(text)] == list(SECTIONS)
@@ -36,8 +33,17 @@ def test_code_that_looks_like_markup_is_text() -> None:
     assert sections_of(xml_of(found)) == found
 
 
-def test_cdata_is_read() -> None:
-    assert sections_of(answer(overall_goal="<![CDATA[a < b && c]]>"))["overall_goal"] == "a < b && c"
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [
+        (answer(overall_goal="<![CDATA[a < b && c]]>"), "a < b && c"),
+        (answer(overall_goal="a[b[0]]>c"), "a[b[0]]>c"),
+        (answer(overall_goal="a") + answer(overall_goal="b"), "b"),
+    ],
+    ids=["CDATA", "brackets of code", "the last of two"],
+)
+def test_a_section_is_read(text: str, goal: str) -> None:
+    assert sections_of(text)["overall_goal"] == goal
 
 
 BOMB = (
@@ -62,6 +68,10 @@ def test_entities_are_never_expanded(text: str) -> None:
     assert "root:" not in found["overall_goal"]
 
 
+TWICE = "<overall_goal>a</overall_goal><overall_goal>b</overall_goal>"
+DEEP = "<overall_goal>" * 5_000 + "</overall_goal>" * 5_000
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -71,17 +81,9 @@ def test_entities_are_never_expanded(text: str) -> None:
         (answer(overall_goal=" "), "overall_goal"),
         (answer(key_knowledge="k"), "overall_goal"),
         ("<state_snapshot><overall_goal>a</state_snapshot>", "well-formed"),
-        (
-            answer(overall_goal="a").replace(
-                "</overall_goal>", "</overall_goal><overall_goal>b</overall_goal>"
-            ),
-            "twice",
-        ),
+        (f"<state_snapshot>{TWICE}</state_snapshot>", "twice"),
         (answer(overall_goal="<key_knowledge>k</key_knowledge>"), "stands inside"),
-        (
-            "<state_snapshot>" + "<overall_goal>" * 5_000 + "</overall_goal>" * 5_000 + "</state_snapshot>",
-            "inside",
-        ),
+        (f"<state_snapshot>{DEEP}</state_snapshot>", "inside"),
     ],
 )
 def test_what_is_no_snapshot_is_refused(text: str, why: str) -> None:
@@ -125,14 +127,6 @@ def test_no_answer_breaks_the_reader(pieces: list[str]) -> None:
     "piece", ["<state_snapshot>", "<![CDATA[", "]]><![CDATA[", "<", "&amp;", "</scratchpad>"]
 )
 def test_a_long_answer_is_read_in_linear_time(piece: str) -> None:
-    text = f"<state_snapshot><overall_goal>g{piece * 200_000}</overall_goal></state_snapshot>"
+    text = f"<state_snapshot><overall_goal>g{piece * 50_000}</overall_goal></state_snapshot>"
     with contextlib.suppress(BadSnapshot):
-        sections_of(text)  # quadratic work would take a quarter of an hour
-
-
-def test_brackets_of_code_are_text() -> None:
-    assert sections_of(answer(overall_goal="a[b[0]]>c"))["overall_goal"] == "a[b[0]]>c"
-
-
-def test_of_two_snapshots_the_last_counts_and_a_quoted_tag_doesnt() -> None:
-    assert sections_of(answer(overall_goal="a") + answer(overall_goal="b"))["overall_goal"] == "b"
+        sections_of(text)  # quadratic work would take a minute

@@ -95,52 +95,34 @@ def test_no_more_is_kept_than_the_share_a_round_and_the_request(
         assert all(m.role != "user" for m in later)
 
 
+ROUNDS = [m for i in range(10) for m in (said("", f"c{i}"), answer(f"c{i}", "x" * 100))]
+
+
 def test_the_cut_is_the_first_user_message_after_the_share() -> None:
-    messages = [
-        *OPENING,
-        user("a" * 100),
-        said("b" * 600),
-        user("c"),
-        said("d" * 50),
-        user("e"),
-        said("f" * 200),
-    ]
+    """Everything goes when the last answer is whole and nobody spoke after the share."""
+    spoken = [user("a" * 100), said("b" * 600), user("c"), said("d" * 50), user("e"), said("f" * 200)]
+    messages = [*OPENING, *spoken]
     assert find_cut(messages, 0.3) == Cut(6)
     assert kept(messages, Cut(6)) == messages[6:]
     assert find_cut(messages, 0.45) == Cut(4)
-
-
-def test_everything_goes_when_the_last_answer_is_whole_and_nobody_spoke_after_the_share() -> None:
-    messages = [*OPENING, user("a"), said("b" * 500)]
-    assert find_cut(messages, 0.3) == Cut(4)
-
-
-def test_in_a_long_task_the_request_is_carried_over_the_cut() -> None:
-    rounds = [m for i in range(10) for m in (said("", f"c{i}"), answer(f"c{i}", "x" * 100))]
-    messages = [*OPENING, user("do it"), *rounds]
-    cut = find_cut(messages, 0.3)
-    assert cut is not None
-    assert cut.carried == 2
-    left = kept(messages, cut)
-    assert left[0] == messages[2]
-    assert left[1].role == "assistant"
-    assert 4 <= len(left) - 1 <= 8
+    assert find_cut([*OPENING, user("a"), said("b" * 500)], 0.3) == Cut(4)
 
 
 @pytest.mark.parametrize("origin", ["nudge", "hook", "continue"])
-def test_the_request_is_carried_over_messages_that_begin_no_task(origin: Any) -> None:
-    rounds = [m for i in range(10) for m in (said("", f"c{i}"), answer(f"c{i}", "x" * 100))]
+def test_in_a_long_task_the_request_is_carried_over_messages_that_begin_none(origin: Any) -> None:
     told = Message(role="user", origin=origin, content="go on")
-    for place in (2, 15, 20):
-        messages = [*OPENING, user("do it"), *rounds[:place], told, *rounds[place:]]
+    for place in (None, 2, 15, 20):
+        rounds = ROUNDS if place is None else [*ROUNDS[:place], told, *ROUNDS[place:]]
+        messages = [*OPENING, user("do it"), *rounds]
         cut = find_cut(messages, 0.3)
         assert cut is not None and cut.carried == 2, place
+        left = kept(messages, cut)
+        assert left[0] == messages[2]
+        assert place is not None or (left[1].role == "assistant" and 4 <= len(left) - 1 <= 8)
 
 
 def test_a_snapshot_is_never_carried() -> None:
-    rounds = [m for i in range(10) for m in (said("", f"c{i}"), answer(f"c{i}", "x" * 100))]
-    messages = [*OPENING, Message(role="user", origin="snapshot", content="s"), *rounds]
-    cut = find_cut(messages, 0.3)
+    cut = find_cut([*OPENING, Message(role="user", origin="snapshot", content="s"), *ROUNDS], 0.3)
     assert cut is not None and cut.carried == -1
 
 

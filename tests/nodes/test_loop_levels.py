@@ -83,22 +83,27 @@ def test_tables_rules_dots_and_blanks_are_no_loop(text: str) -> None:
         assert first(text * 2, size) is None
 
 
-@pytest.mark.parametrize(("times", "found"), [(9, False), (10, True)])
-def test_the_tenth_occurrence_is_a_loop(times: int, found: bool) -> None:
-    # Two texts alternate between the occurrences: nothing longer than the unit repeats as often.
-    text = "".join(UNIT + ("!" if i % 2 else "?") for i in range(times))[: 51 * times - 1]
-    assert bool(first(text)) is found
+FILLER = "".join(f"{i:03d}" for i in range(250))  # nothing in it occurs twice
 
 
-@pytest.mark.parametrize(("gap", "found"), [(250, True), (251, False)])
-def test_occurrences_lie_250_apart_at_most(gap: int, found: bool) -> None:
-    filler = "".join(f"{i:03d}" for i in range(gap))[: gap - 50]  # nothing in it occurs twice
-    assert bool(first((UNIT + filler) * 9 + UNIT)) is found
+def between(distinct: int) -> str:
+    """The unit ten times, with so many texts between the occurrences."""
+    return "".join(f"{UNIT} {chr(97 + min(i, distinct - 1))} " for i in range(9)) + UNIT
 
 
-@pytest.mark.parametrize(("distinct", "found"), [(5, True), (6, False)])
-def test_five_texts_may_stand_between_the_occurrences(distinct: int, found: bool) -> None:
-    text = "".join(f"{UNIT} {chr(97 + min(i, distinct - 1))} " for i in range(9)) + UNIT
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        # Two texts alternate between the occurrences: nothing longer than the unit repeats as often.
+        *(((f"{UNIT}!{UNIT}?" * 5)[: 51 * times - 1], times == 10) for times in (9, 10)),
+        *(((UNIT + FILLER[: gap - 50]) * 9 + UNIT, gap == 250) for gap in (250, 251)),
+        *((between(distinct), distinct == 5) for distinct in (5, 6)),
+    ],
+    ids=["nine times", "ten times", "250 apart", "251 apart", "five texts between", "six texts between"],
+)
+def test_ten_occurrences_that_lie_250_apart_with_five_texts_between_are_a_loop(
+    text: str, found: bool
+) -> None:
     assert bool(first(text)) is found
 
 
@@ -119,6 +124,10 @@ def test_markup_begins_the_count_anew(breaker: str) -> None:
     half = (UNIT + " ") * 6
     assert first(half + half) is not None
     assert first(f"{half}\n{breaker}{half}") is None
+    chants = Chants()
+    assert not chants.feed(half)
+    chants.reset()  # at a tool call and a prompt
+    assert not chants.feed(half)
 
 
 def test_a_code_block_is_not_looked_at_and_what_follows_is() -> None:
@@ -126,13 +135,6 @@ def test_a_code_block_is_not_looked_at_and_what_follows_is() -> None:
     assert first(f"```python\n{code}```\nThat was it.\n") is None
     assert first(f"```python\n{code}```\n" + UNIT * 12) is not None
     assert first(code) is not None, "the same outside of a block"
-
-
-def test_a_tool_call_and_a_prompt_begin_the_count_anew() -> None:
-    chants = Chants()
-    assert not chants.feed((UNIT + " ") * 6)
-    chants.reset()
-    assert not chants.feed((UNIT + " ") * 6)
 
 
 PIECES = st.lists(st.integers(1, 90), min_size=1, max_size=30)
@@ -198,18 +200,15 @@ def test_little_is_kept_of_a_long_text() -> None:
 # Level 1
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
-def test_five_rounds_of_a_cycle_are_a_loop_and_not_one_call_less(length: int) -> None:
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6])
+def test_five_rounds_of_a_cycle_of_up_to_five_calls_are_a_loop_and_not_one_call_less(length: int) -> None:
     calls = [f"call {i}" for i in range(length)] * 5
     keys: list[str] = ["other 0"] * 3
+    found = length if length < 6 else 0
     for number, key in enumerate(calls, 1):
         keys = remembered(keys, key)
-        assert cycle(keys) == (length if number == len(calls) else 0)
-    assert cycle(remembered(keys, calls[0])) == length, "the keys stay: one more call is another detection"
-
-
-def test_six_calls_in_turn_are_no_cycle() -> None:
-    assert cycle([f"call {i}" for i in range(6)] * 5) == 0
+        assert cycle(keys) == (found if number == len(calls) else 0)
+    assert cycle(remembered(keys, calls[0])) == found, "the keys stay: one more call is another detection"
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=60))

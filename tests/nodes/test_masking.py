@@ -40,32 +40,26 @@ def test_an_output_that_nobody_has_seen_stays_however_large() -> None:
     assert older_outputs(messages) == [3]
 
 
-def test_answers_of_people_and_the_list_of_steps_stay() -> None:
+def test_answers_of_people_the_list_of_steps_and_masked_outputs_stay() -> None:
     for tool in ("ask_user", "write_todos", "exit_plan_mode"):
         assert older_outputs(conversation(K20, K20, K20, K20, tool=tool)) == []
-
-
-def test_a_masked_output_is_not_masked_again() -> None:
     messages = conversation(K20, K20, K20, K20, K20)
     for index in older_outputs(messages):
         messages[index] = masked(messages[index], "/o/a.txt")
     assert older_outputs(messages) == []
 
 
-def test_a_masked_output_names_its_file_and_shows_both_ends() -> None:
-    message = exchange(0, "BEGIN" + "x" * 100_000 + "END")[1]
-    text = masked(message, "/o/a.txt").text
-    assert "/o/a.txt" in text and "BEGIN" in text and "END" in text
-    assert len(text) < 1000
+def test_a_masked_output_names_its_file_and_shows_both_ends_of_a_command_in_lines_and_how_it_ended() -> None:
+    def shown(text: str, tool: str = "read_file") -> str:
+        return masked(exchange(0, text, tool)[1], "/o/a.txt").text
 
-
-def test_shell_output_keeps_lines_and_how_it_ended() -> None:
+    text = shown("BEGIN" + "x" * 100_000 + "END")
+    assert "/o/a.txt" in text and "BEGIN" in text and "END" in text and len(text) < 1000
     lines = [f"line {i}" for i in range(5000)]
-    text = masked(exchange(0, "\n".join([*lines, "Exit Code: 3"]), "run_shell_command")[1], "/o/a.txt").text
+    text = shown("\n".join([*lines, "Exit Code: 3"]), "run_shell_command")
     assert "line 9\n" in text and "line 10\n" not in text
     assert "line 4991\n" in text and "Exit Code: 3" in text
-    one_line = masked(exchange(0, "y" * 1_000_000, "run_shell_command")[1], "/o/a.txt").text
-    assert len(one_line) < 1000
+    assert len(shown("y" * 1_000_000, "run_shell_command")) < 1000
 
 
 @given(st.lists(st.integers(0, 60_000), max_size=12))

@@ -8,10 +8,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.prompts import Prompt, load, names, parse, render
+from interlock.prompts import load, names, parse, render
 from interlock.state.errors import SetupError
 from interlock.state.mode import ALWAYS, GROUPS
 from interlock.tools.table import TOOLS
@@ -20,20 +20,19 @@ ROOT = Path(__file__).parents[2]
 HEAD = '+++\npurpose = "p"\ninputs = ["a"]\n+++\n'
 
 
-def test_one_body_is_rendered_with_its_slots() -> None:
-    assert parse("x", HEAD + "say {{a}}, {{a}}\n").text(a="hi") == "say hi, hi"
-
-
-def test_two_parts_are_rendered_with_their_slots() -> None:
-    prompt = parse("x", HEAD + "# System\nbe {{a}}\n\n# User\n## A heading\nask {{a}}\n")
-    assert prompt.parts(a="kind") == ("be kind", "## A heading\nask kind")
-
-
-def test_each_kind_of_prompt_refuses_to_be_rendered_as_the_other() -> None:
+def test_a_prompt_is_rendered_with_its_slots_as_what_it_is() -> None:
+    one, two = (
+        parse("x", HEAD + "say {{a}}, {{a}}\n"),
+        "# System\nbe {{a}}\n\n# User\n## A heading\nask {{a}}\n",
+    )
+    parts = parse("x", HEAD + two)
+    assert one.text(a="hi") == "say hi, hi"
+    assert parts.parts(a="kind") == ("be kind", "## A heading\nask kind")
+    assert parse("x", (HEAD + two).replace("\n", "\r\n")) == parts, "line ends of a checkout don't matter"
     with pytest.raises(SetupError, match=r"parts\(\)"):
-        parse("x", HEAD + "# System\n{{a}}\n# User\nb\n").text(a="")
+        parts.text(a="")
     with pytest.raises(SetupError, match=r"text\(\)"):
-        parse("x", HEAD + "{{a}}").parts(a="")
+        one.parts(a="")
 
 
 @pytest.mark.parametrize("values", [{}, {"a": "1", "b": "2"}, {"b": "2"}])
@@ -43,19 +42,12 @@ def test_missing_and_extra_inputs_are_errors(values: dict[str, str]) -> None:
 
 
 @given(st.text())
+@example("{{a}}")
+@example(r"\1 \g<0> $a ${a} {a}")
+@example("+++\n# User\n")
 def test_a_slot_value_is_inert(value: str) -> None:
     prompt = parse("x", '+++\npurpose = "p"\ninputs = ["a", "b"]\n+++\n<{{a}}|{{b}}|{{a}}>')
     assert prompt.text(a=value, b="{{a}}") == f"<{value}|{{{{a}}}}|{value}>"
-
-
-@pytest.mark.parametrize("value", ["{{a}}", r"\1 \g<0>", "$a ${a} {a}", "+++\n", "# User\n"])
-def test_a_slot_value_that_looks_like_syntax_is_inert(value: str) -> None:
-    assert parse("x", HEAD + "# System\n[{{a}}]\n# User\n.").parts(a=value)[0] == f"[{value}]"
-
-
-def test_line_ends_of_a_checkout_do_not_matter() -> None:
-    source = HEAD + "# System\none {{a}}\n# User\ntwo\n"
-    assert parse("x", source.replace("\n", "\r\n")) == parse("x", source)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +74,12 @@ def test_a_malformed_prompt_says_what_is_wrong(source: str, problem: str) -> Non
 def test_a_prompt_that_is_not_shipped_is_an_error(name: str) -> None:
     with pytest.raises(SetupError):
         load(name)
+    assert "because of it" in render("run/call_cancelled", reason="because of it")
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_shipped_prompt_loads(name: str) -> None:
-    prompt: Prompt = load(name)
+    prompt = load(name)
     assert prompt.purpose.endswith(".")
     assert prompt.user
     values = dict.fromkeys(prompt.inputs, "x")
@@ -125,7 +118,3 @@ def test_prompts_load_where_there_are_no_files(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     assert done.stdout.startswith("['main/git'] Git")
-
-
-def test_render_is_load_and_text() -> None:
-    assert "because of it" in render("run/call_cancelled", reason="because of it")

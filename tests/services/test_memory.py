@@ -3,9 +3,10 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from folders import tree
+from folders import table, tree
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
@@ -13,6 +14,7 @@ from patience import lines_run
 from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, load_memory, memory_below, references
 from interlock.services.files.workspace import FolderWorkspace
 
+TABLE: dict[str, list[Any]] = table(__file__, "memory.yaml")
 NAMES = ["GEMINI.md", "AGENTS.md"]
 
 
@@ -31,26 +33,21 @@ def only(folder: Path, files: Mapping[str, str | bytes]) -> str:
     return text
 
 
-def test_global_files_come_first_and_the_nearest_last(tmp_path: Path) -> None:
-    tree(tmp_path / "home", {".gemini/GEMINI.md": "1", ".interlock/AGENTS.md": "2"})
-    tree(tmp_path, {"GEMINI.md": "above the repository"})
-    tree(tmp_path / "repo", {".git": "gitdir: x", "GEMINI.md": "3", "AGENTS.md": "4", "a/b/AGENTS.md": "5"})
-    tree(tmp_path / "repo", {"a/GEMINI.md": " \n", "a/b/c/GEMINI.md": "below"})
-    assert [text for _, text in memory(tmp_path, "repo/a/b")] == ["1", "2", "3", "4", "5"]
+REPO = {"repo/.git/HEAD": "x"}
 
 
-def test_without_a_repository_only_the_directory_itself_counts(tmp_path: Path) -> None:
-    tree(tmp_path, {"GEMINI.md": "above", "work/GEMINI.md": "here"})
-    assert memory(tmp_path, "work") == [("work/GEMINI.md", "here")]
+@pytest.mark.parametrize(("files", "roots", "texts"), TABLE["found"])
+def test_the_files_of_a_folder_are_found_in_their_order(
+    tmp_path: Path, files: dict[str, str], roots: list[str], texts: list[str]
+) -> None:
+    tree(tmp_path, files)
+    assert [text for _, text in memory(tmp_path, *roots)] == texts
 
 
-def test_every_root_counts_and_no_file_twice(tmp_path: Path) -> None:
-    tree(
-        tmp_path,
-        {"repo/.git/HEAD": "x", "repo/GEMINI.md": "r", "repo/a/GEMINI.md": "a", "other/GEMINI.md": "o"},
-    )
+def test_no_file_is_read_twice(tmp_path: Path) -> None:
+    tree(tmp_path, {**REPO, "repo/GEMINI.md": "r"})
     (tmp_path / "repo/AGENTS.md").symlink_to("GEMINI.md")
-    assert [text for _, text in memory(tmp_path, "repo", "repo/a", "other")] == ["r", "a", "o"]
+    assert memory(tmp_path, "repo", "repo") == [("repo/GEMINI.md", "r")]
 
 
 def test_a_project_can_not_send_a_file_from_elsewhere(tmp_path: Path) -> None:
@@ -68,36 +65,7 @@ def test_a_person_may_link_their_own_file(tmp_path: Path) -> None:
     assert "EXTRA" in text
 
 
-def test_imports_are_put_in_place(tmp_path: Path) -> None:
-    text = only(tmp_path, {"GEMINI.md": "one\n@docs/a.md\ntwo", "docs/a.md": "A, @b.md!", "docs/b.md": "B"})
-    assert text == (
-        "one\n\n<!-- from docs/a.md -->\nA, \n<!-- from b.md -->\nB\n<!-- end of b.md -->\n!\n"
-        "<!-- end of docs/a.md -->\n\ntwo"
-    )
-
-
-@pytest.mark.parametrize(
-    ("source", "targets"),
-    [
-        ("@a.md", ["a.md"]),
-        ("see @./a.md, (@b/c.md) and\t@/d.md.", ["./a.md", "b/c.md", "/d.md"]),
-        ("- @a.md\n> @b.md\n\n# @c.md\n| @d.md |", ["a.md", "b.md", "c.md", "d.md"]),
-        ("mail me@x.org or x@a.md @ @, **@b.md**", []),
-        ("`@a.md` and ``x ` @b.md`` but @c.md", ["c.md"]),
-        ("a `span\nover @a.md lines` @b.md", ["b.md"]),
-        ("an open ` tick @a.md", ["a.md"]),
-        ("an escaped \\` tick @a.md ` @b.md", ["a.md", "b.md"]),
-        ("```\n@a.md\n```\n@b.md", ["b.md"]),
-        ("~~~py\n@a.md\n```\n@b.md\n~~~\n@c.md", ["c.md"]),
-        ("````\n```\n@a.md\n````\n@b.md", ["b.md"]),
-        ("```\n@a.md", []),
-        ("- list\n\n  ```\n  @a.md\n  ```\n\n  @b.md", ["b.md"]),
-        ("text\n\n    @a.md\n\n@b.md", ["b.md"]),
-        ("- item\n\n    @a.md", ["a.md"]),
-        ("<!--\n@a.md\n-->\n\n@b.md", ["b.md"]),
-        ("ünïcödé 🙂 @ä/ö.md", ["ä/ö.md"]),
-    ],
-)
+@pytest.mark.parametrize(("source", "targets"), TABLE["references"])
 def test_references_are_found_where_words_begin_and_never_in_code(source: str, targets: list[str]) -> None:
     found = list(references(source))
     assert [target for _, _, target in found] == targets
@@ -116,30 +84,10 @@ def test_references_of_a_hostile_file_cost_what_its_length_costs(piece: str) -> 
         list(references("@" + piece * (size // len(piece)) + "@"))
 
     read(10)  # imports
-    assert lines_run(lambda: read(4_000)) < 2.5 * lines_run(lambda: read(2_000)) + 1_000
+    assert lines_run(lambda: read(2_000)) < 2.5 * lines_run(lambda: read(1_000)) + 1_000
 
 
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [
-        ("gone.md", "no such file"),
-        ("docs", None),
-        ("./docs", "not a regular file"),
-        ("../secret.txt", "outside the project"),
-        ("/etc/hostname", "outside the project"),
-        ("link.md", "outside the project"),
-        (".env", "may hold secrets"),
-        ("docs/.ENV", "may hold secrets"),
-        (".git/HEAD", "may hold secrets"),
-        ("innocent.md", "may hold secrets"),
-        ("binary.bin", "not a text file"),
-        ("GEMINI.md", "already included above"),
-        ("loop.md", "not a usable path"),
-        ("pipe.md", "not a regular file"),
-        ("x" * 300 + ".md", "File name too long"),
-        ("alice", None),
-    ],
-)
+@pytest.mark.parametrize(("target", "reason"), TABLE["refused"])
 def test_what_can_not_be_imported_stays_and_says_why(tmp_path: Path, target: str, reason: str | None) -> None:
     tree(tmp_path, {"secret.txt": "hunter2", "repo/.env": "KEY=1", "repo/docs/.ENV": "KEY=2"})
     tree(tmp_path / "repo", {"docs/a.md": "x", "binary.bin": b"a\0b"})
@@ -151,22 +99,25 @@ def test_what_can_not_be_imported_stays_and_says_why(tmp_path: Path, target: str
     assert text == f"before @{target}{note} after"
 
 
-def test_imports_nest_five_deep(tmp_path: Path) -> None:
-    files = {f"{n}.md": f"text{n} @{n + 1}.md" for n in range(1, 9)}
-    text = only(tmp_path, {"GEMINI.md": "@1.md", **files})
-    assert "text5 @6.md <!-- not imported: imports nest deeper than 5 -->" in text
-    assert "text6" not in text
+IN_PLACE = (
+    "one\n\n<!-- from docs/a.md -->\nA, \n<!-- from b.md -->\nB\n<!-- end of b.md -->\n!\n"
+    "<!-- end of docs/a.md -->\n\ntwo"
+)
+DEEP = {f"{n}.md": f"text{n} @{n + 1}.md" for n in range(1, 9)}
+LAYERS = {f"{n}.md": f"@{n + 1}.md " * 50 for n in range(1, 5)}
 
 
-def test_imports_that_name_each_other_end(tmp_path: Path) -> None:
-    text = only(tmp_path, {"GEMINI.md": "@a.md", "a.md": "A @b.md", "b.md": "B @a.md @GEMINI.md"})
-    assert text.count("already included above") == 2
+def test_imports_are_put_in_place_five_deep_and_each_once(tmp_path: Path) -> None:
+    def text(name: str, source: str, files: Mapping[str, str]) -> str:
+        return only(tmp_path / name, {"GEMINI.md": source, **files})
 
-
-def test_a_file_named_often_is_included_once(tmp_path: Path) -> None:
-    layers = {f"{n}.md": f"@{n + 1}.md " * 50 for n in range(1, 5)}
-    text = only(tmp_path, {"GEMINI.md": "@1.md", **layers, "5.md": "END"})
-    assert text.count("END") == 1
+    assert text("1", "one\n@docs/a.md\ntwo", {"docs/a.md": "A, @b.md!", "docs/b.md": "B"}) == IN_PLACE
+    deep = text("2", "@1.md", DEEP)
+    assert "text5 @6.md <!-- not imported: imports nest deeper than 5 -->" in deep
+    assert "text6" not in deep
+    ring = text("3", "@a.md", {"a.md": "A @b.md", "b.md": "B @a.md @GEMINI.md"})
+    assert ring.count("already included above") == 2
+    assert text("4", "@1.md", {**LAYERS, "5.md": "END"}).count("END") == 1
 
 
 def test_a_huge_file_is_cut_and_says_so(tmp_path: Path) -> None:
@@ -205,11 +156,6 @@ def test_text_reaches_the_model_without_marks_and_other_line_ends(
     tmp_path: Path, data: bytes, text: str
 ) -> None:
     assert only(tmp_path, {"GEMINI.md": data, "a.md": "A\r\n"}) == text
-
-
-def test_a_name_that_is_a_folder_is_passed_over(tmp_path: Path) -> None:
-    tree(tmp_path, {"repo/GEMINI.md/x": "", "repo/AGENTS.md": "a"})
-    assert memory(tmp_path) == [("repo/AGENTS.md", "a")]
 
 
 def test_the_files_on_the_way_to_a_path_are_looked_for_anew_each_time(tmp_path: Path) -> None:

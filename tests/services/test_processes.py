@@ -7,6 +7,7 @@ import os
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,40 +76,24 @@ def open_descriptors() -> int:
 
 @EITHER_WAY
 @pytest.mark.parametrize(
-    ("command", "exit_code", "signal"),
+    ("command", "exit_code", "signal", "output"),
     [
-        ("true", 0, None),
-        ("exit 3", 3, None),
-        ("exit 255", 255, None),
-        ("kill -9 $$", None, "SIGKILL"),
-        ("kill -SEGV $$", None, "SIGSEGV"),
-        ("kill -TERM $$", None, "SIGTERM"),
+        ("exit 255", 255, None, ""),
+        ("kill -9 $$", None, "SIGKILL", ""),
+        ("kill -SEGV $$", None, "SIGSEGV", ""),
+        # Both streams, in the order they were written; a pipe that closes ends its writer.
+        ("echo one; echo two >&2; echo three", 0, None, "one\ntwo\nthree\n"),
+        ("yes | head -n 1; echo ${PIPESTATUS[0]}", 0, None, "y\n141\n"),
+        # The given environment alone, and nothing on stdin.
+        ('echo "$HELLO $MORE ${HOME-unset}"; cat', 0, None, "from env of it unset\n"),
     ],
 )
-def test_exit_codes_and_signals_are_exact(
-    play: Play, command: str, exit_code: int | None, signal: str | None
+def test_a_commands_end_and_output_are_exact(
+    play: Play, command: str, exit_code: int | None, signal: str | None, output: str
 ) -> None:
-    ended = play(lambda bench: bench.bash(command))
-    assert (ended.how, ended.exit_code, ended.signal) == ("exited", exit_code, signal)
-
-
-@EITHER_WAY
-def test_both_streams_come_in_the_order_they_were_written(play: Play) -> None:
-    ended = play(lambda bench: bench.bash("echo one; echo two >&2; echo three"))
-    assert ended.output == "one\ntwo\nthree\n"
+    ended = play(lambda bench: bench.bash(command, env={"MORE": "of it"}))
+    assert (ended.how, ended.exit_code, ended.signal, ended.output) == ("exited", exit_code, signal, output)
     assert (ended.omitted, ended.full_output, ended.note) == (0, None, "")
-
-
-@EITHER_WAY
-def test_a_pipe_that_closes_ends_its_writer(play: Play) -> None:
-    ended = play(lambda bench: bench.bash("yes | head -n 1; echo ${PIPESTATUS[0]}"))
-    assert ended.output == "y\n141\n"
-
-
-@EITHER_WAY
-def test_environment_is_the_given_one_and_stdin_is_empty(play: Play) -> None:
-    ended = play(lambda bench: bench.bash('echo "$HELLO $MORE ${HOME-unset}"; cat', env={"MORE": "of it"}))
-    assert ended.output == "from env of it unset\n"
 
 
 @EITHER_WAY
@@ -134,50 +119,36 @@ def test_output_is_shown_while_it_comes_and_characters_are_never_cut(play: Play,
 
 
 @EITHER_WAY
-def test_long_output_keeps_head_and_tail_and_a_file_with_every_byte(play: Play) -> None:
-    async def scene(bench: Bench) -> tuple[Ended, list[Path]]:
-        return await bench.bash("seq 1 200000", limit_chars=1000), bench.saved()
+def test_long_output_keeps_head_and_tail_and_one_file_with_every_byte(play: Play) -> None:
+    """Named by what it holds; output that fits needs none."""
 
-    ended, saved = play(scene)
+    async def scene(bench: Bench) -> tuple[Ended, ...]:
+        outputs = [await bench.bash("seq 1 200000", limit_chars=limit) for limit in (1000, 2000)]
+        fits = await bench.bash("head -c 1000 /dev/zero | tr '\\0' x", limit_chars=1000)
+        assert bench.saved() == [bench.outputs.save(whole.encode())]
+        return *outputs, fits
+
     whole = "".join(f"{n}\n" for n in range(1, 200001))
+    ended, again, fits = play(scene)
     assert ended.output.startswith(whole[:200] + "\n[… ")
     assert ended.output.endswith(whole[-800:])
     assert ended.omitted == len(whole) - 1000
     assert f"{ended.omitted:,} characters left out" in ended.output
-    assert ended.full_output is not None and ended.full_output.read_text() == whole
-    assert saved == [ended.full_output]
+    assert ended.full_output == again.full_output and ended.full_output.read_text() == whole
+    assert (len(fits.output), fits.omitted, fits.full_output) == (1000, 0, None)
 
 
-def test_the_same_output_has_the_same_file_name(play: Play) -> None:
-    async def scene(bench: Bench) -> tuple[Path | None, Path | None, Path]:
-        first = await bench.bash("seq 1 9999", limit_chars=100)
-        second = await bench.bash("seq 1 9999", limit_chars=200)
-        same = bench.outputs.save("".join(f"{n}\n" for n in range(1, 10000)).encode())
-        return first.full_output, second.full_output, same
-
-    first, second, same = play(scene)
-    assert first == second == same
-
-
-def test_a_hundred_megabytes_cost_little_memory(play: Play) -> None:
+def test_much_output_costs_little_memory(play: Play) -> None:
     async def scene(bench: Bench) -> tuple[Ended, int]:
         tracemalloc.start()
-        ended = await bench.bash("head -c 100000000 /dev/zero | tr '\\0' x", timeout_s=120)
+        ended = await bench.bash("head -c 30000000 /dev/zero | tr '\\0' x", timeout_s=120)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return ended, peak
 
     ended, peak = play(scene)
-    assert ended.full_output is not None and ended.full_output.stat().st_size == 100_000_000
+    assert ended.full_output is not None and ended.full_output.stat().st_size == 30_000_000
     assert peak < 3_000_000
-
-
-def test_output_that_fits_writes_no_file(play: Play) -> None:
-    async def scene(bench: Bench) -> tuple[Ended, list[Path]]:
-        return await bench.bash("head -c 1000 /dev/zero | tr '\\0' x", limit_chars=1000), bench.saved()
-
-    ended, saved = play(scene)
-    assert (len(ended.output), ended.omitted, saved) == (1000, 0, [])
 
 
 def test_a_full_disk_is_said_and_the_ends_are_kept(tmp_path: Path) -> None:
@@ -230,41 +201,52 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Begins:
     return clock.begin
 
 
+@dataclass
+class Beat:
+    """A shell loop that shows in a file that it runs."""
+
+    file: Path
+
+    def __post_init__(self) -> None:
+        self.loop = f"while :; do date +%N > {self.file}; sleep 0.05; done"
+        self.wait = f"while [ ! -e {self.file} ]; do sleep 0.02; done"
+
+    def assert_still(self) -> None:
+        assert self.file.exists()
+        last = self.file.read_text()
+        time.sleep(0.3)
+        assert self.file.read_text() == last
+
+
+@pytest.fixture
+def beat(tmp_path: Path) -> Beat:
+    return Beat(tmp_path / "beat")
+
+
+@EITHER_WAY
+@pytest.mark.parametrize("limit", ["timeout", "inactivity"])
+def test_time_limits_end_the_whole_tree_and_keep_the_output(
+    play: Play, begins: Begins, beat: Beat, limit: str
+) -> None:
+    command = f"setsid bash -c '{beat.loop}' & {beat.wait}; echo partial; sleep 7777"
+    ended = play(lambda bench: bench.bash(command, on_output=begins, **{f"{limit}_s": 0.2}))
+    assert (ended.how, ended.signal, ended.output) == (limit, "SIGTERM", "partial\n")
+    beat.assert_still()
+
+
 @EITHER_WAY
 @pytest.mark.parametrize(
-    ("options", "how"), [({"timeout_s": 0.2}, "timeout"), ({"inactivity_s": 0.2}, "inactivity")]
+    ("on_term", "exit_code", "signal", "output"),
+    [("", None, "SIGKILL", "up\n"), ("echo cleaned; exit 4", 4, None, "up\ncleaned\n")],
+    ids=["ignores the polite stop", "cleans up"],
 )
-def test_time_limits_end_the_whole_tree_and_keep_the_output(
-    play: Play, begins: Begins, tmp_path: Path, options: dict[str, float], how: str
+def test_a_command_may_clean_up_when_it_is_stopped_and_is_killed_if_it_goes_on(
+    play: Play, begins: Begins, on_term: str, exit_code: int | None, signal: str | None, output: str
 ) -> None:
-    beat = tmp_path / "beat"
-    loop = f"setsid bash -c 'while :; do date +%N > {beat}; sleep 0.05; done'"
-    command = f"{loop} & while [ ! -e {beat} ]; do sleep 0.02; done; echo partial; sleep 7777"
-    ended = play(lambda bench: bench.bash(command, on_output=begins, **options))
-    assert (ended.how, ended.signal, ended.output) == (how, "SIGTERM", "partial\n")
-    assert_still(beat)
-
-
-def assert_still(beat: Path) -> None:
-    assert beat.exists()
-    last = beat.read_text()
-    time.sleep(0.3)
-    assert beat.read_text() == last
-
-
-@EITHER_WAY
-def test_a_command_that_ignores_the_polite_stop_is_killed(play: Play, begins: Begins) -> None:
-    command = "trap '' TERM; echo up; while :; do sleep 1; done"
+    command = f"trap '{on_term}' TERM; echo up; while :; do sleep 0.1; done"
     ended = play(lambda bench: bench.bash(command, on_output=begins, timeout_s=0.2))
-    assert (ended.how, ended.signal, ended.output) == ("timeout", "SIGKILL", "up\n")
-
-
-@EITHER_WAY
-def test_a_command_may_use_the_polite_stop_to_clean_up(play: Play, begins: Begins) -> None:
-    command = "trap 'echo cleaned; exit 4' TERM; echo up; while :; do sleep 0.1; done"
-    ended = play(lambda bench: bench.bash(command, on_output=begins, timeout_s=0.2))
-    assert (ended.how, ended.exit_code) == ("timeout", 4)
-    assert ended.output.startswith("up\n") and ended.output.endswith("cleaned\n")
+    assert (ended.how, ended.exit_code, ended.signal) == ("timeout", exit_code, signal)
+    assert ended.output.replace("Terminated\n", "") == output
 
 
 def test_output_resets_the_inactivity_clock(
@@ -284,53 +266,44 @@ def test_output_resets_the_inactivity_clock(
 
 
 @EITHER_WAY
-def test_a_task_that_is_torn_down_takes_its_command_along(play: Play, tmp_path: Path) -> None:
-    beat = tmp_path / "beat"
-
+def test_a_task_that_is_torn_down_takes_its_command_along(play: Play, beat: Beat) -> None:
     async def scene(bench: Bench) -> None:
-        task = asyncio.create_task(bench.bash(f"while :; do date +%N > {beat}; sleep 0.05; done"))
-        while not beat.exists():
+        task = asyncio.create_task(bench.bash(beat.loop))
+        while not beat.file.exists():
             await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     play(scene)
-    assert_still(beat)
+    beat.assert_still()
 
 
 @EITHER_WAY
-def test_what_a_finished_command_left_behind_is_ended(play: Play, tmp_path: Path) -> None:
-    beat = tmp_path / "beat"
-    loop = f"while :; do date +%N > {beat}; sleep 0.05; done"
-    command = (
-        f"nohup setsid bash -c '{loop}' >/dev/null 2>&1 & while [ ! -e {beat} ]; do sleep 0.02; done; echo ok"
-    )
+def test_what_a_finished_command_left_behind_is_ended(play: Play, beat: Beat) -> None:
+    command = f"nohup setsid bash -c '{beat.loop}' >/dev/null 2>&1 & {beat.wait}; echo ok"
     ended = play(lambda bench: bench.bash(command))
     assert (ended.how, ended.exit_code, ended.output) == ("exited", 0, "ok\n")
-    assert_still(beat)
+    beat.assert_still()
 
 
 @pytest.mark.parametrize("who", ["$PPID", "$(ps -o ppid= -p $PPID) $PPID"], ids=["worker", "both"])
-def test_silence_of_a_killed_supervisor_is_no_result(play: Play, tmp_path: Path, who: str) -> None:
+def test_silence_of_a_killed_supervisor_is_no_result(play: Play, beat: Beat, who: str) -> None:
     """The command doesn't outlive it either: neither what stays in its session nor what left it."""
-    beat, other = tmp_path / "beat", tmp_path / "other"
-    loops = [f"while :; do date +%N > {file}; sleep 0.05; done" for file in (beat, other)]
-    command = f"setsid bash -c '{loops[1]}' & while [ ! -e {other} ]; do sleep 0.02; done; kill -9 {who}; {loops[0]}"
+    command = f"setsid bash -c '{beat.loop}' & {beat.wait}; kill -9 {who}; sleep 7777"
     ended = play(lambda bench: bench.bash(command))
     assert (ended.how, ended.exit_code, ended.signal) == ("lost", None, None)
-    assert_still(other)
+    beat.assert_still()
+
+
+BIG = "x=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 60"
 
 
 @pytest.mark.parametrize(
     ("most", "command", "told"),
     [
         ((20, 0), "for i in $(seq 60); do sleep 60 & done; wait", "more than 20 processes"),
-        (
-            (0, 80 << 20),
-            "x=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 60",
-            "more than 80 MB of memory",
-        ),
+        ((0, 80 << 20), BIG, "more than 80 MB of memory"),
     ],
 )
 @EITHER_WAY
@@ -403,11 +376,15 @@ def test_a_background_command_that_ended_says_how(play: Play) -> None:
     assert play(scene) == [7, -9]
 
 
-def test_a_background_command_that_can_not_start_is_an_error(play: Play) -> None:
+def test_a_background_command_that_can_not_start_is_an_error_and_forgets_no_other(play: Play) -> None:
     async def scene(bench: Bench) -> None:
-        with pytest.raises(RunError, match="'server' could not be started: No such file"):
-            await bench.processes.start(["no-such-program"], cwd=bench.folder, label="server")
-        assert bench.processes.background() == [] and bench.saved() == []
+        wrong = bench.processes.start(["no-such-program"], cwd=bench.folder, label="wrong")
+        right = bench.processes.start(["sleep", "60"], cwd=bench.folder, label="right")
+        failed, _ = await asyncio.gather(wrong, right, return_exceptions=True)
+        assert isinstance(failed, RunError)
+        assert "'wrong' could not be started: No such file" in str(failed)
+        assert [one["label"] for one in bench.processes.background()] == ["right"]
+        assert len(bench.saved()) == 1
 
     play(scene)
 
@@ -442,14 +419,3 @@ def test_works_on_a_loop_that_is_not_in_the_main_thread(tmp_path: Path) -> None:
         return await asyncio.to_thread(lambda: asyncio.run(Bench(tmp_path).bash("echo there")))
 
     assert asyncio.run(outer()).output == "there\n"
-
-
-def test_a_start_that_fails_forgets_itself_and_no_other(play: Play) -> None:
-    async def scene(bench: Bench) -> list[str]:
-        wrong = bench.processes.start(["/nowhere/at-all"], cwd=bench.folder, label="wrong")
-        right = bench.processes.start(["sleep", "60"], cwd=bench.folder, label="right")
-        failed, _ = await asyncio.gather(wrong, right, return_exceptions=True)
-        assert isinstance(failed, RunError)
-        return [one["label"] for one in bench.processes.background()]
-
-    assert play(scene) == ["right"]

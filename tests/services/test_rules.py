@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from folders import put
+from folders import put, tree
 
 from interlock.services.context.memory import load_rules
 from interlock.state.context import RuleFile
@@ -44,26 +44,26 @@ def test_folders_come_before_single_files_and_an_empty_one_does_not_count(root: 
 def test_files_of_a_folder_are_ordered_by_their_names_whatever_their_case_and_place(root: Path) -> None:
     for name in ("z/a.md", "B.txt", "c", "ä.md", "a b.md"):
         put(root / f".roo/rules/{name}", name)
-    assert texts(root) == ["a b.md", "z/a.md", "B.txt", "c", "ä.md"]
+    own = root.parent / "home/.roo/rules/mine"
+    put(own).unlink()
+    own.symlink_to(put(root.parent / "dotfiles/mine.md", "a person's own links may lead anywhere"))
+    expected = ["a person's own links may lead anywhere", "a b.md", "z/a.md", "B.txt", "c", "ä.md"]
+    for name in ("AGENT.md", "AGENTS.md"):  # of these the first that says something counts
+        put(root / name, name)
+        assert texts(root) == [name, *expected]
     assert texts(root, "ask") == texts(root)
-
-
-def test_of_the_agents_files_the_first_that_says_something_counts(root: Path) -> None:
-    put(root / "AGENT.md", "second")
-    assert texts(root) == ["second"]
-    put(root / "AGENTS.md", "first")
-    assert texts(root) == ["first"]
 
 
 def test_odd_files_get_one_line_each_and_the_rest_works(root: Path) -> None:
     put(root.parent / "secret.txt", "outside")
     folder = root / ".roo/rules"
-    put(folder / "good.md", "good")
-    put(folder / "binary", b"\0\1")
-    put(folder / "latin", b"caf\xe9")
-    put(folder / "x.lock", "left behind")
-    put(folder / "line\nbreak \x1b[2J.md", "named oddly")
-    put(folder / "crlf", b"\xef\xbb\xbfone\r\ntwo\r\n")
+    odd = {
+        "binary": b"\0\1",
+        "latin": b"caf\xe9",
+        "x.lock": "left behind",
+        "line\nbreak \x1b[2J.md": "named oddly",
+    }
+    tree(folder, {"good.md": "good", "crlf": b"\xef\xbb\xbfone\r\ntwo\r\n", **odd})
     (folder / "loop").symlink_to(folder)
     (folder / "gone").symlink_to("nowhere")
     (folder / "out").symlink_to(root.parent / "secret.txt")
@@ -88,10 +88,3 @@ def test_a_huge_file_is_cut_and_all_of_them_together_are_bounded(root: Path) -> 
     assert "Cut here: the file has 10,000,007 bytes" in found[0].text
     assert sum(len(file.text) for file in found) < 300_000
     assert found[-1].problem.startswith("the rule files before it hold")
-
-
-def test_a_persons_own_links_may_lead_anywhere(root: Path) -> None:
-    home = root.parent / "home"
-    (home / ".roo/rules").mkdir(parents=True)
-    (home / ".roo/rules/mine").symlink_to(put(root.parent / "dotfiles/mine.md", "my rule"))
-    assert texts(root) == ["my rule"]

@@ -41,13 +41,13 @@ def test_without_bubblewrap_the_line_says_what_to_install(
         sandbox_for(work, env={"PATH": str(tmp_path)})
 
 
+DENIED = "No permissions to create new namespace"
+
+
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        (
-            "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
-            "'No permissions to create new namespace'; allow user namespaces",
-        ),
+        (f"echo 'bwrap: {DENIED}' >&2; exit 1", f"'{DENIED}'; allow user namespaces"),
         ("exit 7", "exit status 7"),
         ("exec no-such-program 2>/dev/null", "exit status 127"),
     ],
@@ -81,45 +81,47 @@ def test_a_bubblewrap_in_the_workspace_is_not_believed(work: Path) -> None:
     assert bubblewrap.find_bwrap({"PATH": planted}, [work]) != f"{planted}/bwrap"
 
 
-@pytest.mark.parametrize("name", ["docker", "sandbox-exec", "no"])
-def test_another_kind_of_sandbox_is_refused_and_not_passed_over(work: Path, name: str) -> None:
-    with pytest.raises(SandboxError, match=f"Unknown sandbox '{name}'; expected 'bwrap'"):
-        sandbox_for(work, sandbox=name)
-
-
 def test_a_workspace_that_holds_the_home_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
+    on, env = ToolSettings(sandbox=True), {"PATH": fake(tmp_path / "bin", "exit 0")}
     for root, home in [(tmp_path, tmp_path / "home"), (tmp_path, tmp_path), (Path("/"), tmp_path)]:
         with pytest.raises(SandboxError, match="holds the home directory"):
-            open_sandbox(
-                ToolSettings(sandbox=True),
-                roots=[root],
-                home=home,
-                state=tmp_path / "state",
-                env={"PATH": fake(tmp_path / "bin", "exit 0")},
-            )
+            open_sandbox(on, roots=[root], home=home, state=tmp_path / "state", env=env)
 
 
-@pytest.mark.parametrize("name", [".gemini", ".interlock", ".git", ".env", ".mcp.json"])
-def test_a_link_that_a_command_could_turn_is_refused(work: Path, tmp_path: Path, name: str) -> None:
-    (work / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(SandboxError, match=f"{name}' is a link"):
-        sandbox_for(work, env={"PATH": fake(tmp_path / "bin", "exit 0")})
+MEANT = r"tools\.sandboxAllowedPaths: .*expected a file or folder"
+KERNEL = r"'/sys' would let commands change the kernel; write '/sys:ro'"
+NO_PATHS = ("relative", "/no/such/folder", "~/nothing:ro", "/", "", "/usr\0", ":ro")
 
 
-@pytest.mark.parametrize("path", ["relative", "/no/such/folder", "~/nothing:ro", "/", "", "/usr\0", ":ro"])
-def test_a_path_that_can_not_be_shown_is_a_mistake_in_settings(work: Path, tmp_path: Path, path: str) -> None:
-    with pytest.raises(ConfigError, match=r"tools\.sandboxAllowedPaths: .*expected a file or folder"):
-        sandbox_for(work, env={"PATH": fake(tmp_path / "bin", "exit 0")}, sandboxAllowedPaths=[path])
-
-
-def test_what_is_the_kernels_is_not_writable_by_any_setting(work: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "link", "said"),
+    [
+        # Another kind isn't passed over; a link could be turned by a command.
+        *(
+            ({"sandbox": name}, "", f"Unknown sandbox '{name}'; expected 'bwrap'")
+            for name in ("docker", "sandbox-exec", "no")
+        ),
+        *(
+            ({}, name, f"{name}' is a link")
+            for name in (".gemini", ".interlock", ".git", ".env", ".mcp.json")
+        ),
+        # What can't be shown is a mistake in settings; what is the kernel's isn't writable by any.
+        *(({"sandboxAllowedPaths": [path]}, "", MEANT) for path in NO_PATHS),
+        ({"sandboxAllowedPaths": ["/sys"]}, "", KERNEL),
+        ({"included": [Path("/proc/sys")]}, "", "'/proc/sys' is the kernel's"),
+    ],
+)
+def test_what_can_not_be_closed_is_refused(
+    work: Path, tmp_path: Path, settings: dict[str, Any], link: str, said: str
+) -> None:
     env = {"PATH": fake(tmp_path / "bin", "exit 0")}
-    with pytest.raises(ConfigError, match=r"'/sys' would let commands change the kernel; write '/sys:ro'"):
-        sandbox_for(work, env=env, sandboxAllowedPaths=["/sys"])
-    with pytest.raises(SandboxError, match="'/proc/sys' is the kernel's"):
-        sandbox_for(work, env=env, included=[Path("/proc/sys")])
-    assert sandbox_for(work, env=env, sandboxAllowedPaths=["/sys:ro"]).readable == [Path("/sys")]
+    if link:
+        (work / link).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError if "sandboxAllowedPaths" in settings else SandboxError, match=said):
+        sandbox_for(work, env=env, **settings)
+    if not link:
+        assert sandbox_for(work, env=env, sandboxAllowedPaths=["/sys:ro"]).readable == [Path("/sys")]
 
 
 @pytest.mark.parametrize(

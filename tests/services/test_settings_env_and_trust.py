@@ -12,34 +12,59 @@ from interlock.services.trust import is_trusted
 from interlock.state.errors import ConfigError
 
 
-def test_real_variables_win_over_files_and_near_files_over_the_users(tmp_path: Path) -> None:
-    home, start = tmp_path / "home", tmp_path / "work/sub"
-    start.mkdir(parents=True)
-    near = put(tmp_path / "work/.env", "A=near\nB=near\nC=near\n")
-    own = put(home / ".gemini/.env", "A=own\nB=own\nC=own\nD=own\n")
-    found = load_dotenv(start=start, home=home, env={"A": "real", "B": ""}, trusted=True)
-    assert found.values == {"A": "real", "B": "", "C": "near", "D": "own"}
-    assert found.files == [near, own]
-
-
-def test_the_nearest_file_is_taken_and_the_one_in_gemini_before_its_neighbour(tmp_path: Path) -> None:
-    tree(tmp_path, {".env": "A=far\nB=far", "work/.env": "A=plain", "work/.gemini/.env": "A=gemini"})
-    found = load_dotenv(start=tmp_path / "work", home=tmp_path / "home", env={}, trusted=True)
-    assert found.values == {"A": "gemini"}
-
-
-def test_an_untrusted_folder_can_not_redirect_the_users_key(tmp_path: Path) -> None:
-    theirs = put(tmp_path / "work/.env", "GOOGLE_GEMINI_BASE_URL=http://elsewhere.invalid")
-    put(tmp_path / "home/.gemini/.env", "GEMINI_API_KEY=k")
-    found = load_dotenv(start=tmp_path / "work", home=tmp_path / "home", env={}, trusted=False)
-    assert found.values == {"GEMINI_API_KEY": "k"}
-    assert found.ignored == [theirs]
+@pytest.mark.parametrize(
+    ("files", "env", "trusted", "values", "read", "ignored"),
+    [
+        # Real variables win over files, and near files over the user's.
+        (
+            {"work/.env": "A=near\nB=near\nC=near\n", "home/.gemini/.env": "A=own\nB=own\nC=own\nD=own\n"},
+            {"A": "real", "B": ""},
+            True,
+            {"A": "real", "B": "", "C": "near", "D": "own"},
+            ["work/.env", "home/.gemini/.env"],
+            [],
+        ),
+        # The nearest file is taken, and the one in .gemini before its neighbour.
+        (
+            {".env": "A=far\nB=far", "work/.env": "A=plain", "work/.gemini/.env": "A=gemini"},
+            {},
+            True,
+            {"A": "gemini"},
+            ["work/.gemini/.env"],
+            [],
+        ),
+        # An untrusted folder can't redirect the user's key.
+        (
+            {"work/.env": "GOOGLE_GEMINI_BASE_URL=http://elsewhere", "home/.gemini/.env": "GEMINI_API_KEY=k"},
+            {},
+            False,
+            {"GEMINI_API_KEY": "k"},
+            ["home/.gemini/.env"],
+            ["work/.env"],
+        ),
+    ],
+)
+def test_variables_come_from_files(
+    tmp_path: Path,
+    files: dict[str, str],
+    env: dict[str, str],
+    trusted: bool,
+    values: dict[str, str],
+    read: list[str],
+    ignored: list[str],
+) -> None:
+    tree(tmp_path, {**files, "work/sub/": ""})
+    found = load_dotenv(start=tmp_path / "work/sub", home=tmp_path / "home", env=env, trusted=trusted)
+    assert found.values == values
+    assert found.files == [tmp_path / name for name in read]
+    assert found.ignored == [tmp_path / name for name in ignored]
 
 
 def test_the_users_own_file_needs_no_trust_when_it_is_also_the_nearest(tmp_path: Path) -> None:
-    own = put(tmp_path / ".gemini/.env", "A=1")
+    own = put(tmp_path / ".gemini/.env", "INTERLOCK_TEST_VALUE=1")
     found = load_dotenv(start=tmp_path, home=tmp_path, env={}, trusted=False)
-    assert (found.values, found.files, found.ignored) == ({"A": "1"}, [own], [])
+    assert (found.values, found.files, found.ignored) == ({"INTERLOCK_TEST_VALUE": "1"}, [own], [])
+    assert "INTERLOCK_TEST_VALUE" not in os.environ
 
 
 def test_values_are_read_as_people_write_them_and_never_expanded(tmp_path: Path) -> None:
@@ -55,12 +80,6 @@ def test_a_folder_named_env_is_no_file_and_bad_bytes_are_a_warning(tmp_path: Pat
     found = load_dotenv(start=tmp_path / "work", home=tmp_path / "home", env={}, trusted=True)
     assert found.values == {}
     assert "not read" in found.warnings[0]
-
-
-def test_the_process_environment_stays_as_it_is(tmp_path: Path) -> None:
-    put(tmp_path / ".env", "INTERLOCK_TEST_VALUE=1")
-    load_dotenv(start=tmp_path, home=tmp_path / "home", env={}, trusted=True)
-    assert "INTERLOCK_TEST_VALUE" not in os.environ
 
 
 def trust(home: Path, content: Any) -> None:
@@ -86,24 +105,15 @@ def test_the_longest_directory_decides(tmp_path: Path, folder: str, expected: bo
     assert is_trusted(tmp_path / folder, tmp_path / "home") is expected
 
 
-def test_nothing_is_trusted_without_a_word(tmp_path: Path) -> None:
-    assert not is_trusted(tmp_path, tmp_path / "home")
-
-
-def test_a_link_is_what_it_leads_to(tmp_path: Path) -> None:
-    (tmp_path / "good").mkdir()
-    (tmp_path / "evil").mkdir()
+def test_a_link_is_what_it_leads_to_and_a_tilde_the_given_home(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert not is_trusted(tmp_path, home), "without a word"
+    tree(tmp_path, {"good/": "", "evil/": ""})
     (tmp_path / "good/link").symlink_to(tmp_path / "evil")
     (tmp_path / "alias").symlink_to(tmp_path / "good")
-    trust(tmp_path / "home", {str(tmp_path / "alias"): "trusted"})
-    assert is_trusted(tmp_path / "good", tmp_path / "home")
-    assert not is_trusted(tmp_path / "good/link", tmp_path / "home")
-
-
-def test_a_tilde_is_the_given_home(tmp_path: Path) -> None:
-    trust(tmp_path, {"~/code": "trusted", "~": "untrusted"})
-    assert is_trusted(tmp_path / "code/x", tmp_path)
-    assert not is_trusted(tmp_path / "other", tmp_path)
+    trust(home, {str(tmp_path / "alias"): "trusted", "~/code": "trusted", "~": "untrusted"})
+    assert [is_trusted(tmp_path / name, home) for name in ("good", "good/link")] == [True, False]
+    assert [is_trusted(home / name, home) for name in ("code/x", "other")] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import warm
@@ -74,43 +76,11 @@ def gone(pids: list[int]) -> bool:
     return not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)  # a zombie has none
 
 
-def start_driver(folder: Path, mode: str, command: str) -> warm.Warm:
-    return warm.Warm([str(folder), mode, command], cwd=folder, env=os.environ, program=DRIVER)
-
-
-def command_of(shape: str, marker: str) -> str:
-    # `exec -a` names the process, so that it is found whatever happened to its parents.
-    return SHAPES[shape].format(body=f'bash -c "exec -a {marker} sleep 7777"')
-
-
-@pytest.mark.parametrize("mode", ["once-sandboxed", "background-sandboxed"])
-@pytest.mark.parametrize("shape", ["setsid", "double_fork", "ignores_signals"])
-def test_nothing_survives_a_killed_run_in_a_sandbox(
-    tmp_path: Path, marker: str, shape: str, mode: str
-) -> None:
-    needs_sandbox()
-    test_nothing_survives_a_killed_run(tmp_path, marker, shape, mode)
-
-
-@pytest.mark.parametrize("mode", ["once", pytest.param("background", marks=pytest.mark.sweep)])
-@pytest.mark.parametrize("shape", [s for s in SHAPES if s != "ampersand_ended"])
-def test_nothing_survives_a_killed_run(tmp_path: Path, marker: str, shape: str, mode: str) -> None:
-    command = command_of(shape, marker)
-    driver = start_driver(tmp_path, mode, command)
+def name_of(pid: int) -> str:
     try:
-        until(lambda: named(marker), "the command")
-        if shape == "stopped":
-            until(lambda: any(is_stopped(pid) for pid in alive(marker)))
-        ours = above(alive(marker)[0])
-    finally:
-        driver.kill()
-        driver.wait()
-    until(lambda: not alive(marker) and gone(ours), "the end of all")
-
-
-def named(marker: str) -> bool:
-    """Whether the innermost process runs (its own name is the marker)."""
-    return any(name_of(pid) == marker for pid in alive(marker))
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+    except OSError:
+        return ""
 
 
 def is_stopped(pid: int) -> bool:
@@ -120,55 +90,82 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
-def name_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
-    except OSError:
-        return ""
+Starts = Callable[[str, str], warm.Warm]
+
+
+@pytest.fixture
+def driver(tmp_path: Path, marker: str) -> Iterator[Starts]:
+    """Starts a command of one of the shapes, and waits for the innermost process (its own name is the marker).
+
+    It is killed at the end, after which nothing may be left."""
+    started: list[warm.Warm] = []
+    ours: list[int] = []
+
+    def start(shape: str, mode: str) -> warm.Warm:
+        if mode.endswith("sandboxed"):
+            needs_sandbox()
+        # `exec -a` names the process, so that it is found whatever happened to its parents.
+        command = SHAPES[shape].format(body=f'bash -c "exec -a {marker} sleep 7777"')
+        started.append(
+            warm.Warm([str(tmp_path), mode, command], cwd=tmp_path, env=os.environ, program=DRIVER)
+        )
+        until(lambda: any(name_of(pid) == marker for pid in alive(marker)), "the command")
+        ours.extend(above(alive(marker)[0]))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+        one.wait()
+    until(lambda: not alive(marker) and gone(ours), "the end of all")
+
+
+@pytest.mark.parametrize(
+    ("shape", "mode"),
+    [
+        *((shape, "once") for shape in SHAPES if shape != "ampersand_ended"),
+        *(
+            pytest.param(shape, "background", marks=pytest.mark.sweep)
+            for shape in SHAPES
+            if shape != "ampersand_ended"
+        ),
+        *(product(("setsid", "double_fork", "ignores_signals"), ("once-sandboxed", "background-sandboxed"))),
+    ],
+)
+def test_nothing_survives_a_killed_run(driver: Starts, marker: str, shape: str, mode: str) -> None:
+    driver(shape, mode)
+    if shape == "stopped":
+        until(lambda: any(is_stopped(pid) for pid in alive(marker)))
 
 
 @pytest.mark.parametrize("mode", ["background", "background-sandboxed"])
 def test_what_a_background_command_left_behind_lives_until_the_run_ends(
-    tmp_path: Path, marker: str, mode: str
+    driver: Starts, marker: str, mode: str
 ) -> None:
-    if mode.endswith("sandboxed"):
-        needs_sandbox()
-    driver = start_driver(tmp_path, mode, command_of("ampersand_ended", marker))
-    try:
-        until(lambda: named(marker))
-        time.sleep(0.6)  # the command itself has ended by now
-        assert named(marker)
-    finally:
-        driver.kill()
-        driver.wait()
-    until(lambda: not alive(marker))
+    driver("ampersand_ended", mode)
+    time.sleep(0.6)  # the command itself has ended by now
+    assert any(name_of(pid) == marker for pid in alive(marker))
 
 
-@pytest.mark.parametrize("which", [0, 1, 2], ids=["the one that forks", "guard", "worker"])
-def test_nothing_survives_a_killed_supervisor_and_run(tmp_path: Path, marker: str, which: int) -> None:
-    driver = start_driver(tmp_path, "once", command_of("double_fork", marker))
-    try:
-        until(lambda: named(marker))
-        ours = above(alive(marker)[0])
-        assert len(ours) == 3
-        os.kill(ours[which], signal.SIGKILL)
-        if which == 2:
-            until(lambda: not alive(marker), "the guard's clean-up")
-    finally:
-        driver.kill()
-        driver.wait()
-    until(lambda: not alive(marker) and gone(ours))
-
-
-def test_a_supervisor_told_to_end_takes_all_with_it(tmp_path: Path, marker: str) -> None:
-    driver = start_driver(tmp_path, "once", command_of("setsid", marker))
-    try:
-        until(lambda: named(marker))
-        os.kill(above(alive(marker)[0])[-1], signal.SIGTERM)
-        until(lambda: not alive(marker))
-    finally:
-        driver.kill()
-        driver.wait()
+@pytest.mark.parametrize(
+    ("shape", "which", "number"),
+    [
+        ("double_fork", 0, signal.SIGKILL),
+        ("double_fork", 1, signal.SIGKILL),
+        ("double_fork", 2, signal.SIGKILL),
+        ("setsid", 2, signal.SIGTERM),
+    ],
+    ids=["the one that forks", "guard", "worker", "a worker told to end"],
+)
+def test_nothing_survives_a_killed_supervisor_and_run(
+    driver: Starts, marker: str, shape: str, which: int, number: int
+) -> None:
+    driver(shape, "once")
+    ours = above(alive(marker)[0])
+    assert len(ours) == 3
+    os.kill(ours[which], number)
+    if which == 2:
+        until(lambda: not alive(marker), "the guard's clean-up")
 
 
 UNHEARD = """
@@ -189,14 +186,19 @@ bystander.kill()
 """
 
 
+def program(text: str, *before: str) -> str:
+    words = [*before, sys.executable, "-P", "-c", text]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_a_supervisor_that_was_killed_before_it_said_a_word_takes_no_bystander_along() -> None:
     """In a process table of its own, where the session of all that came from outside is 0, as a machine's first is."""
     apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
         pytest.skip("no pid namespace can be made here")
-    words = [*apart, sys.executable, "-P", "-c", UNHEARD]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert (done.returncode, done.stdout) == (0, "True None\n"), done.stderr
+    assert program(UNHEARD, *apart) == "True None\n"
 
 
 COLLECTED = """
@@ -220,16 +222,11 @@ print(reaper.empty, len(sent) > 0, pid in sent)
 
 def test_the_number_of_a_command_that_was_collected_is_sent_nothing() -> None:
     """Its background process goes on for hours; by then the number may be a stranger's group."""
-    words = [sys.executable, "-P", "-c", COLLECTED]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert (done.returncode, done.stdout) == (0, "True True False\n"), done.stderr
+    assert program(COLLECTED) == "True True False\n"
 
 
-def test_linux_has_nothing_to_note_about_escapes() -> None:
+def test_only_other_systems_say_what_can_escape(monkeypatch: pytest.MonkeyPatch) -> None:
     assert escape_note() is None
-
-
-def test_other_systems_say_what_can_escape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LINUX", False)
     assert "process group" in (escape_note() or "")
 
@@ -305,14 +302,10 @@ def test_a_fork_bomb_ends_with_a_clear_result(bounded: Path, user: str, bomb: st
     assert "max 0" in (bounded / "pids.events").read_text(), "it got as far as the machine's limit"
 
 
-def refused(*_: object) -> None:
-    raise PermissionError
-
-
 def test_doctor_says_how_a_commands_processes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "own limit" in bound_note()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert "only Interlock" in bound_note()
-    monkeypatch.setattr(os, "sched_setscheduler", refused)
+    monkeypatch.setattr(os, "sched_setscheduler", Mock(side_effect=PermissionError))
     assert "may be faster" in bound_note()

@@ -90,17 +90,22 @@ def test_what_makes_a_program_read_a_line_otherwise_is_left_out(tmp_path: Path) 
     assert env.keys().isdisjoint(given)
 
 
-def test_sockets_that_lend_out_keys_are_left_out_unless_named() -> None:
-    environ = {"SSH_AUTH_SOCK": "/run/agent", "PATH": "/bin", "HTTP_PROXY": "http://proxy:8080"}
-    assert kept_back(environ) == ["SSH_AUTH_SOCK"]
-    assert kept_back(environ, rules(allowed=["SSH_AUTH_SOCK"])) == []
-
-
-def test_settings_say_what_is_kept_back_and_blocked_wins() -> None:
-    environ = {"A_TOKEN": "x", "PLAIN": "y", "LANG": "C"}
-    assert kept_back(environ, rules(allowed=["A_TOKEN"], blocked=["PLAIN"])) == ["PLAIN"]
-    assert kept_back(environ, rules(allowed=["A_TOKEN"], blocked=["A_TOKEN"])) == ["A_TOKEN"]
-    assert kept_back(environ, rules(enabled=False, blocked=["LANG"])) == ["LANG"]
+@pytest.mark.parametrize(
+    ("environ", "chosen", "back"),
+    [
+        # Sockets that lend out keys are left out unless named.
+        ({"SSH_AUTH_SOCK": "/run/agent", "HTTP_PROXY": "http://proxy:8080"}, {}, ["SSH_AUTH_SOCK"]),
+        ({"SSH_AUTH_SOCK": "/run/agent"}, {"allowed": ["SSH_AUTH_SOCK"]}, []),
+        # Settings say what is kept back, and blocked wins.
+        ({"A_TOKEN": "x", "PLAIN": "y"}, {"allowed": ["A_TOKEN"], "blocked": ["PLAIN"]}, ["PLAIN"]),
+        ({"A_TOKEN": "x"}, {"allowed": ["A_TOKEN"], "blocked": ["A_TOKEN"]}, ["A_TOKEN"]),
+        ({"A_TOKEN": "x", "LANG": "C"}, {"enabled": False, "blocked": ["LANG"]}, ["LANG"]),
+    ],
+)
+def test_settings_say_what_is_kept_back(
+    environ: dict[str, str], chosen: dict[str, object], back: list[str]
+) -> None:
+    assert kept_back(environ, rules(**chosen)) == back
 
 
 def test_what_is_looked_for_in_texts_are_secrets_not_words_and_not_names_of_files(tmp_path: Path) -> None:

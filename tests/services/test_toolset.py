@@ -22,6 +22,7 @@ from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
 
 KEY = CallKey(message="m", index=0)
+A = {"file_path": "a"}
 
 
 def build(root: Path, tools: Mapping[str, Tool] = TOOLS) -> BuiltinToolset:
@@ -48,19 +49,14 @@ def once(toolset: BuiltinToolset, call: CallView) -> ToolResult:
     return asyncio.run(toolset.run(ToolRun(key=KEY, call=call, emit=lambda _: None)))
 
 
-def test_models_are_not_told_of_a_tool_whose_program_is_not_there(tmp_path: Path) -> None:
-    tools = {
-        n: replace(TOOLS[n], installed=lambda there=n == "glob": there) for n in ("glob", "browser_action")
-    }
-    assert [d.name for d in build(tmp_path, tools).declarations()] == ["glob"]
-
-
-def test_every_tool_is_named_as_in_the_table_and_runs_or_plans() -> None:
+def test_every_tool_is_named_as_in_the_table_and_runs_or_plans(tmp_path: Path) -> None:
     for name, tool in TOOLS.items():
         assert tool.name == name
         assert (tool.run is None) != (tool.plan is None)
         assert tool.risk == "write" if tool.plan else True
         assert tool.description.endswith(".")
+    there = {n: replace(TOOLS[n], installed=lambda n=n: n == "glob") for n in ("glob", "browser_action")}
+    assert [d.name for d in build(tmp_path, there).declarations()] == ["glob"]
 
 
 def schemas(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -83,16 +79,11 @@ def test_declarations_are_plain_schemas_with_every_field_described(toolset: Buil
 
 
 def test_geminis_client_takes_every_declaration(toolset: BuiltinToolset) -> None:
-    declared = [d.model_dump() for d in toolset.declarations()]
-    taken = convert_to_genai_function_declarations(declared)
+    taken = convert_to_genai_function_declarations([d.model_dump() for d in toolset.declarations()])
     tool: Any = taken[0] if isinstance(taken, list) else taken
-    assert [f.name for f in tool.function_declarations] == list(TOOLS)
-    ask = next(f for f in tool.function_declarations if f.name == "ask_user")
-    assert set(ask.parameters.properties["questions"].items.properties) >= {
-        "question",
-        "options",
-        "multiSelect",
-    }
+    declared = {f.name: f.parameters.properties for f in tool.function_declarations}
+    assert [*declared] == [*TOOLS]
+    assert {*declared["ask_user"]["questions"].items.properties} >= {"question", "options", "multiSelect"}
 
 
 def test_definitions_are_put_in_place_and_optional_means_left_out() -> None:
@@ -147,31 +138,32 @@ def test_unknown_and_excluded_tools_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "expected"),
+    ("tool", "args", "expected"),
     [
-        (view("read_file"), "read_file: 'file_path' is missing."),
+        ("read_file", {}, "read_file: 'file_path' is missing."),
         (
-            view("read_file", path="a", file_path="a"),
-            "read_file: 'path' is not a parameter, expected one of file_path, start_line, end_line.",
+            "read_file",
+            {"path": "a", **A},
+            "'path' is not a parameter, expected one of file_path, start_line, ",
         ),
-        (view("read_file", file_path="a", start_line="x"), "'start_line': input should be a valid integer"),
+        ("read_file", {**A, "start_line": "x"}, "'start_line': input should be a valid integer"),
         (
-            view("read_file", file_path="a", start_line=3, end_line=2),
-            "read_file: end_line is 2, expected at least start_line (3).",
+            "read_file",
+            {**A, "start_line": 3, "end_line": 2},
+            "end_line is 2, expected at least start_line (3).",
         ),
-        (
-            view("write_todos", todos=[{"description": "x", "status": "no"}]),
-            "'todos[0].status': input should be 'pending', ",
-        ),
-        (view("write_todos", todos=[{"status": "pending"}]), "'todos[0].description' is missing"),
-        (view("read_file", file_path="../x"), "read_file: '../x' leads outside the workspace"),
-        (view("write_file", file_path=".env", content=""), "write_file: '.env' is refused"),
-        (view("list_directory", wait_for_previous=1), "'wait_for_previous': expected true or false, got 1."),
-        (view("nothing"), "Tool 'nothing' not found."),
+        ("write_todos", {"todos": [{"status": "no"}]}, "'todos[0].status': input should be 'pending', "),
+        ("write_todos", {"todos": [{"status": "pending"}]}, "'todos[0].description' is missing"),
+        ("read_file", {"file_path": "../x"}, "read_file: '../x' leads outside the workspace"),
+        ("write_file", {"file_path": ".env", "content": ""}, "write_file: '.env' is refused"),
+        ("list_directory", {"wait_for_previous": 1}, "'wait_for_previous': expected true or false, got 1."),
+        ("nothing", {}, "Tool 'nothing' not found."),
     ],
 )
-def test_bad_arguments_are_told_in_one_line(toolset: BuiltinToolset, call: CallView, expected: str) -> None:
-    problem = toolset.invalid(call)
+def test_bad_arguments_are_told_in_one_line(
+    toolset: BuiltinToolset, tool: str, args: dict[str, Any], expected: str
+) -> None:
+    problem = toolset.invalid(view(tool, **args))
     assert problem is not None
     assert expected in problem
     assert "\n" not in problem
@@ -179,8 +171,8 @@ def test_bad_arguments_are_told_in_one_line(toolset: BuiltinToolset, call: CallV
 
 def test_good_arguments_have_no_problem(toolset: BuiltinToolset) -> None:
     assert toolset.invalid(view("read_file", file_path="a", start_line="2")) is None
-    assert toolset.invalid(view("list_directory", wait_for_previous=True)) is None
-    assert once(toolset, view("list_directory", wait_for_previous=True)).status == "success"
+    waits = view("list_directory", wait_for_previous=True)
+    assert (toolset.invalid(waits), once(toolset, waits).status) == (None, "success")
 
 
 def test_a_summary_is_one_short_line_whatever_the_arguments(toolset: BuiltinToolset) -> None:
@@ -198,56 +190,40 @@ class NoArgs(BaseModel):
     pass
 
 
-def tool_that(raises: BaseException) -> dict[str, Tool]:
-    async def run(args: NoArgs, context: ToolContext) -> ToolResult:
-        raise raises
+def test_what_a_tool_did_not_foresee_is_an_answer_and_signals_go_through(tmp_path: Path) -> None:
+    """A cancel, and those of the graph."""
 
-    return {"odd": Tool("odd", "Odd.", NoArgs, "read", lambda _: "odd", run=run)}
+    def done(raised: BaseException) -> ToolResult:
+        async def run(args: NoArgs, context: ToolContext) -> ToolResult:
+            raise raised
 
+        odd = Tool("odd", "Odd.", NoArgs, "read", lambda _: "odd", run=run)
+        return once(build(tmp_path, {"odd": odd}), view("odd"))
 
-@pytest.mark.parametrize(
-    ("raised", "kind", "text"),
-    [
+    for raised, kind, text in (
         (RuntimeError("two\nlines"), "unhandled_exception", "odd failed: RuntimeError: two lines"),
         (OSError(28, "No space left on device"), "unhandled_exception", "No space left"),
         (PathRefused("not that one"), "path_refused", "not that one"),
-    ],
-)
-def test_what_a_tool_did_not_foresee_is_an_answer(
-    tmp_path: Path, raised: Exception, kind: str, text: str
+    ):
+        result = done(raised)
+        assert ((result.error or {})["type"], text in result.content) == (kind, True)
+    for signal in (asyncio.CancelledError(), GraphBubbleUp()):
+        with pytest.raises(type(signal)):
+            done(signal)
+
+
+def test_an_alias_is_the_same_tool_but_not_declared_and_live_output_carries_the_calls_id(
+    tmp_path: Path,
 ) -> None:
-    result = once(build(tmp_path, tool_that(raised)), view("odd"))
-    assert result.error is not None
-    assert result.error["type"] == kind
-    assert text in result.content
-
-
-@pytest.mark.parametrize("signal", [asyncio.CancelledError(), GraphBubbleUp()])
-def test_cancels_and_the_graphs_own_signals_go_through(tmp_path: Path, signal: BaseException) -> None:
-    with pytest.raises(type(signal)):
-        once(build(tmp_path, tool_that(signal)), view("odd"))
-
-
-def test_live_output_carries_the_calls_id(tmp_path: Path) -> None:
     async def run(args: NoArgs, context: ToolContext) -> ToolResult:
         context.emit_output("hello")
         return ToolResult(status="success", content="ok")
 
     heard: list[Event] = []
-    tools = {"loud": Tool("loud", "Loud.", NoArgs, "read", lambda _: "loud", run=run, aliases=("noisy",))}
-    toolset = build(tmp_path, tools)
+    loud = Tool("loud", "Loud.", NoArgs, "read", lambda _: "loud", run=run, aliases=("noisy",))
+    toolset = build(tmp_path, {"glob": TOOLS["glob"], "loud": loud})
+    info = toolset.info("noisy")
+    assert info is not None and info.name == "loud"
+    assert [d.name for d in toolset.declarations()] == ["glob", "loud"]
     result = asyncio.run(toolset.run(ToolRun(key=KEY, call=view("noisy"), emit=heard.append)))
-    assert result.status == "success"
-    assert heard == [ToolOutput(tool_id="c1", text="hello")]
-
-
-def test_an_alias_is_the_same_tool_but_not_declared(tmp_path: Path) -> None:
-    tools = {
-        "glob": TOOLS["glob"],
-        "look": Tool("look", "L.", NoArgs, "read", lambda _: "", aliases=("see",)),
-    }
-    toolset = build(tmp_path, tools)
-    info = toolset.info("see")
-    assert info is not None
-    assert info.name == "look"
-    assert [d.name for d in toolset.declarations()] == ["glob", "look"]
+    assert (result.status, heard) == ("success", [ToolOutput(tool_id="c1", text="hello")])

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import ANY
 
 import pytest
 
@@ -54,6 +55,12 @@ def planned(toolset: BuiltinToolset, call: CallView) -> Planned:
     return result
 
 
+def refused(root: Path, call: CallView) -> ToolResult:
+    result = asyncio.run(fresh(root).plan(call))
+    assert isinstance(result, ToolResult)
+    return result
+
+
 def run(toolset: BuiltinToolset, call: CallView, plan: Planned | None) -> ToolResult:
     return asyncio.run(toolset.run(ToolRun(key=KEY, call=call, emit=lambda _: None, planned=plan)))
 
@@ -72,69 +79,57 @@ def kind(result: ToolResult) -> str:
     return result.error["type"]
 
 
-def test_a_plan_names_the_hashes_and_changes_nothing(root: Path) -> None:
-    plan = planned(fresh(root), replace("two", "2"))
-    assert (plan.path, plan.before, plan.after) == (
-        str(root / "a"),
-        sha256(b"one\ntwo\n"),
-        sha256(b"one\n2\n"),
-    )
-    assert (root / "a").read_text() == "one\ntwo\n"
-    assert planned(fresh(root), write("new", "x")).before is None
+def text(root: Path) -> str:
+    return (root / "a").read_text()
 
 
-def test_a_run_writes_what_was_planned(root: Path) -> None:
+def test_a_plan_changes_nothing_and_a_run_writes_what_was_planned(root: Path) -> None:
     toolset = fresh(root)
+    assert planned(toolset, write("new", "x")).before is None
     plan = planned(toolset, replace("two", "2"))
+    hashes = [sha256(b"one\ntwo\n"), sha256(b"one\n2\n")]
+    assert ([plan.path, plan.before, plan.after], text(root)) == ([str(root / "a"), *hashes], "one\ntwo\n")
     result = run(toolset, replace("two", "2"), plan)
     assert toolset.now(plan.path) == plan.after
     assert (result.status, result.content) == ("success", plan.message)
     assert (result.meta["path"], result.meta["diff"], result.meta["summary"]) == ("a", plan.diff, "+1 -1")
-
-
-def test_after_a_crash_before_the_write_it_is_done_with_the_same_result(root: Path) -> None:
-    call = replace("two", "2")
-    plan = planned(fresh(root), call)
-    temporary(root / "a", KEY).write_bytes(b"on")
-    again = run(fresh(root), call, plan)
-    assert (root / "a").read_text() == "one\n2\n"
-    (root / "a").write_text("one\ntwo\n")
-    toolset = fresh(root)
-    assert again == run(toolset, call, planned(toolset, call))
-    assert [p.name for p in root.iterdir()] == ["a"]
+    for call in (replace("one", "1"), replace("1\n2", "3")):
+        assert run(toolset, call, planned(toolset, call)).status == "success"
+    assert text(root) == "3\n"
 
 
 @pytest.mark.parametrize(
     "call", [replace("two", "2"), write("a", "all new\n"), write("new", "x"), replace("", "x", "new")]
 )
-def test_after_a_crash_after_the_write_it_is_the_same_success_and_not_done_twice(
-    root: Path, call: CallView
-) -> None:
+def test_after_a_crash_it_is_the_same_success_done_once(root: Path, call: CallView) -> None:
+    """Before the write, in the middle of it, and after it."""
     toolset = fresh(root)
     plan = planned(toolset, call)
-    first = run(toolset, call, plan)
-    temporary(Path(plan.path), KEY).write_bytes(b"left over")
-    stamp = identity(Path(plan.path))
-    assert run(fresh(root), call, plan) == first
-    assert identity(Path(plan.path)) == stamp
-    assert not temporary(Path(plan.path), KEY).exists()
+    file, scratch = Path(plan.path), temporary(Path(plan.path), KEY)
+    before = file.read_bytes() if file.exists() else None
+    clean = run(toolset, call, plan)
+    written, stamp = file.read_bytes(), identity(file)
+    scratch.write_bytes(b"left over")
+    assert run(fresh(root), call, plan) == clean
+    assert (identity(file), scratch.exists()) == (stamp, False)
+    file.unlink()
+    if before is not None:
+        file.write_bytes(before)
+    scratch.write_bytes(b"on")
+    assert run(fresh(root), call, plan) == clean
+    assert (file.read_bytes(), scratch.exists()) == (written, False)
 
 
-def test_a_file_that_changed_after_the_plan_is_not_written(root: Path) -> None:
-    toolset = fresh(root)
-    plan = planned(toolset, replace("two", "2"))
-    (root / "a").write_text("one\ntwo\nthree\n")
-    assert kind(run(toolset, replace("two", "2"), plan)) == "external_change"
-    assert kind(run(fresh(root), replace("two", "2"), plan)) == "external_change"
-    assert (root / "a").read_text() == "one\ntwo\nthree\n"
-
-
-def test_what_would_be_written_now_must_be_what_was_planned(root: Path) -> None:
+def test_what_is_written_is_what_was_planned_for_the_file_as_it_was(root: Path) -> None:
     """An upgrade between a crash and the resume may compute another change from the same file."""
-    call = replace("two", "2")
-    other = planned(fresh(root), call).model_copy(update={"after": "0" * 64})
-    assert kind(run(fresh(root), call, other)) == "external_change"
-    assert (root / "a").read_text() == "one\ntwo\n"
+    call, toolset = replace("two", "2"), fresh(root)
+    plan = planned(toolset, call)
+    other = plan.model_copy(update={"after": "0" * 64})
+    assert (kind(run(fresh(root), call, other)), text(root)) == ("external_change", "one\ntwo\n")
+    (root / "a").write_text("one\ntwo\nthree\n")
+    for later in (toolset, fresh(root)):
+        assert kind(run(later, call, plan)) == "external_change"
+    assert text(root) == "one\ntwo\nthree\n"
 
 
 def test_a_link_put_there_after_the_plan_is_not_followed(root: Path) -> None:
@@ -154,7 +149,7 @@ def test_an_edit_through_a_link_changes_the_file_and_keeps_the_link(root: Path) 
     assert plan.path == str(root / "a")
     run(toolset, replace("two", "2", "link"), plan)
     assert (root / "link").is_symlink()
-    assert (root / "a").read_text() == "one\n2\n"
+    assert text(root) == "one\n2\n"
 
 
 def test_writing_the_same_content_is_a_success_without_a_write(root: Path) -> None:
@@ -176,19 +171,14 @@ def test_a_write_that_fails_says_so_and_leaves_the_file(root: Path, monkeypatch:
     monkeypatch.setattr(os, "fsync", full)
     result = run(toolset, replace("two", "2"), plan)
     assert result.content == "'a' could not be written: No space left on device. The file is as it was."
-    assert (root / "a").read_text() == "one\ntwo\n"
+    assert text(root) == "one\ntwo\n"
     assert [p.name for p in root.iterdir()] == ["a"]
 
 
-def test_without_a_plan_a_run_plans_by_itself(root: Path) -> None:
+def test_without_a_plan_a_run_plans_by_itself_and_a_plan_that_fails_is_the_answer(root: Path) -> None:
     assert run(fresh(root), replace("two", "2"), None).status == "success"
     assert kind(run(fresh(root), replace("two", "2"), None)) == "no_occurrence"
-
-
-def test_a_plan_that_fails_is_the_answer(root: Path) -> None:
-    result = asyncio.run(fresh(root).plan(replace("absent", "x")))
-    assert isinstance(result, ToolResult)
-    assert kind(result) == "no_occurrence"
+    assert refused(root, replace("absent", "x")).error == {"type": "no_occurrence", "message": ANY}
 
 
 def test_a_preview_is_made_on_what_earlier_calls_leave(root: Path) -> None:
@@ -200,7 +190,7 @@ def test_a_preview_is_made_on_what_earlier_calls_leave(root: Path) -> None:
     assert (state.path, state.sha256) == (str(root / "a"), sha256(b"one\n2\n"))
     assert state.on_disk == sha256(b"one\ntwo\n")
     assert shown.problem is None
-    assert (root / "a").read_text() == "one\ntwo\n"
+    assert text(root) == "one\ntwo\n"
 
 
 def test_previews_made_side_by_side_compute_each_edit_at_most_twice(
@@ -229,33 +219,38 @@ def test_previews_made_side_by_side_compute_each_edit_at_most_twice(
     assert len(computed) == 2 * len(calls) - 1
 
 
-def test_a_preview_says_what_would_go_wrong(root: Path) -> None:
-    assert "isn't in 'a'" in str(preview(root, replace("2", "zwei")).problem)
-    after = preview(root, replace("two", "2", call_id="c2"), [replace("two", "zwei")])
-    assert "isn't in 'a'" in str(after.problem)
+BAD = [
+    replace("absent", "x"),
+    CallView(id="b", name="replace", args={}),
+    CallView(id="n", name="nothing", args={}),
+    write("../outside", "x"),
+]
 
 
-def test_earlier_calls_that_fail_or_are_malformed_change_nothing(root: Path) -> None:
-    bad = [
-        replace("absent", "x"),
-        CallView(id="b", name="replace", args={}),
-        CallView(id="n", name="nothing", args={}),
-    ]
-    bad.append(write("../outside", "x"))
-    shown = preview(root, replace("two", "2"), bad)
-    assert (shown.problem, shown.files[0].sha256) == (None, sha256(b"one\ntwo\n"))
-
-
-def test_a_preview_of_a_file_made_earlier_in_the_batch_knows_it_is_not_there_yet(root: Path) -> None:
-    shown = preview(root, replace("x", "y", "new"), [write("new", "x\n")])
-    assert (shown.problem, shown.files[0].on_disk, shown.files[0].sha256) == (None, None, sha256(b"x\n"))
-
-
-def test_edits_of_one_file_one_after_the_other_all_count(root: Path) -> None:
-    toolset = fresh(root)
-    for call in (replace("one", "1"), replace("two", "2"), replace("1\n2", "3")):
-        assert run(toolset, call, planned(toolset, call)).status == "success"
-    assert (root / "a").read_text() == "3\n"
+@pytest.mark.parametrize(
+    ("call", "earlier", "problem", "before", "known"),
+    [
+        (replace("2", "zwei"), [], "isn't in 'a'", None, None),
+        (replace("two", "2", call_id="c2"), [replace("two", "zwei")], "isn't in 'a'", None, None),
+        # Earlier calls that fail or are malformed change nothing.
+        (replace("two", "2"), BAD, None, b"one\ntwo\n", b"one\ntwo\n"),
+        # A file that is made earlier in the batch isn't there yet.
+        (replace("x", "y", "new"), [write("new", "x\n")], None, None, b"x\n"),
+    ],
+)
+def test_a_preview_says_what_would_go_wrong_and_what_it_is_based_on(
+    root: Path,
+    call: CallView,
+    earlier: list[CallView],
+    problem: str | None,
+    before: bytes | None,
+    known: bytes | None,
+) -> None:
+    shown = preview(root, call, earlier)
+    assert problem in str(shown.problem) if problem else shown.problem is None
+    if known is not None:
+        (state,) = shown.files
+        assert (state.on_disk, state.sha256) == (before and sha256(before), sha256(known))
 
 
 def test_a_plan_that_was_stored_without_its_secrets_is_carried_out_after_a_crash(root: Path) -> None:
@@ -270,8 +265,6 @@ def test_a_plan_that_was_stored_without_its_secrets_is_carried_out_after_a_crash
 def test_a_mark_that_a_file_holds_already_may_stay_and_no_further_one_is_written(root: Path) -> None:
     (root / "a").write_text("see [redacted:x]\n")
     assert isinstance(planned(fresh(root), write("a", "look at [redacted:x]\n")), Planned)
-    refused = asyncio.run(fresh(root).plan(write("a", "[redacted:x] [redacted:x]\n")))
-    assert isinstance(refused, ToolResult) and kind(refused) == "redacted"
-    assert "[redacted:x]" in refused.content
-    refused = asyncio.run(fresh(root).plan(write("new", "key = [redacted:GITHUB_TOKEN]\n")))
-    assert isinstance(refused, ToolResult) and kind(refused) == "redacted"
+    more = refused(root, write("a", "[redacted:x] [redacted:x]\n"))
+    assert kind(more) == "redacted" and "[redacted:x]" in more.content
+    assert kind(refused(root, write("new", "key = [redacted:GITHUB_TOKEN]\n"))) == "redacted"

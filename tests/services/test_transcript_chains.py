@@ -34,12 +34,8 @@ def test_a_new_chain_names_the_old_head(chain: ChainTranscript) -> None:
     further = chain.append(new, [said("c")])
     assert chain.continued(further) == old
     assert [m.text for m in chain.read(old)] == ["a", "b"], "the old one is untouched"
-
-
-def test_the_same_messages_after_different_pasts_are_different_chains(chain: ChainTranscript) -> None:
-    one, two = chain.append("", [said("a")]), chain.append("", [said("b")])
-    heads = {chain.append("", [said("s")], continues=c) for c in (one, two, "")}
-    assert len(heads) == 3
+    other = chain.append("", [said("b")])
+    assert len({chain.append("", [said("s")], continues=c) for c in (old, other, "")}) == 3
 
 
 @pytest.mark.parametrize("text", ["a", "b", "s"])
@@ -52,13 +48,8 @@ def test_damage_is_found_on_both_sides_of_a_compression(chain: ChainTranscript, 
     (record,) = (name for name, body in rows if f'"{text}"'.encode() in inflated(body))
     conn.execute("update chain set body = ? where id = ?", (b'{"role":"user","content":"x"}', record))
     assert len(list(chain.verify(new))) == 1
-
-
-def test_a_lost_old_head_is_found(chain: ChainTranscript) -> None:
-    old = chain.append("", [said("a"), said("b")])
-    new = chain.append("", [said("s")], continues=old)
-    chain._records.conn.execute("delete from chain where id = ?", (old,))
-    assert list(chain.verify(new)) == [f"record {old} is missing"]
+    conn.execute("delete from chain where id = ?", (old,))
+    assert f"record {old} is missing" in chain.verify(new)
 
 
 def test_what_was_rolled_back_is_appended_again(chain: ChainTranscript) -> None:

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from folders import put
+from folders import tree
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,13 +14,8 @@ from interlock.state.settings import Settings
 from interlock.state.workspace import PathRefused
 
 
-def make(root: Path, files: dict[str, str], empty: str = "") -> None:
-    for name, text in {**files, **dict.fromkeys(empty.split(), "")}.items():
-        put(root / name, text)
-
-
-def tree(root: Path, files: dict[str, str], empty: str = "") -> FolderWorkspace:
-    make(root, files, empty)
+def files_in(root: Path, files: dict[str, str], empty: str = "") -> FolderWorkspace:
+    tree(root, {**files, **dict.fromkeys(empty.split(), "")})
     return FolderWorkspace(root)
 
 
@@ -49,7 +44,7 @@ build/keep.log doc/a.txt doc/b/a.txt local"""
 
 
 def test_nested_gitignores_hold_as_in_git(repo: Path) -> None:
-    workspace = tree(repo, NESTED, NAMES_IN_IT)
+    workspace = files_in(repo, NESTED, NAMES_IN_IT)
     seen = git(repo, "ls-files", "-co", "--exclude-standard").split()
     assert walked(workspace) == sorted(seen, key=lambda name: name.split("/"))
     for path in repo.rglob("*"):
@@ -57,28 +52,28 @@ def test_nested_gitignores_hold_as_in_git(repo: Path) -> None:
             assert workspace.ignored(path) == (path.relative_to(repo).as_posix() not in seen), path
 
 
-def test_a_directory_without_git_has_no_gitignore_rules(tmp_path: Path) -> None:
-    assert walked(tree(tmp_path, {".gitignore": "*.log"}, "a.log")) == [".gitignore", "a.log"]
-
-
-def test_a_repository_made_during_the_run_counts(tmp_path: Path) -> None:
-    workspace = tree(tmp_path, {".gitignore": "*.log"}, "a.log")
+def test_rules_of_git_hold_where_there_is_a_repository_also_one_made_during_the_run(tmp_path: Path) -> None:
+    workspace = files_in(tmp_path, {".gitignore": "*.log"}, "a.log")
+    assert walked(workspace) == [".gitignore", "a.log"]
     git(tmp_path, "init", "-q")
     assert walked(workspace) == [".gitignore"]
+    assert workspace.ignored(tmp_path / "a.log")
+    (tmp_path / ".gitignore").write_text("*.other\n")
+    assert not workspace.ignored(tmp_path / "a.log"), "a changed file is read again"
 
 
 def test_info_exclude_counts_also_in_linked_work_trees(repo: Path, tmp_path: Path) -> None:
-    make(repo, {}, "a")
+    files_in(repo, {}, "a")
     git(repo, "add", "a")
     git(repo, "commit", "-q", "-m", "a")
     (repo / ".git" / "info" / "exclude").write_text("*.tmp\n")
     git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
     for root in (repo, tmp_path / "linked"):
-        assert walked(tree(root, {}, "x.tmp")) == ["a"]
+        assert walked(files_in(root, {}, "x.tmp")) == ["a"]
 
 
 def test_a_workspace_below_the_top_of_a_repository_obeys_its_rules(repo: Path) -> None:
-    make(repo, {".gitignore": "*.log\n/sub/x\n"}, "sub/a.log sub/x sub/y")
+    files_in(repo, {".gitignore": "*.log\n/sub/x\n"}, "sub/a.log sub/x sub/y")
     assert walked(FolderWorkspace(repo / "sub")) == ["y"]
 
 
@@ -88,20 +83,20 @@ def test_the_users_own_files_come_last_and_bring_back(repo: Path) -> None:
         ".geminiignore": "!debug.log\n!dist/\nsecret\n",
         ".rooignore": "debug.log",
     }
-    workspace = tree(repo, files, "debug.log x.log dist/a secret")
+    workspace = files_in(repo, files, "debug.log x.log dist/a secret")
     assert [name for name in walked(workspace) if not name.startswith(".")] == ["dist/a"]
     (repo / ".rooignore").unlink()
     assert [name for name in walked(workspace) if not name.startswith(".")] == ["debug.log", "dist/a"]
 
 
 def test_nothing_below_an_ignored_directory_comes_back(repo: Path) -> None:
-    workspace = tree(repo, {".gitignore": "dist/", ".geminiignore": "!dist/keep\n"}, "dist/keep")
+    workspace = files_in(repo, {".gitignore": "dist/", ".geminiignore": "!dist/keep\n"}, "dist/keep")
     assert walked(workspace) == [".geminiignore", ".gitignore"]
     assert workspace.ignored(repo / "dist/keep") and not workspace.ignored(repo / "dist/keep", git=False)
 
 
 def test_custom_ignore_files_and_switches_of_the_settings_hold(repo: Path) -> None:
-    make(repo, {".gitignore": "a", ".geminiignore": "b", "mine.ignore": "c"}, "a b c d")
+    files_in(repo, {".gitignore": "a", ".geminiignore": "b", "mine.ignore": "c"}, "a b c d")
     switches = dict.fromkeys(("respectGitIgnore", "respectGeminiIgnore"), False)
     chosen = {**switches, "customIgnoreFilePaths": ["mine.ignore"]}
     workspace = open_workspace(repo, Settings.model_validate({"context": {"fileFiltering": chosen}}))
@@ -110,29 +105,22 @@ def test_custom_ignore_files_and_switches_of_the_settings_hold(repo: Path) -> No
 
 def test_asking_for_ignored_files_never_shows_what_the_user_keeps(repo: Path) -> None:
     files = {".gitignore": "*.log", ".geminiignore": "*.key"}
-    workspace = tree(repo, files, "a.log a.key .env node_modules/x")
+    workspace = files_in(repo, files, "a.log a.key .env node_modules/x")
     assert walked(workspace, include_ignored=True) == [*sorted(files), "a.log", "node_modules/x"]
     assert walked(workspace) == sorted(files)
     assert walked(workspace, "node_modules") == ["node_modules/x"]
 
 
 def test_links_are_listed_only_when_they_lead_to_a_file_of_ours(repo: Path, tmp_path: Path) -> None:
-    make(tmp_path, {}, "outside repo/a repo/dir/x repo/.env")
+    files_in(tmp_path, {}, "outside repo/a repo/dir/x repo/.env")
     links = {"in": "a", "out": "../outside", "dirlink": "dir", "gone": "nowhere", "env": ".env"}
     for name, target in links.items():
         (repo / name).symlink_to(target)
     assert walked(FolderWorkspace(repo)) == ["a", "dir/x", "in"]
 
 
-def test_a_changed_ignore_file_is_read_again(repo: Path) -> None:
-    workspace = tree(repo, {".gitignore": "*.log"}, "a.log")
-    assert workspace.ignored(repo / "a.log")
-    (repo / ".gitignore").write_text("*.other\n")
-    assert not workspace.ignored(repo / "a.log")
-
-
 def test_where_case_makes_no_difference_a_name_in_another_case_is_ignored_too(repo: Path) -> None:
-    workspace = tree(repo, {".geminiignore": "secret.txt\nprivate/\n", "private/a": "", "SECRET.txt": ""})
+    workspace = files_in(repo, {".geminiignore": "secret.txt\nprivate/\n", "private/a": "", "SECRET.txt": ""})
     assert walked(workspace) == [".geminiignore", "SECRET.txt"]
     (repo / ".GEMINIIGNORE").hardlink_to(repo / ".geminiignore")  # as it looks there
     (repo / ".geminiignore").write_text("private/\nsecret.txt\nmore\n")
@@ -145,26 +133,27 @@ def test_where_case_makes_no_difference_a_name_in_another_case_is_ignored_too(re
 
 def test_broken_lines_are_skipped_as_git_skips_them(repo: Path) -> None:
     (repo / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n[z-a]\n[[[a]\nfoo\\\n\xff\xfe\n*.tmp\n")
-    assert walked(tree(repo, {}, "a.log b.tmp c")) == [".gitignore", "c"]
-
-
-def test_no_pattern_of_a_project_can_hold_us_up_in_deep_directories(repo: Path) -> None:
-    name = "/".join("a" * 60)
-    workspace = tree(repo, {".gitignore": "**/a/" * 12 + "x\n"}, name)
-    assert walked(workspace) == [".gitignore", name]
+    assert walked(files_in(repo, {}, "a.log b.tmp c")) == [".gitignore", "c"]
 
 
 def test_no_ignore_file_of_a_project_can_hold_us_up_by_its_size(repo: Path) -> None:
-    make(repo, {".gitignore": "a.txt\n" + "x" * 100_000 + "\n" + "y\n" * 30_000 + "b.txt\n"}, "a.txt b.txt")
+    files_in(
+        repo, {".gitignore": "a.txt\n" + "x" * 100_000 + "\n" + "y\n" * 30_000 + "b.txt\n"}, "a.txt b.txt"
+    )
     rules = IgnoreRules(repo)
     assert rules.ignored(str(repo / "a.txt"), False)
     assert len(rules._load(str(repo / ".gitignore"))) == 20_000  # pyright: ignore[reportPrivateUsage]
 
 
-def test_no_pattern_of_a_project_can_hold_us_up(repo: Path) -> None:
-    stars = "*a" * 40 + "b"
-    workspace = tree(repo, {".gitignore": f"{stars}\n" + "**/a/" * 30 + "x\n"}, "a" * 200)
-    assert walked(workspace) == [".gitignore", "a" * 200]
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        ("*a" * 40 + "b\n" + "**/a/" * 30 + "x\n", "a" * 200),
+        ("**/a/" * 12 + "x\n", "/".join("a" * 60)),
+    ],
+)
+def test_no_pattern_of_a_project_can_hold_us_up(repo: Path, lines: str, name: str) -> None:
+    assert walked(files_in(repo, {".gitignore": lines}, name)) == [".gitignore", name]
 
 
 NAMES = st.sampled_from(["a", "b", "ab", "a.x", "b.x", "dir"])
@@ -194,7 +183,7 @@ def test_our_verdict_is_gits(
     for name in paths:
         path = repo / name
         if not any(parent.is_file() for parent in path.parents) and not path.exists():
-            make(repo, {name: ""})
+            files_in(repo, {name: ""})
     # A .gitignore that ignores itself is one more name that both must agree on.
     seen = git(repo, "ls-files", "-co", "--exclude-standard", "-z").split("\0")
     assert set(walked(FolderWorkspace(repo))) == {name for name in seen if name}

@@ -103,37 +103,32 @@ def test_what_may_not_be_read_or_written_is_refused_in_one_line(
         assert "\n" not in str(caught.value)
 
 
-def test_a_root_below_a_private_name_is_usable(tmp_path: Path) -> None:
-    root = tmp_path / ".git" / "node_modules" / "worktree"
-    root.mkdir(parents=True)
-    assert FolderWorkspace(root).writable("a.py") == root.resolve() / "a.py"
-
-
-def test_a_root_given_by_a_link_is_its_real_directory(root: Path, tmp_path: Path) -> None:
+def test_a_root_is_its_real_directory_also_below_a_private_name(root: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root)
     workspace = FolderWorkspace(tmp_path / "link")
     assert workspace.root == root.resolve()
     assert workspace.readable(str(tmp_path / "link" / "src")) == root.resolve() / "src"
+    below = tmp_path / ".git" / "node_modules" / "worktree"
+    below.mkdir(parents=True)
+    assert FolderWorkspace(below).writable("a.py") == below.resolve() / "a.py"
 
 
 def test_included_directories_are_reached_by_absolute_paths(root: Path, tmp_path: Path) -> None:
+    def including(name: str) -> Settings:
+        return Settings.model_validate({"context": {"includeDirectories": [name]}})
+
     other = tmp_path / "other"
     other.mkdir()
-    workspace = open_workspace(
-        root, Settings.model_validate({"context": {"includeDirectories": ["../other"]}})
-    )
+    workspace = open_workspace(root, including("../other"))
     path = workspace.writable(str(other / "x.txt"))
     assert workspace.roots == (root.resolve(), other.resolve())
     assert workspace.writable(workspace.relative(path)) == path
     with pytest.raises(PathRefused):
         workspace.readable(str(other / ".env"))
-
-
-def test_missing_directories_are_named(root: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         open_workspace(root / "nowhere", Settings())
     with pytest.raises(ConfigError, match="nowhere"):
-        open_workspace(root, Settings.model_validate({"context": {"includeDirectories": ["nowhere"]}}))
+        open_workspace(root, including("nowhere"))
 
 
 def test_shown_paths_are_one_clean_line(workspace: FolderWorkspace, root: Path) -> None:

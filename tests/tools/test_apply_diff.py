@@ -1,24 +1,22 @@
 """apply_diff and insert_content: never the wrong place, whatever the hint; whatever can be applied is."""
 
-import importlib.util
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
+from folders import table
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 from tool_calls import Calls
 
 from interlock.state.deps import StopFlag, Stopped
-from interlock.state.tooling import FileChange
 from interlock.tools._content import TextFile
 from interlock.tools.apply_diff import applied
 from interlock.tools.matcher.blocks import Block, DiffError, blocks_of
 from interlock.tools.matcher.windows import Work
 
-ROOT = Path(__file__).parent.parent.parent
+TABLE: dict[str, list[Any]] = table(__file__, "diffs.yaml")
 
 
 def block(search: str, new: str, line: int = 0) -> str:
@@ -43,49 +41,16 @@ def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call:
     assert "Block 3 was not applied: the search text isn't in 'a'." in said
 
 
-@pytest.mark.parametrize(
-    ("text", "diff", "kind", "says"),
-    [
-        ("x\nx\n", block("x", "y"), "occurrence_mismatch", "lines 1, 2"),
-        ("x\n" * 9, block("x", "y", 12), "occurrence_mismatch", "give the line"),
-        ("x\n", block("y", "z"), "no_occurrence", "isn't in 'a'"),
-        ("x\n", block("", "z"), "no_occurrence", "search text is empty"),
-        ("x\n", block("x", "x"), "no_change", "the same"),
-        (
-            "one long line\nx\n",
-            block("x", "one long line\nx"),
-            "no_change",
-            "stands in 'a' already, from line 1",
-        ),
-        ("x\n", block("x", "// ... rest of the code ..."), "omission_placeholder", "omitted text"),
-        ("x\n", "x -> y", "invalid_diff", "has no block"),
-        ("x\n", "text\n=======\n" + block("x", "y"), "invalid_diff", "line 2 ('=======') stands outside"),
-        # Numbers that don't count the lines, or not those around the hint; a place far from them, or two.
-        ("x\ny\n", block("1 | x\n3 | y", "z"), "no_occurrence", "isn't in 'a'"),
-        ("x\n" + "y\n" * 20, block("1 | x", "z", 12), "no_occurrence", "isn't in 'a'"),
-        ("y\n" * 20 + "x\n", block("2 | x", "z"), "no_occurrence", "isn't in 'a'"),
-        ("x\n" * 9 + "y\n" * 9, block("15 | x", "z"), "no_occurrence", "isn't in 'a'"),
-        ("x\nx\n", block("| x", "z"), "no_occurrence", "isn't in 'a'"),
-        ("x\ny\n", block("| x\n| y", "| a\nb"), "no_occurrence", "isn't in 'a'"),
-        ("x\n", block("1 || x", "z"), "no_occurrence", "isn't in 'a'"),
-        ("x\n", block("1 | x", "1 | x"), "no_change", "the same"),
-        ("x\n", block("1 | x", "1 | # ... rest of the code"), "omission_placeholder", "omitted text"),
-        ("x\n", "\n", "invalid_diff", "has no block"),
-    ],
-)
+def diff_of(parts: list[Any]) -> str:
+    return "".join(part if isinstance(part, str) else block(*part) for part in parts)
+
+
+@pytest.mark.parametrize(("text", "parts", "kind", "says"), TABLE["refused"])
 def test_what_cannot_be_done_changes_nothing_and_says_why(
-    call: Calls, text: str, diff: str, kind: str, says: str
+    call: Calls, text: str, parts: list[Any], kind: str, says: str
 ) -> None:
     call.write({"a": text})
-    assert says in call.failed(kind, "apply_diff", path="a", diff=diff)
-
-
-def test_of_two_equal_places_the_one_that_another_block_left_is_no_answer(call: Calls, folder: Path) -> None:
-    (folder / "a").write_text("x\ny\nx\nz\n")
-    done = call.plan("apply_diff", path="a", diff=block("x\ny", "new") + block("x", "which?"))
-    assert isinstance(done, FileChange)
-    assert done.after == b"new\nx\nz\n"
-    assert "Block 2 was not applied" in done.message
+    assert says in call.failed(kind, "apply_diff", path="a", diff=diff_of(parts))
 
 
 @pytest.mark.parametrize(
@@ -101,46 +66,12 @@ def test_a_hint_may_be_a_few_lines_off_where_nothing_else_is_near(
     assert [n for n, line in enumerate(after, 1) if line == "NEW"] == [n for n in [changed] if n]
 
 
-def test_more_blocks_than_are_applied_at_once_are_refused() -> None:
-    with pytest.raises(DiffError, match="has 201 blocks"):
-        blocks_of(block("a", "b") * 201)
-
-
-@pytest.mark.parametrize(
-    ("text", "diff", "after"),
-    [
-        ("import os\n---\n1 | import os\n", block("1 | import os", "1 | x", 3), "import os\n---\n1 | x\n"),
-        ("k\nx\nk\nx\n", block("3 | k\n4 | x", "3 | k\n4 | y"), "k\nx\nk\ny\n"),
-        ("k\n\nx\n", block(" 1 | k\n\n 3 |   x", "k"), "k\n"),
-        ("k\nx\n", block("1 | k\nx", "1 | k\nnew\n2 | y", 2), "k\nnew\ny\n"),
-        ("k\n" + "y\n" * 6 + "k\n", block("8 | k", "8 | "), "k\n" + "y\n" * 6),
-        ("k\nk\n", block("k", "z", 1) + block("2 | k", "3 | a\n4 | b"), "z\na\nb\n"),
-        ("k\nx\n", block("| k\n| x", "| k\n|   y"), "k\n  y\n"),
-        ("k\n", block("| k", "y"), "y\n"),
-        ("| a | b |\n| c |\n", block("1 | | a | b |\n2 | | c |", "| a |\n| c |"), "| a |\n| c |\n"),
-        ("| a |\n", block("| | a |", "| | b |"), "| b |\n"),
-        ("1 || b\nb\n", block("1 || b", "0 || b"), "0 || b\nb\n"),
-        ("k\n", "I change it:\n```diff\n" + block("k", "y") + "```\n", "y\n"),
-        ("k\nx\n", block("k", "\n").replace("\n\n>", "\n>"), "x\n"),
-        # A block is whole lines and keeps the file's indentation.
-        ("max = 1\n  x = 1\nlast", block("x = 1", "if y:\n  x = 2"), "max = 1\n  if y:\n    x = 2\nlast"),
-        # Lines are taken out, and the end of the file stays as it is.
-        ("a\r\nb\r\nc", block("c", ""), "a\r\nb"),
-        ("a\nb\nc\n", block("c", ""), "a\nb\n"),
-        ("a\nb\n", block("a\nb", ""), ""),
-        # A later block finds its line after earlier ones moved it.
-        (
-            "k\n" + "x\ny\n" * 3,
-            block("k", "1\n2\n3", 1) + block("x", "", 4) + block("x", "X", 6),
-            "1\n2\n3\nx\ny\ny\nX\ny\n",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "parts", "after"), TABLE["applied"])
 def test_a_block_changes_the_lines_that_are_meant_and_margins_of_listings_are_no_text_unless_the_file_has_them(
-    call: Calls, text: str, diff: str, after: str
+    call: Calls, text: str, parts: list[Any], after: str
 ) -> None:
     call.write({"a": text})
-    assert (call("apply_diff", path="a", diff=diff).status, call.read("a")) == ("success", after)
+    assert (call("apply_diff", path="a", diff=diff_of(parts)).status, call.read("a")) == ("success", after)
 
 
 @given(
@@ -203,9 +134,10 @@ def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked() -> None
         "<<<<<<< SEARCH\n<<<<<<< HEAD\n=======\nb\n>>>>>>> REPLACE\n",
         "=======\nb\n>>>>>>> REPLACE\n",
         block("a", "b") + "and then",
+        block("a", "b") * 201,
     ],
 )
-def test_a_marker_out_of_its_place_is_refused(diff: str) -> None:
+def test_a_marker_out_of_its_place_or_too_many_blocks_are_refused(diff: str) -> None:
     with pytest.raises(DiffError):
         blocks_of(diff)
 
@@ -273,23 +205,6 @@ def test_a_blank_line_that_the_file_does_not_have_takes_no_other_line_with_it(
     if work.done:
         made = [line.lstrip() if line.strip() == "NEW" else line for line in work.raw.split("\n")]
         assert made == [*lines[:at], "NEW", *lines[at + len(old) :], ""]
-
-
-def test_nothing_lands_in_a_wrong_place_on_edits_corpus_with_any_hint() -> None:
-    spec = importlib.util.spec_from_file_location("edit_benchmark", ROOT / "benchmarks" / "edit" / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    run: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(run)
-    blocks = run._sibling("blocks")
-    texts = [
-        t for p in sorted((ROOT / "services").rglob("*.py")) if len((t := p.read_text()).split("\n")) > 40
-    ]
-    for hint in blocks.HINTS:
-        cases = list(blocks.hinted_cases(Random(11), texts, 10, hint))
-        found = run.table(hint, cases, blocks.by_apply_diff)
-        assert (found["WRONG PLACE"], found["ENDINGS"]) == (0, 0)
-        assert found["right"] > len(cases) * 0.6
 
 
 def test_content_is_put_before_a_line_or_at_the_end(call: Calls, folder: Path) -> None:

@@ -140,13 +140,6 @@ def test_limits_excludes_and_includes_count(grep: Grep, search: dict[str, Any], 
     assert grep(**search).meta["summary"] == summary
 
 
-def test_total_is_capped_and_says_so(grep: Grep) -> None:
-    text = grep.text("line", total_max_matches=10)
-    assert text.startswith("First 10 matches in 1 file for 'line':")
-    assert "\n10:line 10 needle\n" in text and "\n11:" not in text
-    assert "there are more; narrow the search" in text
-
-
 def test_one_match_comes_with_much_around_and_few_with_some(grep: Grep) -> None:
     one = grep.text("line 150 needle")
     assert "\n100-line 100 needle\n" in one and one.endswith("\n200-line 200 needle") and "\n99-" not in one
@@ -155,10 +148,17 @@ def test_one_match_comes_with_much_around_and_few_with_some(grep: Grep) -> None:
     assert "-line" not in grep.text("line 150 needle", context=0)
 
 
-def test_long_lines_are_cut(grep: Grep) -> None:
+def test_long_lines_and_more_than_can_be_shown_are_cut_and_say_so(grep: Grep) -> None:
     text = grep.text("needle", dir_path="long.txt")
     assert "1:" + "y" * 2000 + "… [truncated]\n" in text
     assert "2:needle" + "é" * 1994 + "… [truncated]" in text
+    text = grep.text("line", total_max_matches=10)
+    assert text.startswith("First 10 matches in 1 file for 'line':")
+    assert "\n10:line 10 needle\n" in text and "\n11:" not in text
+    assert "there are more; narrow the search" in text
+    grep.write({f"big/{n:02}.txt": "needle " + "z" * 1900 + "\n" * 3 for n in range(40)})
+    text = grep.text("needle z", dir_path="big", total_max_matches=1000)
+    assert "cut after 40000 characters" in text and len(text) < 41_000
 
 
 def test_included_directories_are_searched(grep: Grep, tmp_path: Path) -> None:
@@ -167,11 +167,6 @@ def test_included_directories_are_searched(grep: Grep, tmp_path: Path) -> None:
     grep.context = replace(grep.context, workspace=FolderWorkspace(grep.folder, (other,)))
     text = grep.text("needle", dir_path=str(other))
     assert "1:needle there" in text and str(other / "x.txt") in text
-
-
-def test_a_search_that_takes_too_long_is_ended(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.tools.search.ripgrep._TIMEOUT_S", 0)
-    grep.failed("timeout", pattern="needle")
 
 
 def test_files_past_the_limit_are_not_looked_at(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,16 +213,14 @@ def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
     assert sum(iter(lambda: looked.acquire(blocking=False), False)) < 5
 
 
-def test_without_ripgrep_a_search_is_one_clear_error(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_takes_too_long_or_has_no_ripgrep_is_one_clear_error(
+    grep: Grep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("interlock.tools.search.ripgrep._TIMEOUT_S", 0)
+        grep.failed("timeout", pattern="needle")
     monkeypatch.setattr("interlock.tools.search.ripgrep.find_ripgrep", lambda: None)
     assert "install ripgrep" in grep.failed("not_started", pattern="needle")
-
-
-def test_more_than_can_be_shown_ends_the_search_early(grep: Grep) -> None:
-    grep.write({f"big/{n:02}.txt": "needle " + "z" * 1900 + "\n" * 3 for n in range(40)})
-    result = grep("needle z", dir_path="big", total_max_matches=1000)
-    assert "cut after 40000 characters" in result.content
-    assert len(result.content) < 41_000
 
 
 def test_a_hundred_thousand_matches_leave_nothing_in_outputs(grep: Grep) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import table
 from tool_calls import Calls
 
+TABLE: dict[str, list[Any]] = table(__file__, "reading.yaml")
 NUMBERS = {"long": "".join(f"{i}\n" for i in range(1, 5002)), "short": "1\n2\n3"}
 PNG = b"\x89PNG\r\n\x1a\n\0\0"
 FILES = ("a.py", ".hidden.py", "src/b.py", "src/deep/C.PY", "src/d.ts", "app/[id]/page.tsx", "app/i/page.tsx")
@@ -49,7 +51,10 @@ def test_long_lines_and_long_pages_are_cut(call: Calls) -> None:
     [
         (b"one\r\n  two\r\n", "one\n  two"),
         (PNG, "['a': picture (image/png, 10 bytes), shown beside this text.]"),
-        (b"\0\1\2", "['a' is binary of 3 bytes; its content can't be shown as text.]"),
+        *(
+            (data, f"['a' is binary of {len(data)} bytes; its content can't be shown as text.]")
+            for data in (b"\0\1\2", b"\xff\xfea", bytes(range(128, 256)) + b"\1\2\3" * 99)
+        ),
         (b"", "['a' is empty.]"),
         (b"\xef\xbb\xbf", "['a' is empty.]"),
     ],
@@ -103,24 +108,7 @@ def test_a_flood_of_files_is_cut(call: Calls, tool: str, args: dict[str, str], m
     assert call.text(tool, **args).endswith(f"\n{said}")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "more", "found"),
-    [
-        ("*.py", {}, [".hidden.py", "a.py"]),
-        ("**/*.py", {}, [".hidden.py", "a.py", "src/b.py", "src/deep/C.PY"]),
-        ("src/**", {}, ["src/b.py", "src/d.ts", "src/deep/C.PY"]),
-        ("src/**/*.{py,ts}", {}, ["src/b.py", "src/d.ts", "src/deep/C.PY"]),
-        ("./src/?.py", {}, ["src/b.py"]),
-        ("src/[!d]*.py", {}, ["src/b.py"]),
-        ("app/[id]/page.tsx", {}, ["app/[id]/page.tsx"]),
-        ("app/[hi]/page.tsx", {}, ["app/i/page.tsx"]),
-        ("**/**/deep/**/c.py", {}, ["src/deep/C.PY"]),
-        ("a.py", {}, ["a.py"]),
-        ("*.py", {"dir_path": "src"}, ["src/b.py"]),
-        ("*.PY", {"case_sensitive": True}, []),
-        ("{here}/*.py", {"case_sensitive": True}, [".hidden.py", "a.py"]),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "more", "found"), TABLE["globs"])
 def test_patterns_find_what_they_say(
     call: Calls, files: None, pattern: str, more: dict[str, Any], found: list[str]
 ) -> None:
@@ -142,25 +130,7 @@ def test_no_pattern_takes_long(call: Calls) -> None:
         assert "No file matches" in call.text("glob", pattern=pattern)
 
 
-@pytest.mark.parametrize(
-    ("args", "named"),
-    [
-        ({"include": ["src/*.py", "a.py"]}, ["a.py", "src/b.py"]),
-        ({"include": ["**/*.py"]}, [".hidden.py", "a.py", "src/b.py", "src/deep/C.PY"]),
-        ({"include": ["**/x.py"], "useDefaultExcludes": False}, ["dist/x.py"]),
-        ({"include": ["dist/x.py"]}, ["dist/x.py"]),
-        ({"include": ["dist"]}, ["dist/x.py"]),
-        ({"include": ["./dist/**"]}, ["dist/x.py"]),
-        ({"include": ["{dist,src}/*.py"]}, ["dist/x.py", "src/b.py"]),
-        ({"include": ["**/*.py", "dist/*.md"]}, [".hidden.py", "a.py", "src/b.py", "src/deep/C.PY"]),
-        (
-            {"include": ["**/*.py", "dist/*"]},
-            [".hidden.py", "a.py", "dist/x.py", "src/b.py", "src/deep/C.PY"],
-        ),
-        ({"include": ["src"], "exclude": ["**/*.ts"]}, ["src/b.py", "src/deep/C.PY"]),
-        ({"include": ["src"], "recursive": False}, ["src/b.py", "src/d.ts"]),
-    ],
-)
+@pytest.mark.parametrize(("args", "named"), TABLE["several files"])
 def test_several_files_come_in_order_under_their_names(
     call: Calls, files: None, args: dict[str, Any], named: list[str]
 ) -> None:

@@ -58,16 +58,6 @@ def test_output_is_shown_as_it_comes_and_the_same_outcome_reads_the_same(shell: 
 
 
 @pytest.mark.parametrize(
-    ("dir_path", "kind"),
-    [("missing", "file_not_found"), ("../..", "path_refused"), ("file", "not_a_directory")],
-)
-def test_a_directory_that_can_not_be_used_is_an_error(shell: Shell, dir_path: str, kind: str) -> None:
-    result = shell("touch ran", dir_path=dir_path)
-    assert result.error is not None and result.error["type"] == kind
-    assert not list(shell.folder.rglob("ran"))
-
-
-@pytest.mark.parametrize(
     ("settings", "args", "kind", "why"),
     [
         ({}, {"timeout_s": 2}, "timeout", "it ran longer than 2 s"),
@@ -119,7 +109,4 @@ def test_the_preview_shows_command_and_directory_or_why_it_can_not_run(shell: Sh
     assert background.text == "make all\nin sub\nin the background"
     refused = shell.shows("ls", dir_path="/etc")
     assert refused.problem is not None and "outside the workspace" in refused.problem
-
-
-def test_the_summary_is_one_line() -> None:
     assert TOOL.summary(RunShellCommandArgs(command="cd x\n  && make")) == "cd x && make"

@@ -3,10 +3,9 @@
 import random
 from collections.abc import Collection, Iterable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-import yaml
+from folders import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ from interlock.tools._tagged_calls import TaggedTools, arguments
 from interlock.tools._tags import RAW, TaggedCall, TagParser, as_tags, as_text
 from interlock.tools.table import TOOLS as TABLE
 
-READINGS = yaml.load(Path(__file__).with_name("tagged.yaml").read_text(), yaml.CSafeLoader)
+READINGS = table(__file__, "tagged.yaml")
 TOOLS = {
     "read_file": ("path", "start_line"),
     "write_to_file": ("path", "content", "line_count"),
@@ -90,21 +89,9 @@ def test_a_call_that_is_written_as_its_model_would_is_read_as_it_was(
     assert shown.strip() == before.strip()
 
 
-def test_markup_inside_a_value_is_text() -> None:
-    html = "<html>\n<path>d=M0</path> <read_file><command>rm -rf /</command></read_file>\n</html>"
-    text = f"<write_to_file>\n<path>a.html</path>\n<content>\n{html}\n</content>\n</write_to_file>"
-    assert whole(text) == [("write_to_file", {"path": "a.html", "content": html})]
-
-
-def test_a_file_may_hold_the_closing_tag_of_what_holds_it() -> None:
-    """Even when followed by what looks like a parameter: a file can't choose where it is written."""
-    file = "before</content>\n<path>/etc/passwd</path>\nafter"
-    text = f"<write_to_file><path>a</path><content>\n{file}\n</content><line_count>3</line_count></write_to_file>"
-    assert whole(text) == [("write_to_file", {"path": "a", "content": file, "line_count": "3"})]
-    assert whole('<execute_command><command>echo "</command>"</command></execute_command>') == [
-        ("execute_command", {"command": 'echo "</command>"'})
-    ]
-    assert whole("<read_file><path>a</path></path></read_file>") == [("read_file", {"path": "a"})]
+@pytest.mark.parametrize(("text", "calls"), READINGS["values"])
+def test_a_value_is_text_whatever_markup_it_holds(text: str, calls: list[tuple[str, dict[str, str]]]) -> None:
+    assert whole(text) == [(name, params) for name, params in calls]
 
 
 @pytest.mark.parametrize("text", READINGS["looks"])
@@ -122,13 +109,6 @@ def test_a_file_that_holds_the_end_of_its_own_call_is_asked_for_again_not_cut_sh
     file = "how to:\n</content>\n</write_to_file>\nthat is all"
     text = f"<write_to_file><path>a</path><content>\n{file}\n</content></write_to_file>"
     assert "</content> stands behind the call" in read([text])[3]
-
-
-def test_values_lose_blanks_at_their_ends_pieces_of_files_one_line_break() -> None:
-    text = "<write_to_file><path> \n a.md \n</path><content>\n\n  x \n\n</content></write_to_file>"
-    assert whole(text) == [("write_to_file", {"path": "a.md", "content": "\n  x \n"})]
-    crlf = "<write_to_file><content>\r\nx\r\n</content></write_to_file>"
-    assert whole(crlf) == [("write_to_file", {"content": "x"})]
 
 
 def test_several_calls_and_the_text_around_them() -> None:
@@ -159,32 +139,7 @@ def test_a_call_of_a_tool_that_isnt_offered_is_a_call_and_its_mere_name_is_text(
     assert bool(said) == bool(problem)
 
 
-FILES = "<file><path>a</path></file>\n<file>\n<path>b.c</path>\n</file>"
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "args"),
-    [
-        (f"<args>{FILES}</args>", "read_many_files", {"include": ["a", "b.c"]}),
-        ("<args><file><path>a</path></file></args>", "read_file", {"file_path": "a"}),
-        (
-            "<args>\n<file>\n<path>a</path>\n<line_range>2-5</line_range>\n</file>\n</args>",
-            "read_file",
-            {"file_path": "a", "start_line": 2, "end_line": 5},
-        ),
-        ("<path>a</path><end_line>5</end_line>", "read_file", {"file_path": "a", "end_line": 5}),
-        # Named, so that the tool refuses them by name.
-        *(
-            (f"<{name}>{files}</{name}>", "read_file", {name: files})
-            for name, files in (
-                ("args", FILES.replace("</path>", "</path><line_range>1-2</line_range>")),
-                ("args", FILES.replace("file>", "data>")),
-                ("args", "<file><path>a</path><line_range>all</line_range></file>"),
-                ("file", "<path>a</path>"),
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "name", "args"), READINGS["files"])
 def test_files_as_roo_code_names_them_are_read_with_their_lines_or_refused_by_name(
     text: str, name: str, args: dict[str, object]
 ) -> None:

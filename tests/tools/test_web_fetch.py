@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import table
 from patience import HANG_S
 from serving import Quiet, serving
 from tool_calls import Calls
@@ -22,6 +23,7 @@ from interlock.state.tooling import Reach
 from interlock.tools import _http
 from interlock.tools.web import WebFetchArgs, preview, run
 
+TABLE: dict[str, list[Any]] = table(__file__, "web.yaml")
 HTML = """<!doctype html><html><head><title> A  &amp; B </title><style>p{}</style><script>alert(1)</script></head>
 <body><nav><a href="/home">Home</a> <a href="#top">Top</a></nav>
 <h1>Heading</h1><p>Some <b>bold</b> text,
@@ -130,46 +132,13 @@ def test_html_becomes_readable_text_with_links(web: Web) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("/latin", "café"),
-        ("/plain", "plain é\n  text"),
-        ("/json", '{"a": [1, 2]}'),
-        ("/untyped", "just text"),
-        ("/zipped", "unzipped"),
-        ("/empty", "(no text)"),
-        ("/odd-charset", "ok"),
-        ("/idna", "no charset \N{REPLACEMENT CHARACTER}"),
-        ("/punycode", "no charset-\N{REPLACEMENT CHARACTER}"),
-    ],
-)
+@pytest.mark.parametrize(("path", "text"), TABLE["texts"])
 def test_text_comes_as_it_is(web: Web, path: str, text: str) -> None:
     result = web(path)
     assert (result.status, result.content.split("\n\n", 1)[1]) == ("success", text)
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "said"),
-    [
-        ("/image", "not_text", "image/png"),
-        ("/liar", "not_text", "text/plain"),
-        ("/large", "too_large", "10,485,760 bytes"),
-        ("/bomb", "too_large", "10,485,760 bytes"),
-        ("/bomb-in-a-bomb", "encoding", "packed as 'gzip, gzip'"),
-        ("/unzippable", "encoding", "can't be unpacked"),
-        ("/loop", "redirect", "redirects"),
-        ("/far", "redirect", "an address of 50,001 characters"),
-        ("/hop/6", "redirect", "over 5 redirects"),
-        ("/file", "redirect", "expected http:// or https://"),
-        ("/missing", "http_status", "404"),
-        ("ftp://127.0.0.1/x", "invalid_url", "expected http:// or https://"),
-        ("file:///etc/passwd", "invalid_url", "expected http:// or https://"),
-        ("http://127.0.0.1:99999/", "invalid_url", "Port"),
-        ("http:///path", "invalid_url", "host"),
-        ("http://127.0.0.1:9/", "network_error", "could not be fetched"),
-    ],
-)
+@pytest.mark.parametrize(("path", "kind", "said"), TABLE["errors"])
 def test_what_can_not_be_fetched_is_an_error_of_one_line(web: Web, path: str, kind: str, said: str) -> None:
     assert said in web.failed(kind, path)
 
@@ -310,30 +279,7 @@ def test_a_fetch_can_be_torn_down(web: Web) -> None:
     web.play(scene())
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("http://127.0.0.1/x", "this machine"),
-        ("http://localhost:8080/", "this machine"),
-        ("http://[::1]/", "this machine"),
-        ("http://[::ffff:127.0.0.1]/", "this machine"),
-        ("http://[::7f00:1]/", "this machine"),
-        ("http://[::ffff:0:7f00:1]/", "this machine"),
-        ("http://[64:ff9b::7f00:1]/", "this machine"),
-        ("http://[64:ff9b::169.254.169.254]/latest/meta-data", "link-local"),
-        ("http://[64:ff9b:1::1]/", "private network"),
-        ("http://[2002:a9fe:a9fe::1]/", "link-local"),
-        ("http://[fec0::1]/", "private network"),
-        ("http://[ff02::1]/", "multicast"),
-        ("http://192.0.0.192/", "private network"),
-        ("http://0.0.0.0/", "this machine"),
-        ("http://10.1.2.3/", "private network"),
-        ("http://192.168.0.1/", "private network"),
-        ("http://169.254.169.254/latest/meta-data", "link-local"),
-        ("http://[fe80::1]/", "link-local"),
-        ("http://printer.local/", "its network"),
-    ],
-)
+@pytest.mark.parametrize(("url", "said"), TABLE["private"])
 def test_the_preview_marks_private_addresses(web: Web, url: str, said: str) -> None:
     first, second = web.shown(url).split("\n")
     assert first == f"GET {url}"

@@ -1,10 +1,9 @@
 """write_file: new files, what stays of an existing one, and text that was left out."""
 
 import stat
-from pathlib import Path
 
 import pytest
-import yaml
+from folders import table
 from tool_calls import Calls
 
 from interlock.state.tooling import FileChange
@@ -31,6 +30,7 @@ def test_a_new_file_is_created_with_its_directories(call: Calls, name: str) -> N
     [
         (b"\xef\xbb\xbfold\r\n", "new\nlines", b"\xef\xbb\xbfnew\r\nlines"),
         (b"\xef\xbb\xbfold\n", "\ufeffnew\n", b"\xef\xbb\xbfnew\n"),
+        *(("\ufeffold\n".encode(c), "new\n", "\ufeffnew\n".encode(c)) for c in ("utf-16-le", "utf-32-le")),
         ("alté\n".encode("latin-1"), "né\n", "né\n".encode("latin-1")),
         (b"// ... rest of code ...\n", "x\n// ... rest of code ...\n", b"x\n// ... rest of code ...\n"),
     ],
@@ -60,7 +60,7 @@ def test_earlier_calls_of_the_batch_count(call: Calls) -> None:
 
 
 def test_a_placeholder_for_left_out_text_is_refused_and_ordinary_dots_are_fine(call: Calls) -> None:
-    lines = yaml.load(Path(__file__).with_name("left_out.yaml").read_text(), yaml.CSafeLoader)
+    lines = table(__file__, "left_out.yaml")
     for line in lines["refused"]:
         call.failed("omission_placeholder", "write_file", file_path="a", content=f"one\n{line}\ntwo\n")
     for line in lines["fine"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.tooling import Ended
 
+TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
 NO = '{"decision": "deny", "reason": "no"}'
 
 
@@ -45,98 +47,33 @@ def ended(output: str = "", code: int | None = 0, how: Any = "exited", omitted: 
     return Ended(how, code, None if code is not None else "SIGKILL", output, omitted, None, 0.1)
 
 
-# What one hook says: stdout, exit code, stderr → decision, reason
-
-
-@pytest.mark.parametrize(
-    ("output", "code", "said", "decision", "reason"),
-    [
-        ("", 0, "", "none", ""),
-        ("", 0, "noise", "none", ""),
-        ("", 2, "because\n", "block", "because"),
-        ("", 2, "", "block", "It gave no reason."),
-        ("on stdout", 2, "", "block", "on stdout"),
-        (NO, 2, "stderr wins", "block", "stderr wins"),
-        (NO, 2, "", "block", "no"),
-        (NO, 0, "", "block", "no"),
-        (json.dumps(NO), 0, "", "block", "no"),
-        (json.dumps(json.dumps(NO)), 0, "", "block", "no"),
-        (f"\n  {NO}\n", 0, "", "block", "no"),
-        ('{"decision": "block"}', 0, "", "block", "It gave no reason."),
-        ('{"decision": "approve"}', 0, "", "allow", ""),
-        ('{"decision": "ask", "reason": "sure?"}', 0, "", "ask", "sure?"),
-        (
-            '{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "c"}}',
-            0,
-            "",
-            "block",
-            "c",
-        ),
-        ('{"decision": "allow", "hookSpecificOutput": {"permissionDecision": "ask"}}', 0, "", "ask", ""),
-        ("plain text", 0, "", "none", ""),
-        ("", 1, "broke", "none", ""),
-        (NO, 1, "broke", "block", "no"),
-        ('{"decision": "allow"}', 1, "", "none", ""),
-        ('{"decision": "deny", "reason": 5}', 0, "", "block", "It gave no reason."),
-        ('{"decision": "perhaps"}', 0, "", "none", ""),
-        ('debugging\n{"decision": "deny"}', 0, "", "none", ""),
-        ("[1]", 0, "", "none", ""),
-    ],
-)
+@pytest.mark.parametrize(("output", "code", "said", "decision", "reason"), TABLE["replies"])
 def test_a_reply_is_read_as_documented(output: str, code: int, said: str, decision: str, reason: str) -> None:
     reply = read_reply(ended(output, code), said, required=False)
     assert (reply.decision, reply.reason) == (decision, reason)
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        ended(code=1),
-        ended(code=None),
-        ended(code=None, how="timeout"),
-        ended("no bash", code=None, how="not_started"),
-        ended("{", code=0),
-        ended('{"decision": "perhaps"}'),
-        ended('{"systemMessage": 5}'),
-        ended('{"hookSpecificOutput": []}'),
-        ended('debugging\n{"decision": "allow"}'),
-        ended('"{"'),
-        ended("{" * 5000),
-        ended("x", omitted=1),
-    ],
-)
-def test_a_failure_warns_and_a_required_hook_blocks_by_it(what: Ended) -> None:
-    open_reply = read_reply(what, "", required=False)
+@pytest.mark.parametrize("what", TABLE["failures"])
+def test_a_failure_warns_and_a_required_hook_blocks_by_it(what: dict[str, Any]) -> None:
+    open_reply = read_reply(ended(**what), "", required=False)
     assert (open_reply.decision, bool(open_reply.warning), open_reply.message) == ("none", True, "")
-    closed = read_reply(what, "", required=True)
+    closed = read_reply(ended(**what), "", required=True)
     assert closed.decision == "block"
     assert closed.warning in closed.reason
 
 
 def test_what_a_failed_hook_allows_or_changes_does_not_count() -> None:
-    given = {
-        "continue": False,
-        "systemMessage": "m",
-        "hookSpecificOutput": {"tool_input": {"a": 1}, "additionalContext": "c"},
-    }
+    changes = {"tool_input": {"a": 1}, "additionalContext": "c"}
+    given = {"continue": False, "systemMessage": "m", "hookSpecificOutput": changes}
     reply = read_reply(ended(json.dumps(given), code=1), "", required=False)
     assert (reply.stop, reply.output, reply.context, reply.message) == ("It gave no reason.", {}, "", "")
     assert "exited with 1" in reply.warning
 
 
-def test_names_of_claude_code_mean_the_same() -> None:
-    given = {
-        "hookSpecificOutput": {
-            "hookEventName": "PreToolUse",
-            "updatedInput": {"a": 1},
-            "additionalContext": "c",
-        }
-    }
-    reply = read_reply(ended(json.dumps(given)), "", required=False)
+def test_names_of_claude_code_mean_the_same_text_is_a_message_and_stop_has_a_reason() -> None:
+    specific = {"hookEventName": "PreToolUse", "updatedInput": {"a": 1}, "additionalContext": "c"}
+    reply = read_reply(ended(json.dumps({"hookSpecificOutput": specific})), "", required=False)
     assert (reply.output, reply.context) == ({"tool_input": {"a": 1}}, "c")
-
-
-def test_text_is_a_message_and_stop_has_a_reason() -> None:
     assert read_reply(ended("hello\n"), "", required=True).message == "hello"
     stop = read_reply(ended('{"continue": false, "stopReason": "enough"}'), "", required=False)
     assert (stop.stop, stop.decision) == ("enough", "none")
@@ -206,18 +143,6 @@ def test_no_block_and_no_stop_is_ever_lost(replies: list[Reply]) -> None:
     assert [v.decision for v in outcome.verdicts] == [r.decision for r in replies]
 
 
-def together(event: Any, *outputs: dict[str, Any]) -> dict[str, Any]:
-    return merged(event, [HookReply("h", "f", Reply(output=output)) for output in outputs]).output
-
-
-def test_a_later_output_wins_and_changes_add_up() -> None:
-    first = {"tool_input": {"a": 1, "b": 1}, "clearContext": True}
-    assert together("BeforeTool", first, {"tool_input": {"b": 2}}) == {
-        "tool_input": {"a": 1, "b": 2},
-        "clearContext": True,
-    }
-
-
 @pytest.mark.parametrize(
     ("configs", "mode", "names"),
     [
@@ -228,15 +153,19 @@ def test_a_later_output_wins_and_changes_add_up() -> None:
 )
 def test_tool_choices_are_united_under_the_strictest_mode(configs: Any, mode: str, names: list[str]) -> None:
     outputs = [{"toolConfig": {"mode": m, "allowedFunctionNames": n}} for m, n in configs]
-    assert together("BeforeToolSelection", *outputs) == {
-        "toolConfig": {"mode": mode, "allowedFunctionNames": names}
-    }
+    outcome = merged("BeforeToolSelection", [HookReply("h", "f", Reply(output=o)) for o in outputs])
+    assert outcome.output == {"toolConfig": {"mode": mode, "allowedFunctionNames": names}}
 
 
-def test_what_one_changes_is_the_next_ones_input() -> None:
-    tool = changed({"tool_input": {"a": 1, "b": 1}}, "BeforeTool", Reply(output={"tool_input": {"b": 2}}))
-    assert tool == {"tool_input": {"a": 1, "b": 2}}
-    agent = changed({"prompt": "p"}, "BeforeAgent", Reply(context="c"))
-    assert agent == {"prompt": "p\n\nc"}
+def test_changes_add_up_and_are_the_next_ones_input() -> None:
+    first, then = (
+        {"tool_input": {"a": 1, "b": 1}, "clearContext": True},
+        Reply(output={"tool_input": {"b": 2}}),
+    )
+    both = {"tool_input": {"a": 1, "b": 2}}
+    replies = [HookReply("h", "f", Reply(output=first)), HookReply("h", "f", then)]
+    assert merged("BeforeTool", replies).output == {**both, "clearContext": True}
+    assert changed({"tool_input": first["tool_input"]}, "BeforeTool", then) == both
+    assert changed({"prompt": "p"}, "BeforeAgent", Reply(context="c")) == {"prompt": "p\n\nc"}
     model = changed({"llm_request": {"m": 1}}, "BeforeModel", Reply(output={"llm_request": {"t": 2}}))
     assert model == {"llm_request": {"m": 1, "t": 2}}

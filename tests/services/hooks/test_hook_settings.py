@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from folders import table
 
 from interlock.services.config.settings import HookLayer
 from interlock.services.hooks.configured import HookBook, load_hooks, matcher, subjects_of
 from interlock.state.errors import ConfigError
+
+TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
 
 
 def layer(hooks: Any, source: str = "user.json", project: bool = False, **config: Any) -> HookLayer:
@@ -26,14 +29,8 @@ def commands(found: HookBook, event: Any = "BeforeTool", subject: str = "") -> l
 
 
 def test_a_definition_is_read_with_its_file_and_place() -> None:
-    given = {
-        "command": "c",
-        "name": "n",
-        "timeout": 500,
-        "required": True,
-        "idempotent": True,
-        "env": {"K": "$TOKEN"},
-    }
+    given = {"command": "c", "name": "n", "timeout": 500, "required": True, "env": {"K": "$TOKEN"}}
+    given["idempotent"] = True
     found = book(layer({"AfterTool": [{"matcher": "read", "sequential": True, "hooks": [given]}]}), TOKEN="t")
     (hook,) = found.hooks
     assert (hook.source, hook.place, hook.timeout_s) == ("user.json", "hooks.AfterTool.0.hooks.0", 0.5)
@@ -42,12 +39,9 @@ def test_a_definition_is_read_with_its_file_and_place() -> None:
 
 
 def test_hooks_of_project_and_user_add_up_and_the_users_come_last() -> None:
-    user, project = (
-        layer({"BeforeTool": one(command="u")}),
-        layer({"BeforeTool": one(command="p")}, "p.json", True),
-    )
-    assert commands(book(user, project)) == ["p", "u"]
-    assert book(user, project).configured == "BeforeTool"
+    project = layer({"BeforeTool": one(command="p")}, "p.json", True)
+    both = book(layer({"BeforeTool": one(command="u")}), project)
+    assert (commands(both), both.configured) == (["p", "u"], "BeforeTool")
 
 
 def test_names_of_claude_code_are_the_same_events() -> None:
@@ -59,21 +53,7 @@ def test_names_of_claude_code_are_the_same_events() -> None:
 
 @pytest.mark.parametrize(
     ("matcher", "event", "subject", "runs"),
-    [
-        ("write_file|replace", "BeforeTool", "replace", True),
-        ("write_file|replace", "BeforeTool", "replace_all", True),
-        ("^replace$", "BeforeTool", "replace_all", False),
-        ("mcp_.*", "AfterTool", "read_file", False),
-        ("", "BeforeTool", "x", True),
-        ("*", "BeforeTool", "x", True),
-        ("start", "SessionStart", "startup", False),
-        ("startup", "SessionStart", "startup", True),
-        ("start.p", "SessionStart", "startup", False),
-        ("anything", "BeforeModel", "", True),
-        ("rep(", "BeforeTool", "replace", False),
-        ("rep(", "BeforeTool", "rep(", True),
-        ("(a+)+$", "BeforeTool", "a" * 5000 + "!", False),
-    ],
+    [*TABLE["matchers"], ("(a+)+$", "BeforeTool", "a" * 5000 + "!", False)],
 )
 def test_a_matcher_searches_in_tool_names_and_equals_elsewhere(
     matcher: str, event: Any, subject: str, runs: bool
@@ -83,16 +63,7 @@ def test_a_matcher_searches_in_tool_names_and_equals_elsewhere(
     assert bool(found.problems) == (matcher == "rep(")
 
 
-@pytest.mark.parametrize(
-    ("text", "tool", "args"),
-    [
-        ("^grep_search$", "search_file_content", {}),
-        ("^search_file_content$", "grep_search", {}),
-        ("^generalist$", "invoke_agent", {"agent_name": "generalist"}),
-        ("^Bash$", "run_shell_command", {}),
-        ("^mcp__docs_two__put_all$", "mcp_docs_two_put_all", {}),
-    ],
-)
+@pytest.mark.parametrize(("text", "tool", "args"), TABLE["names"])
 def test_a_matcher_matches_every_name_of_a_tool_and_an_agent(
     text: str, tool: str, args: dict[str, Any]
 ) -> None:
@@ -114,38 +85,16 @@ def test_the_same_name_and_command_runs_once_as_strictly_as_its_strictest() -> N
 
 
 def test_disabled_hooks_do_not_count_but_a_project_turns_off_only_its_own() -> None:
-    hooks = {"BeforeTool": [*one(command="c", name="n"), *one(command="d")]}
+    hooks, own = {"BeforeTool": [*one(command="c", name="n"), *one(command="d")]}, one(command="p")
     assert commands(book(layer(hooks, disabled=["n"]))) == ["d"]
     assert commands(book(layer(hooks, disabled=["d"]))) == ["c"]
     assert book(layer(hooks, enabled=False)).configured == ""
-    project = layer({"BeforeTool": one(command="p")}, "p.json", True, enabled=False, disabled=["n"])
+    project = layer({"BeforeTool": own}, "p.json", True, enabled=False, disabled=["n"])
     assert commands(book(layer(hooks), project)) == ["c", "d"]
-    assert (
-        commands(book(layer(hooks, enabled=False), layer({"BeforeTool": one(command="p")}, "p.json", True)))
-        == []
-    )
+    assert commands(book(layer(hooks, enabled=False), layer({"BeforeTool": own}, "p.json", True))) == []
 
 
-@pytest.mark.parametrize(
-    ("hooks", "problem"),
-    [
-        ([], "hooks is [], expected an object"),
-        (
-            {"BeforTool": one(command="c")},
-            "hooks.BeforTool: unknown event. Did you mean 'BeforeTool'?",
-        ),
-        ({"enabled": True}, "write hooksConfig.enabled"),
-        ({"BeforeTool": {}}, "hooks.BeforeTool is {}, expected an array"),
-        ({"BeforeTool": [5]}, "hooks.BeforeTool.0 is 5, expected an object"),
-        ({"BeforeTool": [{"hooks": {}}]}, "hooks.BeforeTool.0.hooks is {}, expected an array"),
-        ({"BeforeTool": [{"matcher": 5, "hooks": []}]}, "hooks.BeforeTool.0.matcher is 5, expected a string"),
-        ({"BeforeTool": one(command=5)}, "hooks.BeforeTool.0.hooks.0.command is 5, expected a string"),
-        ({"BeforeTool": one(command="")}, "hooks.BeforeTool.0.hooks.0.command"),
-        ({"BeforeTool": one(name="n")}, "hooks.BeforeTool.0.hooks.0"),
-        ({"BeforeTool": one(command="c", timeout=-1)}, "hooks.BeforeTool.0.hooks.0.timeout is -1"),
-        ({"BeforeTool": one(command="c", type="http")}, "hooks.BeforeTool.0.hooks.0.type"),
-    ],
-)
+@pytest.mark.parametrize(("hooks", "problem"), TABLE["malformed"])
 def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, problem: str) -> None:
     found = book(layer(hooks, "bad.json"), layer({"AfterTool": one(command="ok")}))
     assert found.configured == "AfterTool"
@@ -154,15 +103,7 @@ def test_a_malformed_definition_is_reported_and_stops_no_other(hooks: Any, probl
     assert problem in found.problems[0]
 
 
-@pytest.mark.parametrize(
-    "groups",
-    [
-        one(command=5, required=True),
-        one(command="c", required="yes"),
-        [{"matcher": 5, "hooks": [{"command": "c", "required": True}]}],
-        {"hooks": [{"command": "c", "required": True}]},
-    ],
-)
+@pytest.mark.parametrize("groups", TABLE["required"])
 def test_a_malformed_definition_that_is_required_blocks_its_event(groups: Any) -> None:
     found = book(layer({"BeforeTool": groups}))
     assert found.configured == "BeforeTool"
@@ -170,9 +111,8 @@ def test_a_malformed_definition_that_is_required_blocks_its_event(groups: Any) -
 
 
 def test_a_required_hook_of_an_unknown_event_stops_everything() -> None:
-    with pytest.raises(
-        ConfigError, match=r"u\.json: hooks\.BeforTool.*Did you mean 'BeforeTool'\?.*required"
-    ):
+    told = r"u\.json: hooks\.BeforTool.*Did you mean 'BeforeTool'\?.*required"
+    with pytest.raises(ConfigError, match=told):
         book(layer({"BeforTool": one(command="c", required=True)}, "u.json"))
 
 

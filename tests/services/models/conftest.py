@@ -8,7 +8,9 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from fake_gemini.fake import FakeGemini
@@ -20,18 +22,8 @@ from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Token
 from interlock.state.events import Event, Retry
-from interlock.state.messages import Message, ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta, Usage
+from interlock.state.messages import Message, ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta
 from interlock.state.settings import Settings
-
-
-class RealClock:
-    """The machine's time."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 @dataclass
@@ -60,19 +52,6 @@ class Asked:
         return [e for e in self.events if isinstance(e, Retry)]
 
 
-class Unlimited:
-    """Implements `Budget` without any limit."""
-
-    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
-        """Nothing is limited."""
-
-    def settle(self, task: str, usage: Usage | None = None) -> None:
-        """Nothing was reserved."""
-
-    def lose(self, task: str) -> None:
-        """Nothing was reserved."""
-
-
 @dataclass
 class Bench:
     """One run: its store, its token and the service; `restarted` gives the same run in another process."""
@@ -97,8 +76,8 @@ class Bench:
         options = {
             "delay_scale": 0.001,
             "seed": 1,
-            "budget": Unlimited(),
-            "clock": RealClock(),
+            "budget": Mock(reserve=AsyncMock(return_value=None)),  # nothing is limited
+            "clock": SimpleNamespace(now=time.time, monotonic=time.monotonic),
             **self.options,
         }
         self.models = ChatModels(settings=self.settings, log=self.log, env=self.env, **options)

@@ -18,112 +18,80 @@ from interlock.services.models import facts
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.known import Known
 from interlock.services.models.request import usage_of
-from interlock.state.messages import Usage
 from interlock.state.settings import Settings
 
 OPENROUTER = {"OPENAI_BASE_URL": "https://openrouter.ai/api/v1", "OPENAI_API_KEY": "k"}
 LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:8080/v1"}
+WRITTEN = {"cache_creation": 0, "ephemeral_5m_input_tokens": 2_051}
+CLAUDES = 12 * 3 + 2_051 * 3.75 + 18_300 * 0.3 + 503 * 15
 
 
-def tokens(spent: int, out: int, *, cached: int = 0, thoughts: int = 0, **written: int) -> dict[str, Any]:
+def tokens(spent: int, out: int, *, cached: int = 0, **written: int) -> dict[str, Any]:
     """As LangChain's clients convert what the providers report."""
     return {
         "input_tokens": spent,
         "output_tokens": out,
         "total_tokens": spent + out,
         "input_token_details": {"cache_read": cached, **written},
-        "output_token_details": {"reasoning": thoughts},
     }
 
 
+PRO, CLAUDE = "gemini-2.5-pro", "anthropic:claude-sonnet-4-5"
+ROUTED, OWN = "openai:anthropic/claude-sonnet-4.5", "openai:qwen3-coder"
+
+
 @pytest.mark.parametrize(
-    ("model", "env", "used", "billed"),
+    ("model", "used", "billed"),
     [
         # Gemini: promptTokenCount holds the cached, thoughts are billed as output; $1.25, $0.125 and $10 a million.
-        (
-            "gemini-2.5-pro",
-            {},
-            tokens(120_000, 1_200 + 3_400, cached=100_000, thoughts=3_400),
-            20_000 * 1.25 + 100_000 * 0.125 + 4_600 * 10,
-        ),
+        (PRO, tokens(120_000, 4_600, cached=100_000), 20_000 * 1.25 + 100_000 * 0.125 + 4_600 * 10),
         # Over 200,000 tokens all of them cost $2.50, $0.25 and $15.
-        (
-            "gemini-2.5-pro",
-            {},
-            tokens(250_000, 4_600, cached=180_000, thoughts=3_400),
-            70_000 * 2.5 + 180_000 * 0.25 + 4_600 * 15,
-        ),
-        ("gemini-2.5-pro", {}, tokens(200_000, 1_000), 200_000 * 1.25 + 1_000 * 10),
+        (PRO, tokens(250_000, 4_600, cached=180_000), 70_000 * 2.5 + 180_000 * 0.25 + 4_600 * 15),
+        (PRO, tokens(200_000, 1_000), 200_000 * 1.25 + 1_000 * 10),
         # OpenAI: prompt_tokens hold the cached, completion_tokens the reasoning; $1.25, $0.125 and $10.
-        (
-            "openai:gpt-5",
-            {},
-            tokens(21_000, 3_100, cached=18_432, thoughts=2_560),
-            2_568 * 1.25 + 18_432 * 0.125 + 3_100 * 10,
-        ),
+        ("openai:gpt-5", tokens(21_000, 3_100, cached=18_432), 2_568 * 1.25 + 18_432 * 0.125 + 3_100 * 10),
         # Anthropic: input_tokens 12, cache_creation 2,051 (5 minutes), cache_read 18,300; $3, $3.75, $0.30 and $15.
-        (
-            "anthropic:claude-sonnet-4-5",
-            {},
-            tokens(20_363, 503, cached=18_300, cache_creation=0, ephemeral_5m_input_tokens=2_051),
-            12 * 3 + 2_051 * 3.75 + 18_300 * 0.3 + 503 * 15,
-        ),
+        (CLAUDE, tokens(20_363, 503, cached=18_300, **WRITTEN), CLAUDES),
         # OpenRouter, by its address: its own prices, here those of the model behind it.
-        (
-            "openai:anthropic/claude-sonnet-4.5",
-            OPENROUTER,
-            tokens(10_000, 400, cached=8_000),
-            2_000 * 3 + 8_000 * 0.3 + 400 * 15,
-        ),
-        ("openai:qwen3-coder", LOCAL, tokens(10_000, 400), 0),
+        (ROUTED, tokens(10_000, 400, cached=8_000), 2_000 * 3 + 8_000 * 0.3 + 400 * 15),
+        (OWN, tokens(10_000, 400), 0),
     ],
 )
-def test_a_request_costs_what_the_provider_bills(
-    model: str, env: dict[str, str], used: dict[str, Any], billed: float
-) -> None:
-    usage = usage_of(used)
+def test_a_request_costs_what_the_provider_bills(model: str, used: dict[str, Any], billed: float) -> None:
+    env, usage = {ROUTED: OPENROUTER, OWN: LOCAL}.get(model, {}), usage_of(used)
     assert usage
     assert ModelFacts(Settings(), env).cost(model, usage) == pytest.approx(billed / 1e6, rel=0.01)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("model", "sent", "billed"),
+    ("model", "more", "billed"),
     [
         # Reasoning is part of the completion, and cached tokens of the prompt.
         (
             "openai:gpt-5",
             {
-                "prompt_tokens": 21_000,
-                "completion_tokens": 3_100,
-                "prompt_tokens_details": {"cached_tokens": 18_432},
-                "completion_tokens_details": {"reasoning_tokens": 2_560},
+                "prompt_tokens_details": {"cached_tokens": 8_432},
+                "completion_tokens_details": {"reasoning_tokens": 256},
             },
-            2_568 * 1.25 + 18_432 * 0.125 + 3_100 * 10,
+            1_568 * 1.25 + 8_432 * 0.125 + 400 * 10,
         ),
         # OpenRouter says what it bills, whatever the tokens are.
-        (
-            "openai:anthropic/claude-sonnet-4.5",
-            {"prompt_tokens": 10_000, "completion_tokens": 400, "cost": 0.01456},
-            14_560,
-        ),
-        ("openai:qwen3-coder", {"prompt_tokens": 10_000, "completion_tokens": 400}, 0),
+        (ROUTED, {"cost": 0.01456}, 14_560),
+        (OWN, {}, 0),
     ],
 )
 async def test_openais_protocol_is_billed_as_it_counts(
-    bench: Any, local: Local, model: str, sent: dict[str, Any], billed: float
+    bench: Any, local: Local, model: str, more: dict[str, Any], billed: float
 ) -> None:
-    total = {"total_tokens": sent["prompt_tokens"] + sent["completion_tokens"]}
-    local.turns.append([delta(content="done"), delta("stop"), {"choices": [], "usage": {**sent, **total}}])
+    sent = {"prompt_tokens": 10_000, "completion_tokens": 400, "total_tokens": 10_400, **more}
+    local.turns.append([delta(content="done"), delta("stop"), {"choices": [], "usage": sent}])
     usage = (await bench(local.env, {"model": {"name": model}}).ask("go")).reply.usage
     if model == "openai:gpt-5":  # asked at its own address it isn't free
-        assert usage.thoughts == 2_560
-        usage = usage.model_copy(update={"usd": ModelFacts(Settings(), {}).cost(model, _unbilled(usage))})
+        assert usage.thoughts == 256
+        unbilled = usage.model_copy(update={"usd": None})
+        usage = usage.model_copy(update={"usd": ModelFacts(Settings(), {}).cost(model, unbilled)})
     assert usage.usd == pytest.approx(billed / 1e6, rel=0.01)
-
-
-def _unbilled(usage: Usage) -> Usage:
-    return usage.model_copy(update={"usd": None})
 
 
 class _Claude(Quiet):
@@ -138,19 +106,14 @@ class _Claude(Quiet):
         kept = {"cache_creation": {"ephemeral_5m_input_tokens": 2_051, "ephemeral_1h_input_tokens": 0}}
         about = {"id": "m", "type": "message", "role": "assistant", "model": "claude", "content": []}
         ends: dict[str, Any] = {"stop_reason": None, "stop_sequence": None}
+        start = {**about, **ends, "usage": {**read, **kept, "output_tokens": 2}}
+        end = {"delta": {**ends, "stop_reason": "end_turn"}, "usage": {**read, "output_tokens": 503}}
         for event in (
-            {
-                "type": "message_start",
-                "message": {**about, **ends, "usage": {**read, **kept, "output_tokens": 2}},
-            },
+            {"type": "message_start", "message": start},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
             {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "done"}},
             {"type": "content_block_stop", "index": 0},
-            {
-                "type": "message_delta",
-                "delta": {**ends, "stop_reason": "end_turn"},
-                "usage": {**read, "output_tokens": 503},
-            },
+            {"type": "message_delta", **end},
             {"type": "message_stop"},
         ):
             self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
@@ -163,10 +126,10 @@ async def test_anthropics_format_is_billed_as_it_counts(bench: Any, monkeypatch:
     with serving(HTTPServer(("127.0.0.1", 0), _Claude)) as server:
         monkeypatch.setenv("ANTHROPIC_API_URL", f"http://127.0.0.1:{server.server_port}")
         env = {"ANTHROPIC_API_KEY": "k"}
-        asked = await bench(env, {"model": {"name": "anthropic:claude-sonnet-4-5"}}).ask("go")
+        asked = await bench(env, {"model": {"name": CLAUDE}}).ask("go")
     usage = asked.reply.usage
     assert (usage.input, usage.cached, usage.written, usage.output) == (20_363, 18_300, 2_051, 503)
-    assert usage.usd == pytest.approx((12 * 3 + 2_051 * 3.75 + 18_300 * 0.3 + 503 * 15) / 1e6, rel=0.01)
+    assert usage.usd == pytest.approx(CLAUDES / 1e6, rel=0.01)
 
 
 def test_the_providers_own_figure_wins_then_that_of_the_settings() -> None:

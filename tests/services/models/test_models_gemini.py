@@ -36,59 +36,39 @@ def answered(reply: Message, *texts: str) -> list[Message]:
     ]
 
 
-async def test_thoughts_and_text_stream_as_they_come_and_the_reply_is_last(
-    bench: Any, fake_gemini: FakeGemini
+async def test_a_reply_streams_is_recorded_after_its_head_and_is_not_asked_for_again(
+    gemini: Any, fake_gemini: FakeGemini
 ) -> None:
-    fake_gemini.play([{"thought": "Let me see.", "text": "Grüße 🎉 from here", "chunks": 4}])
-    asked = await bench(fake_gemini.env).ask("hi")
+    run = gemini([{"thought": "Let me see.", "text": "Grüße 🎉 from here", "chunks": 4}])
+    call = run.call("hi")
+    asked = await run.make(call)
     assert [type(i) for i in asked.items[:-1]] == [ThoughtDelta, TextDelta, TextDelta, TextDelta, TextDelta]
     assert (asked.thought, asked.text) == ("Let me see.", "Grüße 🎉 from here")
-    assert asked.reply.message == Message(role="assistant", content=asked.text, thought="Let me see.")
-    assert asked.reply.finish_reason == "stop" and asked.reply.problem is None
-
-
-async def test_a_reply_is_recorded_after_the_head_that_it_was_asked_from(gemini: Any) -> None:
-    run = gemini([{"text": "yes"}])
-    call = run.call("hi")
-    reply = (await run.make(call)).reply
+    reply = asked.reply
+    assert reply.message == Message(role="assistant", content=asked.text, thought="Let me see.")
+    assert reply.finish_reason == "stop" and reply.problem is None
     assert run.transcript.ids(reply.record)[-2:] == [call.head, reply.record]
     assert run.transcript.message(reply.record) == reply.message
-
-
-async def test_a_recorded_reply_is_not_asked_for_again(gemini: Any, fake_gemini: FakeGemini) -> None:
-    run = gemini([{"text": "paid once"}])
-    call = run.call("hi")
-    first = await run.make(call)
     again = await run.restarted().make(call)
-    assert again.reply == first.reply.model_copy(update={"replayed": True})
+    assert again.reply == reply.model_copy(update={"replayed": True})
     assert len(again.items) == 1 and len(fake_gemini.requests) == 1
 
 
-async def test_calls_without_an_id_are_named_by_ordinal_and_index(gemini: Any) -> None:
+async def test_calls_without_an_id_are_named_by_ordinal_and_index_and_no_id_is_given_twice(
+    gemini: Any,
+) -> None:
+    """A history passed in may come from another run; local servers number each answer's calls from 0."""
     two = {"calls": [{"name": "a", "args": {"z": 1, "b": [2]}}, {"name": "b", "id": "given"}, {"name": "c"}]}
-    run = gemini({"replies": [two, two]})
+    run = gemini({"replies": [two, two, {"calls": [{"name": "a"}, {"name": "a", "id": "call_0"}]}]})
     first = (await run.ask("hi")).reply.message
     assert [c.id for c in first.tool_calls] == ["0.0", "given", "0.2"]
     assert list(first.tool_calls[0].args) == ["z", "b"]
     second = (await run.ask("hi")).reply.message
     assert [c.id for c in second.tool_calls] == ["1.0", "given", "1.2"]
-
-
-async def test_an_id_that_the_history_holds_already_is_not_given_again(gemini: Any) -> None:
-    """A history passed in may come from another run; local servers number each answer's calls from 0."""
-    old = Message(
-        role="assistant",
-        tool_calls=(
-            ToolCall(id="0.0", name="a"),
-            ToolCall(id="call_0", name="a"),
-            ToolCall(id="0.1", name="a"),
-        ),
-    )
-    history = [Message(role="user", content="hi"), old, *answered(old, "1", "2", "3")]
-    fresh = (
-        await gemini([{"calls": [{"name": "a"}, {"name": "a", "id": "call_0"}]}]).ask(*history)
-    ).reply.message
-    assert [c.id for c in fresh.tool_calls] == ["0.0.2", "0.1.2"]
+    calls = tuple(ToolCall(id=id, name="a") for id in ("2.0", "call_0", "2.1"))
+    old = Message(role="assistant", tool_calls=calls)
+    fresh = (await run.ask("hi", old, *answered(old, "1", "2", "3"))).reply.message
+    assert [c.id for c in fresh.tool_calls] == ["2.0.2", "2.1.2"]
 
 
 async def test_signatures_go_back_unchanged_and_thoughts_do_not(bench: Any, fake_gemini: FakeGemini) -> None:
@@ -203,27 +183,23 @@ async def test_commands_are_made_ready_while_a_model_thinks_that_may_call_one(
     assert len(ready) == told and threading.get_ident() not in ready
 
 
-async def test_a_request_has_its_own_instructions_and_tools(gemini: Any, fake_gemini: FakeGemini) -> None:
-    run = gemini(["Well.", "Well.", "Well."])
-    other = READ.model_copy(update={"name": "write_file"})
-    asked: list[tuple[str, list[ToolDeclaration]]] = [("plan", [READ]), ("act", [other]), ("", [])]
-    for text, tools in asked:
-        await run.ask(*([Message(role="system", content=text)] if text else ()), "go", tools=tools)
-    sent = [request.body for request in fake_gemini.requests]
-    told = [body.get("systemInstruction", {"parts": [{}]})["parts"][0].get("text") for body in sent]
-    names = [[d["name"] for t in body.get("tools", ()) for d in t["functionDeclarations"]] for body in sent]
-    assert (told, names) == (["plan", "act", None], [["read_file"], ["write_file"], []])
-
-
-async def test_a_request_has_its_own_options_and_model(gemini: Any, fake_gemini: FakeGemini) -> None:
+async def test_a_request_has_its_own_instructions_tools_options_and_model(
+    gemini: Any, fake_gemini: FakeGemini
+) -> None:
     run = gemini(["Well."] * 4)
-    asked = [
-        ("gemini-2.5-pro", 0.1),
-        ("gemini-2.5-pro", 0.9),
-        ("gemini-2.5-flash", 0.9),
-        ("gemini-2.5-pro", 0.1),
+    other = READ.model_copy(update={"name": "write_file"})
+    asked: list[tuple[str, list[ToolDeclaration], str, float]] = [
+        ("plan", [READ], "gemini-2.5-pro", 0.1),
+        ("act", [other], "gemini-2.5-pro", 0.9),
+        ("", [], "gemini-2.5-flash", 0.9),
+        ("plan", [READ], "gemini-2.5-pro", 0.1),
     ]
-    for model, temperature in asked:
-        await run.ask("go", model=model, temperature=temperature)
-    sent = [(one.model, one.body["generationConfig"]["temperature"]) for one in fake_gemini.requests]
-    assert sent == asked
+    for text, tools, model, temperature in asked:
+        system = [Message(role="system", content=text)] if text else []
+        await run.ask(*system, "go", tools=tools, model=model, temperature=temperature)
+    for (text, tools, model, temperature), sent in zip(asked, fake_gemini.requests, strict=True):
+        body = sent.body
+        assert body.get("systemInstruction", {"parts": [{"text": ""}]})["parts"][0]["text"] == text
+        declared = [d["name"] for t in body.get("tools", ()) for d in t["functionDeclarations"]]
+        assert declared == [t.name for t in tools]
+        assert (sent.model, body["generationConfig"]["temperature"]) == (model, temperature)

@@ -15,6 +15,8 @@ from interlock.state.messages import TextDelta, Usage
 from interlock.state.settings import Settings
 
 pytestmark = pytest.mark.anyio
+SCHEMA, JSON = {"type": "object", "properties": {"next": {"type": "string"}}}, "application/json"
+THINKS = {"include_thoughts": True}
 
 
 @pytest.mark.parametrize(
@@ -61,49 +63,52 @@ async def test_half_a_character_at_the_end_of_a_chunk_waits_for_the_other_half(g
     assert asked.reply.message.text == "a😀b\ufffdc"
 
 
-async def test_the_temperature_is_always_said_and_never_to_a_model_that_refuses_it(
-    gemini: Any, fake_gemini: FakeGemini
+@pytest.mark.parametrize(
+    ("model", "fields", "expected"),
+    [
+        # The temperature is always said, and never to a model that refuses it.
+        ({}, {}, {"temperature": 1.0}),
+        ({"temperature": 0.3}, {}, {"temperature": 0.3}),
+        ({"temperature": 0.3}, {"temperature": 0.0}, {"temperature": 0.0}),
+        ({}, {"model": "gemini-3.5-flash-lite"}, {"temperature": None}),
+        (
+            {},
+            {"schema": SCHEMA},
+            {"temperature": 0.0, "responseJsonSchema": SCHEMA, "responseMimeType": JSON},
+        ),
+        # A thought level is asked for as each model takes it; helpers don't think longer.
+        (
+            {"thinking": "low"},
+            {"model": "gemini-3-pro"},
+            {"thinkingConfig": {**THINKS, "thinking_level": "LOW"}},
+        ),
+        (
+            {"thinking": "high"},
+            {"model": "gemini-2.5-flash"},
+            {"thinkingConfig": {**THINKS, "thinking_budget": 24_576}},
+        ),
+        ({"thinking": "auto"}, {"model": "gemini-3-pro"}, {"thinkingConfig": THINKS}),
+        ({"thinking": "auto"}, {"model": "gemini-2.5-flash"}, {"thinkingConfig": THINKS}),
+        ({"thinking": "high"}, {"model": "gemini-2.0-flash"}, {"thinkingConfig": None}),
+        ({"thinking": "high"}, {"schema": SCHEMA, "model": "gemini-3-pro"}, {"thinkingConfig": THINKS}),
+    ],
+)
+async def test_a_request_asks_as_its_model_takes_it(
+    gemini: Any,
+    fake_gemini: FakeGemini,
+    model: dict[str, Any],
+    fields: dict[str, Any],
+    expected: dict[str, Any],
 ) -> None:
-    for settings, fields, expected in [
-        ({}, {}, 1.0),
-        ({"model": {"temperature": 0.3}}, {}, 0.3),
-        ({"model": {"temperature": 0.3}}, {"temperature": 0.0}, 0.0),
-        ({}, {"schema": {"type": "object"}}, 0.0),
-        ({}, {"model": "gemini-3.5-flash-lite"}, None),
-    ]:
-        await gemini({"default": "ok"}, settings).ask("hi", **fields)
-        assert fake_gemini.requests[-1].body["generationConfig"].get("temperature") == expected
+    await gemini(["ok"], {"model": model}).ask("hi", **fields)
+    config = fake_gemini.requests[0].body["generationConfig"]
+    assert {key: config.get(key) for key in expected} == expected
 
 
 async def test_the_list_of_models_that_refuse_a_temperature_is_the_clients() -> None:
     from langchain_google_genai import chat_models
 
     assert chat_models._FIXED_SAMPLING_AND_NO_PREFILL_MODELS == FIXED_SAMPLING
-
-
-async def test_a_schema_is_asked_for(gemini: Any, fake_gemini: FakeGemini) -> None:
-    schema = {"type": "object", "properties": {"next": {"type": "string"}}}
-    await gemini(['{"next": "user"}']).ask("hi", schema=schema, role="next_speaker")
-    config = fake_gemini.requests[0].body["generationConfig"]
-    assert (config["responseJsonSchema"], config["responseMimeType"]) == (schema, "application/json")
-
-
-async def test_a_thought_level_is_asked_for_as_each_model_takes_it(
-    bench: Any, fake_gemini: FakeGemini
-) -> None:
-    fake_gemini.play({"default": "ok"})
-    for model, level, expected in [
-        ("gemini-3-pro", "low", {"include_thoughts": True, "thinking_level": "LOW"}),
-        ("gemini-2.5-flash", "high", {"include_thoughts": True, "thinking_budget": 24_576}),
-        ("gemini-3-pro", "auto", {"include_thoughts": True}),
-        ("gemini-2.5-flash", "auto", {"include_thoughts": True}),
-        ("gemini-2.0-flash", "high", None),
-    ]:
-        await bench(fake_gemini.env, {"model": {"thinking": level}}).ask("hi", model=model)
-        config = fake_gemini.requests[-1].body["generationConfig"]
-        assert config.get("thinkingConfig") == expected, model
-    await bench(fake_gemini.env, {"model": {"thinking": "high"}}).ask("hi", schema={"type": "object"})
-    assert "thinking_level" not in str(fake_gemini.requests[-1].body), "helpers don't think longer"
 
 
 async def test_no_environment_variable_sends_a_run_elsewhere(

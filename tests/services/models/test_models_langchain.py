@@ -37,27 +37,22 @@ async def sample(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 async def test_text_and_thoughts_stream_and_calls_come_whole(sample: Any) -> None:
     run, model = sample
-    model.turns.append(
-        [
-            {"content": [{"type": "reasoning", "reasoning": "hm", "index": 0}]},
-            {"content": [{"type": "text", "text": "I re", "index": 1}]},
-            {"content": [{"type": "text", "text": "ad.", "index": 1}]},
-            {"content": "", "tool_call_chunks": [{"name": "read", "args": '{"p', "id": "c9", "index": 2}]},
-            {"content": "", "tool_call_chunks": [{"name": None, "args": 'ath": 1}', "id": None, "index": 2}]},
-            {"content": "", "tool_call_chunks": [{"name": "ls", "args": "", "id": None, "index": 3}]},
-            {
-                "content": "",
-                "response_metadata": {"finish_reason": "tool_calls"},
-                "usage_metadata": {
-                    "input_tokens": 9,
-                    "output_tokens": 5,
-                    "total_tokens": 14,
-                    "input_token_details": {"cache_read": 4},
-                    "output_token_details": {"reasoning": 2},
-                },
-            },
-        ]
-    )
+    usage = {
+        "input_tokens": 9,
+        "output_tokens": 5,
+        "total_tokens": 14,
+        "input_token_details": {"cache_read": 4},
+        "output_token_details": {"reasoning": 2},
+    }
+    pieces = (("read", '{"p', "c9", 2), (None, 'ath": 1}', None, 2), ("ls", "", None, 3))
+    calls = [dict(zip(("name", "args", "id", "index"), piece, strict=True)) for piece in pieces]
+    said = [
+        *({"content": "", "tool_call_chunks": [call]} for call in calls),
+        {"content": "", "response_metadata": {"finish_reason": "tool_calls"}, "usage_metadata": usage},
+    ]
+    shown = [("reasoning", "hm", 0), ("text", "I re", 1), ("text", "ad.", 1)]
+    texts = [{"content": [{"type": type, type: text, "index": at}]} for type, text, at in shown]
+    model.turns.append([*texts, *said])
     asked = await run.ask("hi")
     assert (asked.thought, asked.text, len(asked.items)) == ("hm", "I read.", 4)
     assert asked.reply.message.tool_calls == (
@@ -101,13 +96,14 @@ async def test_the_history_arrives_as_langchains_messages(sample: Any) -> None:
         ({"stop_reason": "max_tokens"}, "length", False),
         ({"finish_reason": "content_filter"}, "content_filter", True),
         ({}, None, False),
+        (None, None, False),  # an empty stream: the turn asks again, whoever provides
     ],
 )
 async def test_finish_reasons_are_told(
-    sample: Any, said: dict[str, str], finish: str | None, problem: bool
+    sample: Any, said: dict[str, str] | None, finish: str | None, problem: bool
 ) -> None:
     run, model = sample
-    model.turns.append([{"content": "x", "response_metadata": said}])
+    model.turns.append([] if said is None else [{"content": "x", "response_metadata": said}])
     reply = (await run.ask("hi")).reply
     assert (reply.finish_reason, reply.problem is not None) == (finish, problem)
 
@@ -134,18 +130,16 @@ async def test_failures_are_understood_by_what_all_clients_have(sample: Any) -> 
     asked = await run.ask("hi")
     assert asked.text == "ok"
     assert asked.retries[0].delay_s == 0.003 and "429: slow down" in asked.retries[0].reason
-    for error, kind in [(RefusedError(401, "no"), ModelAuthError), (ValueError("bug"), ModelError)]:
+    for error, kind, is_ in (
+        (RefusedError(401, "no"), ModelAuthError, "retryable"),
+        (ValueError("bug"), ModelError, "retryable"),
+        (RefusedError(429, "insufficient_quota: pay"), ModelError, "terminal"),
+        (RefusedError(400, "This model's maximum context length is 8192 tokens"), ModelError, "overflow"),
+    ):
         model.turns.append(error)
-        with pytest.raises(kind):
+        with pytest.raises(kind) as caught:
             await run.ask("hi")
-    model.turns.append(RefusedError(429, "insufficient_quota: pay"))
-    with pytest.raises(ModelError) as caught:
-        await run.ask("hi")
-    assert caught.value.terminal
-    model.turns.append(RefusedError(400, "This model's maximum context length is 8192 tokens"))
-    with pytest.raises(ModelError) as caught:
-        await run.ask("hi")
-    assert caught.value.overflow
+        assert getattr(caught.value, is_) == (is_ != "retryable")
 
 
 class StreamedError(Exception):
@@ -209,21 +203,18 @@ async def test_a_call_in_thousands_of_pieces_is_added_up_in_few_sums(
     assert sum(parsed) < 20 * 10_000, "each sum parses all arguments so far"
 
 
-async def test_an_empty_stream_is_an_answer_without_an_end(sample: Any) -> None:
-    run, model = sample
-    model.turns.append([])
-    reply = (await run.ask("hi")).reply
-    assert (reply.message.text, reply.finish_reason) == ("", None), "the turn asks again, whoever provides"
-
-
-async def test_a_class_that_is_no_chat_model_is_refused(bench: Any) -> None:
-    with pytest.raises(UserError, match="isn't a LangChain chat model"):
-        await bench(settings={"model": {"name": "collections.OrderedDict:x"}}).ask("hi")
-
-
-async def test_a_provider_that_is_not_installed_names_its_package(bench: Any) -> None:
-    with pytest.raises(UserError, match="pip install langchain-anthropic"):
-        await bench(settings={"model": {"name": "anthropic:claude"}}).ask("hi")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("collections.OrderedDict:x", "isn't a LangChain chat model"),
+        ("anthropic:claude", "pip install langchain-anthropic"),
+    ],
+)
+async def test_a_class_that_is_no_chat_model_or_not_installed_is_refused(
+    bench: Any, name: str, told: str
+) -> None:
+    with pytest.raises(UserError, match=told):
+        await bench(settings={"model": {"name": name}}).ask("hi")
 
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))

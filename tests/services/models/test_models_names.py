@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import put
+from folders import tree
 
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
@@ -24,37 +24,30 @@ def settings(**model: Any) -> Settings:
     return Settings.model_validate({"model": model})
 
 
+CHOSEN = {"pro": "big", "big": "openai:gpt-5", "auto": "flash", "flash": "gemini-2.5-flash"}
+ALIASES = {"aliases": CHOSEN}
+
+
 @pytest.mark.parametrize(
-    ("name", "model"),
+    ("name", "model", "given"),
     [
-        ("auto", "gemini-2.5-pro"),
-        ("pro", "gemini-2.5-pro"),
-        ("flash", "gemini-3.8-flash"),
-        ("flash-lite", "gemini-3.5-flash-lite"),
-        ("gemini-9-ultra-preview-01", "gemini-9-ultra-preview-01"),
-        ("models/gemini-2.5-pro", "gemini-2.5-pro"),
-        ("gemini:gemini-2.5-pro", "gemini-2.5-pro"),
-        ("google_genai:models/gemini-2.5-pro", "gemini-2.5-pro"),
-        ("openai:gpt-5", "openai:gpt-5"),
-        ("ollama:qwen3:8b", "ollama:qwen3:8b"),
-        ("my_package.chat.MyChat:x", "my_package.chat.MyChat:x"),
+        ("auto", "gemini-2.5-pro", {}),
+        ("pro", "gemini-2.5-pro", {}),
+        ("flash", "gemini-3.8-flash", {}),
+        ("flash-lite", "gemini-3.5-flash-lite", {}),
+        ("pro", "openai:gpt-5", ALIASES),
+        ("auto", "gemini-2.5-flash", ALIASES),
+        ("models/gemini-2.5-pro", "gemini-2.5-pro", {}),
+        ("gemini:gemini-2.5-pro", "gemini-2.5-pro", {}),
+        ("google_genai:models/gemini-2.5-pro", "gemini-2.5-pro", {}),
+        *(
+            (name, name, {})
+            for name in ("gemini-9-ultra-preview-01", "ollama:qwen3:8b", "my_package.chat.MyChat:x")
+        ),
     ],
 )
-def test_names_resolve(name: str, model: str) -> None:
-    assert resolve(settings(), name) == model
-
-
-def test_aliases_are_settings() -> None:
-    ours = settings(
-        aliases={"pro": "big", "big": "openai:gpt-5", "auto": "flash", "flash": "gemini-2.5-flash"}
-    )
-    assert resolve(ours, "pro") == "openai:gpt-5"
-    assert resolve(ours, "auto") == "gemini-2.5-flash"
-
-
-def test_aliases_in_a_circle_are_a_configuration_error() -> None:
-    with pytest.raises(ConfigError, match="a → b → a"):
-        resolve(settings(aliases={"a": "b", "b": "a"}), "a")
+def test_names_resolve(name: str, model: str, given: dict[str, Any]) -> None:
+    assert resolve(settings(**given), name) == model
 
 
 @pytest.mark.parametrize(
@@ -73,6 +66,8 @@ def test_what_cannot_be_a_model_is_told_with_the_nearest_names(name: str, told: 
     with pytest.raises(UserError) as caught:
         resolve(settings(), name)
     assert told in str(caught.value) and caught.value.exit_code == 2
+    with pytest.raises(ConfigError, match="a → b → a"):
+        resolve(settings(aliases={"a": "b", "b": "a"}), "a")
 
 
 def test_a_script_is_named_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,60 +77,43 @@ def test_a_script_is_named_by_its_absolute_path(tmp_path: Path, monkeypatch: pyt
 
 
 def test_roles_have_aliases_and_settings_decide() -> None:
+    """Helpers use the main model where it isn't Gemini's."""
     assert {role: role_model(settings(), role) for role in ROLES} == ROLES
     assert role_model(settings(roles={"compressor": "pro"}), "compressor") == "pro"
     assert role_model(settings(name="gemini-2.5-flash"), "main") == "gemini-2.5-flash"
-
-
-def test_helpers_use_the_main_model_where_it_is_not_geminis() -> None:
     elsewhere = settings(name="openai:gpt-5", roles={"loop_check": "flash"})
-    assert role_model(elsewhere, "classifier") == "openai:gpt-5"
-    assert role_model(elsewhere, "loop_check") == "flash"
+    assert [role_model(elsewhere, r) for r in ("classifier", "loop_check")] == ["openai:gpt-5", "flash"]
 
 
 def test_a_models_window_is_known_or_a_million() -> None:
     ours = settings(tokenLimits={"pro": 5000, "openai:gpt-5": 400_000})
-    assert [limit(ours, m) for m in ("gemini-2.5-pro", "openai:gpt-5", "gemini-x", "gemma-4-27b")] == [
-        5000,
-        400_000,
-        DEFAULT_LIMIT,
-        256_000,
-    ]
+    found = {m: limit(ours, m) for m in ("gemini-2.5-pro", "openai:gpt-5", "gemini-x", "gemma-4-27b")}
+    assert [*found.values()] == [5000, 400_000, DEFAULT_LIMIT, 256_000]
 
 
-def test_no_key_and_no_model_names_the_three_ways_to_go_on() -> None:
-    with pytest.raises(CredentialsError) as caught:
-        check_credentials(settings(), {})
-    assert caught.value.exit_code == 41
-    assert all(
-        way in str(caught.value)
-        for way in ("GEMINI_API_KEY", "-m provider:model", "interlock auth set gemini")
-    )
-
-
-@pytest.mark.parametrize("key", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
-def test_either_key_will_do(key: str) -> None:
-    check_credentials(settings(), {key: "x"})
-    with pytest.raises(CredentialsError):
-        check_credentials(settings(), {key: ""}, "pro")
-
-
-def test_a_script_needs_no_key(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text("[]")
-    check_credentials(settings(), {}, f"script:{tmp_path / 's.yaml'}")
-
-
-def test_a_package_that_is_not_installed_is_named() -> None:
-    with pytest.raises(UserError, match="pip install langchain-anthropic"):
-        check_credentials(settings(), {"ANTHROPIC_API_KEY": "x"}, "anthropic:claude")
-
-
-def test_a_provider_wants_its_key_or_its_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    put(tmp_path / "langchain_openai/__init__.py", "")
+@pytest.mark.parametrize(
+    ("model", "env", "refused"),
+    [
+        (None, {}, "GEMINI_API_KEY.*interlock auth set gemini.*-m provider:model"),
+        ("pro", {"GEMINI_API_KEY": ""}, "GEMINI_API_KEY"),
+        *(("pro", {key: "x"}, "") for key in ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+        ("script:{here}/s.yaml", {}, ""),
+        ("openai:gpt-5", {}, "OPENAI_API_KEY or OPENAI_BASE_URL"),
+        ("openai:qwen", {"OPENAI_BASE_URL": "http://127.0.0.1:8080/v1"}, ""),
+        ("anthropic:claude", {"ANTHROPIC_API_KEY": "x"}, "pip install langchain-anthropic"),
+    ],
+)
+def test_a_model_wants_its_package_and_its_key_or_its_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str | None, env: dict[str, str], refused: str
+) -> None:
+    tree(tmp_path, {"langchain_openai/__init__.py": "", "s.yaml": "[]"})
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(CredentialsError, match="OPENAI_API_KEY or OPENAI_BASE_URL"):
-        check_credentials(settings(), {}, "openai:gpt-5")
-    check_credentials(settings(), {"OPENAI_BASE_URL": "http://127.0.0.1:8080/v1"}, "openai:qwen")
+    named = [model.replace("{here}", str(tmp_path))] if model else []
+    if not refused:
+        return check_credentials(settings(), env, *named)
+    with pytest.raises(UserError if "pip" in refused else CredentialsError, match=refused) as caught:
+        check_credentials(settings(), env, *named)
+    assert caught.value.exit_code == (2 if "pip" in refused else 41)
 
 
 def test_importing_the_service_and_checking_credentials_loads_no_langchain() -> None:

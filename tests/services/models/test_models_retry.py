@@ -6,6 +6,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,31 +85,29 @@ async def test_what_asking_again_cannot_help_is_raised_at_once(
     assert kind is ModelError or found.exit_code == 41
 
 
-@pytest.mark.parametrize("attempts", [None, 1, 3])
-async def test_it_gives_up_after_so_many_attempts(
-    gemini: Any, fake_gemini: FakeGemini, attempts: int | None
+async def test_it_gives_up_after_so_many_attempts_or_when_its_patience_ends(
+    gemini: Any, fake_gemini: FakeGemini
 ) -> None:
-    with pytest.raises(ModelError, match="503"):
-        await gemini({"default": {"error": 503}}, delay_scale=0.0001).ask("hi", attempts=attempts)
-    assert len(fake_gemini.requests) == (attempts or 10)
+    for attempts in (None, 1, 3):
+        with pytest.raises(ModelError, match="503"):
+            await gemini({"default": {"error": 503}}, delay_scale=0.0001).ask("hi", attempts=attempts)
+        assert len(fake_gemini.requests) == (attempts or 10)
+    with pytest.raises(ModelError, match="Given up after 1 attempts"):
+        await gemini([{"error": 503}] * 20, patience_s=0).ask("hi")
+    backoff = Backoff(patience_s=150)
+    error = ModelError("x", retryable=True)
+    assert not backoff.refusal(error, 5, elapsed_s=120, delay_s=29, now=0)
+    assert "Given up after 5 attempts" in backoff.refusal(error, 5, elapsed_s=120, delay_s=31, now=0)
 
 
-class Noon:
-    """A clock that stands still."""
-
-    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-    def now(self) -> float:
-        return self.at.timestamp()
-
-    def monotonic(self) -> float:
-        return 0
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 async def test_the_servers_own_delay_is_honoured(gemini: Any) -> None:
-    in_a_minute = format_datetime(Noon.at + timedelta(seconds=60), usegmt=True)
+    in_a_minute = format_datetime(NOON + timedelta(seconds=60), usegmt=True)
+    still = SimpleNamespace(now=NOON.timestamp, monotonic=lambda: 0)
     asked = ({"retry_delay": 33.5}, {"retry_after": 7}, {"retry_after": in_a_minute})
-    run = gemini([*({"error": {"code": 503, **delay}} for delay in asked), {"text": "ok"}], clock=Noon())
+    run = gemini([*({"error": {"code": 503, **delay}} for delay in asked), {"text": "ok"}], clock=still)
     delays = [r.delay_s * 1000 for r in (await run.ask("hi")).retries]
     assert delays == [34, 7, 60]  # told to the millisecond, scaled by 0.001
 
@@ -128,13 +127,6 @@ async def test_a_delay_that_no_calendar_holds_ends_the_request_in_one_line(
     fake_gemini.play([{"error": {"code": 429, "retry_after": "9" * 400}}, {"text": "never"}])
     with pytest.raises(ModelError, match=r"It asks to wait 8784\.0 hours, until \d{4}-"):
         await bench(fake_gemini.env).ask("hi")
-
-
-async def test_no_delay_ends_after_patience_does() -> None:
-    backoff = Backoff(patience_s=150)
-    error = ModelError("x", retryable=True)
-    assert not backoff.refusal(error, 5, elapsed_s=120, delay_s=29, now=0)
-    assert "Given up after 5 attempts" in backoff.refusal(error, 5, elapsed_s=120, delay_s=31, now=0)
 
 
 @pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect"])
@@ -176,11 +168,6 @@ async def test_a_stall_is_told_while_it_lasts_and_ends_the_request(
     told = [e.message for e in run.events if e.type == "error"]
     assert [float(text.split(" for ")[1].split(" s;")[0]) for text in told] == pytest.approx([0.1, 0.2, 0.3])
     assert len(fake_gemini.requests) == 1
-
-
-async def test_patience_with_a_server_that_is_down_ends(gemini: Any) -> None:
-    with pytest.raises(ModelError, match="Given up after 1 attempts"):
-        await gemini([{"error": 503}] * 20, patience_s=0).ask("hi")
 
 
 async def test_a_call_has_a_time_of_its_own(gemini: Any) -> None:

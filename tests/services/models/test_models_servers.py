@@ -41,31 +41,22 @@ def listed(**more: Any) -> dict[str, Any]:
     return {"data": [{"id": "qwen", **more}]}
 
 
+LLAMA = {"/props": {"default_generation_settings": {"n_ctx": 8192}}}
+STARTED = {"parameters": "stop x\nnum_ctx 2048", "model_info": {"a.context_length": 9}}
+OLLAMA = {"/api/show": {"model_info": {"qwen2.context_length": 32768}}}
+MILLION = 1_048_576
+
+
 @pytest.mark.parametrize(
     ("models", "more", "kind", "window"),
     [
-        (
-            listed(owned_by="llamacpp"),
-            {"/props": {"default_generation_settings": {"n_ctx": 8192}}},
-            "llama.cpp",
-            8192,
-        ),
+        (listed(owned_by="llamacpp"), LLAMA, "llama.cpp", 8192),
         (listed(owned_by="vllm", max_model_len=4096), {}, "vllm", 4096),
-        (
-            listed(owned_by="library"),
-            {"/api/show": {"model_info": {"qwen2.context_length": 32768}}},
-            "ollama",
-            32768,
-        ),
-        (
-            listed(owned_by="library"),
-            {"/api/show": {"parameters": "stop x\nnum_ctx 2048", "model_info": {"a.context_length": 9}}},
-            "ollama",
-            2048,
-        ),
+        (listed(owned_by="library"), OLLAMA, "ollama", 32768),
+        (listed(owned_by="library"), {"/api/show": STARTED}, "ollama", 2048),
         (listed(), {"/api/v0/models": listed(loaded_context_length=5000)}, "lm studio", 5000),
-        (listed(), {}, "", 1_048_576),
-        (["what"], {}, "", 1_048_576),
+        (listed(), {}, "", MILLION),
+        (["what"], {}, "", MILLION),
     ],
 )
 def test_a_server_tells_its_kind_and_the_window_it_was_started_with(

@@ -2,10 +2,9 @@
 
 import asyncio
 import shlex
-from pathlib import Path
 
 import pytest
-import yaml
+from folders import table
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -20,9 +19,7 @@ from interlock.state.settings import Settings
 ALWAYS = "proceed_always"
 ONCE = ("proceed_once", "modify", "reject", "cancel")
 
-GRANTS: dict[str, dict[str, list[str]]] = yaml.load(
-    Path(__file__).with_name("grants.yaml").read_text(), yaml.CSafeLoader
-)
+GRANTS: dict[str, dict[str, list[str]]] = table(__file__, "grants.yaml")
 
 
 @pytest.mark.parametrize("shown_line", GRANTS)
@@ -89,6 +86,7 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
         assert text or argument != "deploy" or row.operands[-1:] in (("path",), ("name",)), line
 
 
+@pytest.mark.parametrize("choice", [ALWAYS, "proceed_always_and_save"])
 @pytest.mark.parametrize(
     "line",
     [
@@ -96,9 +94,9 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
         "git -c a=b log",
     ],
 )
-def test_what_is_dangerous_or_unknown_is_never_remembered(make, shell, line: str) -> None:
+def test_what_is_dangerous_or_unknown_is_never_remembered(make, shell, line: str, choice: str) -> None:
     policy, _ = make()
-    assert policy.narrow(shell(line), "execute", ALWAYS, "default") is None
+    assert policy.narrow(shell(line), "execute", choice, "default") is None
     verdict = policy.check(shell(line), "execute", "default")
     assert policy.choices(shell(line), "execute", verdict) == ONCE
 
@@ -128,15 +126,15 @@ def test_an_edit_is_remembered_for_its_file_only(make, call, workspace) -> None:
     policy, _ = make()
     rule = policy.narrow(call("replace", file_path="src/../src/a.py"), "write", ALWAYS, "default")
     assert rule is not None and (rule.tool, rule.path) == ("replace", "src/a.py")
-    session = [rule]
-    absolute = str(workspace.root / "src" / "a.py")
-    assert policy.check(call("replace", file_path=absolute), "write", "default", session).decision == "allow"
-    assert policy.check(call("replace", file_path="src/b.py"), "write", "default", session).decision == "ask"
-    assert (
-        policy.check(call("write_file", file_path="src/a.py"), "write", "default", session).decision == "ask"
-    )
     (workspace.root / "link.py").symlink_to(workspace.root / "src" / "b.py")
-    assert policy.check(call("replace", file_path="link.py"), "write", "default", session).decision == "ask"
+    absolute = str(workspace.root / "src" / "a.py")
+    for tool, path, decision in (
+        ("replace", absolute, "allow"),
+        ("replace", "src/b.py", "ask"),
+        ("write_file", "src/a.py", "ask"),
+        ("replace", "link.py", "ask"),
+    ):
+        assert policy.check(call(tool, file_path=path), "write", "default", [rule]).decision == decision
 
 
 @pytest.mark.parametrize("path", ["../out.py", "/etc/passwd", ".git/config", None, 5])
@@ -231,9 +229,5 @@ def test_choices_offer_always_where_it_would_spare_the_next_question(make, shell
     assert ALWAYS not in policy.choices(shell("ls; git status"), "execute", verdict)
     rule = policy.narrow(shell("ls; git status"), "execute", ALWAYS, "default")
     assert policy.check(shell("git status"), "execute", "default", [rule]).decision == "ask"
-
-
-def test_a_choice_in_a_mode_that_is_not_known_is_not_remembered(make, shell) -> None:
-    policy, _ = make()
-    assert policy.narrow(shell("ls"), "execute", ALWAYS, "other") is None
+    assert policy.narrow(shell("ls"), "execute", ALWAYS, "other") is None, "a mode that isn't known"
     assert policy.narrow(shell("ls"), "execute", ALWAYS, "autoEdit").modes == ("auto_edit", "yolo")

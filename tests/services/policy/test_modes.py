@@ -53,16 +53,18 @@ def test_every_tool_is_in_one_group_or_in_every_mode() -> None:
         assert len(groups) + (name in ALWAYS) == 1, f"{name}: {groups}"
 
 
-def test_the_built_in_modes(place: Path, home: Path) -> None:
+@pytest.mark.parametrize("text", [None, "", "# nothing\n", "{}", "customModes: []", "other: 1"])
+def test_the_built_in_modes(place: Path, home: Path, text: str | None) -> None:
+    """A file without modes is no problem."""
+    if text is not None:
+        (place / ".roomodes").write_text(text)
     modes, problems = load(place, home)
     assert problems == []
     assert [m.slug for m in modes.all()] == ["architect", "code", "ask", "debug", "orchestrator"]
-    may = {
-        m.slug: {t for t in ("read_file", "replace", "run_shell_command", "mcp_a_b") if m.allows(t)}
-        for m in modes.all()
-    }
+    tools = ("read_file", "replace", "run_shell_command", "mcp_a_b")
+    may = {m.slug: {t for t in tools if m.allows(t)} for m in modes.all()}
     assert may["architect"] == {"read_file", "replace", "mcp_a_b"}
-    assert may["code"] == may["debug"] == {"read_file", "replace", "run_shell_command", "mcp_a_b"}
+    assert may["code"] == may["debug"] == {*tools}
     assert may["ask"] == {"read_file", "mcp_a_b"}
     assert may["orchestrator"] == set()
     assert all(m.allows("new_task") and m.role for m in modes.all())
@@ -70,13 +72,8 @@ def test_the_built_in_modes(place: Path, home: Path) -> None:
 
 def test_a_projects_modes_count_where_it_is_trusted_and_win_over_the_users(place: Path, home: Path) -> None:
     (place / ".roomodes").write_text(DOCS)
-    theirs = (
-        mode_file("docs", "Other")[:-2]
-        + ", "
-        + mode_file("ask", "Mine")[17:-2]
-        + ", "
-        + mode_file("last")[17:]
-    )
+    more = [mode_file(slug, name)[17:-2] for slug, name in (("ask", "Mine"), ("last", "N"))]
+    theirs = ", ".join([mode_file("docs", "Other")[:-2], *more]) + "]}"
     (home / GLOBAL_FILE).write_text(theirs)
     modes, problems = load(place, home)
     assert problems == []
@@ -138,9 +135,8 @@ def test_a_broken_file_is_told_of_and_ignored_as_a_whole(
 
 
 def test_what_editors_put_in_the_place_of_plain_characters_is_undone(place: Path, home: Path) -> None:
-    text = "\ufeff" + DOCS.replace("  -", " \u00a0-").replace("- read", "\u2013 read").replace(
-        "- - edit", "\u2013 \u2013 edit"
-    )
+    text = "\ufeff" + DOCS.replace("  -", " \u00a0-").replace("- read", "\u2013 read")
+    text = text.replace("- - edit", "\u2013 \u2013 edit")
     (place / ".roomodes").write_text(text, encoding="utf-8")
     modes, problems = load(place, home)
     assert (problems, modes.get("docs") is not None) == ([], True)
@@ -160,13 +156,6 @@ def test_values_in_an_editors_quotes_are_without_them_and_quotes_inside_a_text_s
     mode = modes.get("docs")
     assert (problems, mode is not None) == ([], True)
     assert mode and mode.model_copy(update={"instructions": plain.instructions}) == plain
-
-
-@pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "customModes: []", "other: 1"])
-def test_a_file_without_modes_is_no_problem(place: Path, home: Path, text: str) -> None:
-    (place / ".roomodes").write_text(text)
-    modes, problems = load(place, home)
-    assert (len(modes.all()), problems) == (5, [])
 
 
 def test_a_refusal_says_which_mode_and_which_pattern(place: Path, home: Path) -> None:

@@ -2,18 +2,15 @@
 
 import shlex
 from itertools import product
-from pathlib import Path
 
 import pytest
-import yaml
+from folders import table
 
 from interlock.services.policy.rule import Scope
 from interlock.state.calls import CallView, Risk, SessionRule
 from interlock.tools.table import TOOLS
 
-VERDICTS: dict[str, list[dict]] = yaml.load(
-    Path(__file__).with_name("verdicts.yaml").read_text(), yaml.CSafeLoader
-)
+VERDICTS: dict[str, list[dict]] = table(__file__, "verdicts.yaml")
 TIERS = {"extension", "workspace", "user", "admin"}
 
 MATRIX = [

@@ -6,10 +6,10 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
-from folders import put, tree
+from folders import put, table, tree
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.books import Books
@@ -22,31 +22,26 @@ IDENTITY = {
     **os.environ,
     **{f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
 }
-GROUPS: dict[str, list[str]] = yaml.load(
-    Path(__file__).with_name("reading_lines.yaml").read_text(), yaml.CSafeLoader
-)
+GROUPS: dict[str, Any] = table(__file__, "reading_lines.yaml")
 PLAIN, ASKED = GROUPS["plain"], GROUPS["asked"]
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("reading") / "work"
-    for name in (
-        *("a.txt", "b.txt", ".env", "ignored.log", "src/b.py", "src/.env", "secret/id_rsa"),
-        *(
-            "node_modules/x.js",
-            "deep/.env",
-            "deep/a.txt",
-            "dash/--include=x.txt",
-            "deep/--from-file=/etc/passwd",
-            "links/x",
-            "twin/x",
-        ),
-    ):
-        put(root / name, "foo\n")
-    (root / "src" / ".env").unlink()
-    tree(root, {"tests/": "", ".gitignore": "*.log\nnode_modules\nsecret\n"})
-    (root / "links/x").unlink()
+    names = (
+        "a.txt",
+        "b.txt",
+        ".env",
+        "ignored.log",
+        "src/b.py",
+        "secret/id_rsa",
+        "node_modules/x.js",
+        "deep/.env",
+    )
+    odd = ("deep/a.txt", "dash/--include=x.txt", "deep/--from-file=/etc/passwd", "twin/x")
+    tree(root, dict.fromkeys((*names, *odd), "foo\n"))
+    tree(root, {"tests/": "", "links/": "", ".gitignore": "*.log\nnode_modules\nsecret\n"})
     for name in ("link", "links/x"):
         (root / name).symlink_to("/etc/passwd")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
@@ -62,14 +57,12 @@ def decision(policy: RulePolicy, line: str, mode: str = "default", **args: str) 
     return policy.check(call, "execute", mode).decision
 
 
-def test_plain_reading_commands_are_allowed_by_a_shipped_rule(root: Path) -> None:
+def test_plain_reading_commands_are_allowed_and_what_may_write_run_something_or_read_elsewhere_asks(
+    root: Path,
+) -> None:
     policy = policy_of(root)
     assert [x for x in PLAIN if decision(policy, x) != "allow"] == []
     assert [x for x in PLAIN if decision(policy, x, "auto_edit") != "allow"] == []
-
-
-def test_what_may_write_run_something_or_read_elsewhere_is_asked_about(root: Path) -> None:
-    policy = policy_of(root)
     assert [x for x in ASKED if decision(policy, x) != "ask"] == []
 
 
@@ -96,71 +89,19 @@ def test_a_folder_that_the_call_names_is_held_to_the_same_paths(root: Path) -> N
     assert decision(policy, "ls", dir_path="..") == "ask"
 
 
-SETTINGS = (
-    "[core]\n\tfsmonitor = ./evil\n",
-    "[core] fsmonitor = ./evil\n",
-    "[CORE]\nFsMonitor=./evil\n",
-    "[core]\n\tpager = ./evil\n",
-    "[core]\n\tworktree = /\n",
-    "[include]\n\tpath = ../evil\n",
-    '[diff "x"]\n\ttextconv = ./evil\n',
-    '[filter "x"]\n\tclean = ./evil\n',
-    "[diff]\n\texternal = ./evil\n",
-    "[alias]\n\tstatus = !./evil\n",
-    '[remote "origin"]\n\tuploadpack = ./evil\n',
-    "[gpg]\n\tprogram = ./evil\n",
-    "[log]\n\tshowSignature = true\n",
-    "[extensions]\n\tworktreeConfig = true\n",
-    "[core]\n\tfilemode = true \\\n\tfsmonitor = x\n",
-)
-EVIL = "printf '[core]\n\tfsmonitor = ./evil\n' >>"
+GIT = GROUPS["git"]
+EVIL = "printf '[core]\\n\\tfsmonitor = ./evil\\n' >>"
 
 
 @pytest.mark.parametrize(
     ("prepared", "done", "asked", "allowed"),
     [
-        # The repository names programs, has a hook or a submodule, or would show what tools may not read.
         *(
             ("git init -q; mkdir sub", f"printf %s {shlex.quote(setting)} >> .git/config", line, "ls")
-            for number, setting in enumerate(SETTINGS)
-            for line in ("git status", "cd sub && git diff")[: 1 if number else 2]
+            for setting in GIT["settings"]
+            for line in ("git status", "cd sub && git diff")[: 1 if setting != GIT["settings"][0] else 2]
         ),
-        ("git init -q; mkdir -p .git/hooks", "echo > .git/hooks/post-index-change", "git status", "ls"),
-        ("git init -q", f"git update-index --add --cacheinfo 160000,{'1' * 40},sub", "git status", "ls"),
-        *(
-            ("git init -q; mkdir a b; touch a/.env b/x", "git add .", line, "git log --oneline")
-            for line in ("git diff", "git show", "git log -p")
-        ),
-        # A repository within, behind a link, or above a folder that only looks like one.
-        ("git init -q; mkdir -p in/.git", f"{EVIL} in/.git/config", "cd in && git status", "git status"),
-        ("git init -q; mkdir -p sub/.git", f"{EVIL} .git/config", "cd sub && git status", "ls"),
-        (
-            "git init -q; git init -q other; mkdir other/deep; ln -s other/deep link",
-            f"{EVIL} other/.git/config",
-            "cd link && git status",
-            "git status",
-        ),
-        # A linked work tree is held to the settings of its repository; one shipped in an archive is none.
-        *(
-            (
-                "git init -q ../main; cd ../main; git commit -q --allow-empty -m 1; git worktree add -qf ../work",
-                done,
-                asked,
-                allowed,
-            )
-            for done, asked, allowed in (
-                ("touch .env; git add .", "git diff", "git status"),
-                (f"{EVIL} ../main/.git/config", "git status", "ls"),
-            )
-        ),
-        (
-            "mkdir -p shipped/worktrees/x; cd shipped; echo ref: refs/heads/main | tee HEAD > worktrees/x/HEAD",
-            "cd shipped/worktrees/x; echo ../.. > commondir; echo /elsewhere/.git > gitdir;"
-            " echo gitdir: shipped/worktrees/x > ../../../.git",
-            "git status",
-            "ls",
-        ),
-        ("true", "ln -s loop loop; echo gitdir: loop > .git", "git status", "ls"),
+        *GIT["from then on"],
     ],
 )
 def test_git_is_asked_about_from_the_moment_it_may_run_or_show_something_else(
@@ -168,28 +109,17 @@ def test_git_is_asked_about_from_the_moment_it_may_run_or_show_something_else(
 ) -> None:
     root = tmp_path / "work"
     root.mkdir()
-    subprocess.run(prepared, shell=True, cwd=root, check=True)
+    subprocess.run(prepared.replace("EVIL", EVIL), shell=True, cwd=root, check=True)
     assert [decision(policy_of(root), line) for line in (asked, allowed)] == ["allow", "allow"]
-    subprocess.run(done, shell=True, cwd=root, check=True)
+    subprocess.run(done.replace("EVIL", EVIL), shell=True, cwd=root, check=True)
     assert [decision(policy_of(root), line) for line in (asked, allowed)] == ["ask", "allow"]
 
 
-@pytest.mark.parametrize(
-    ("prepared", "asked", "allowed"),
-    [
-        # Outside of a repository git compares folders; bash and the system take another folder for a link's `..`.
-        ("true", "git diff a b", "git status"),
-        (
-            f"mkdir -p other/deep; git init -q sub; ln -s ../other/deep sub/in; {EVIL} sub/.git/config",
-            "cd sub/in/.. && git status",
-            "cd other/deep && git status",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("prepared", "asked", "allowed"), GIT["at once"])
 def test_git_is_asked_about_where_it_is_not_clear_what_it_reads(
     tmp_path: Path, prepared: str, asked: str, allowed: str
 ) -> None:
-    subprocess.run(prepared, shell=True, cwd=tmp_path, check=True)
+    subprocess.run(prepared.replace("EVIL", EVIL), shell=True, cwd=tmp_path, check=True)
     assert [decision(policy_of(tmp_path), line) for line in (asked, allowed)] == ["ask", "allow"]
 
 
@@ -226,22 +156,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-SHOWS = """git log -p; git log -p -4; git log --graph -p; git log -Ssecret; git log -p --follow b.txt; git log -p --all
-git show t2; git show t3; git show t3 --stat; git show blob; git show --stat blob; git show t3^{tree} blob; git show t4
-git show stash@{0}; git diff t1 t2; git diff t2..t3; git diff t1...t2; git diff blob t1:a.txt; git diff t2
-git log -p -w -1 t3; git log -pn2 t3; git stash show; git stash show -p; git cat-file -p t2; git log -1 --format=%+G?
-git log --pretty='x %-G?'; git log --show-signature; git diff --tags; git diff --all"""
-HIDES = """git diff; git show; git log -p -1; git log -p a.txt; git show t1; git show t2:a.txt; git log -p -2 -- a.txt
-git diff t1 t3 -- a.txt; git diff t1 t2 --stat; git diff --cached; git log; git log --stat; git show nothing
-git diff nothing; git log -p --follow a.txt; git log -L1,1:a.txt; git blame b.txt; git diff t4 HEAD
-git show HEAD --stat"""
-
-
-@pytest.mark.parametrize(("verdict", "text"), [("ask", SHOWS), ("allow", HIDES)])
-def test_git_shows_no_file_of_its_history_that_tools_may_not_read(
-    history: Path, verdict: str, text: str
-) -> None:
-    policy, lines = policy_of(history), text.replace("\n", "; ").split("; ")
+@pytest.mark.parametrize("verdict", ["ask", "allow"])
+def test_git_shows_no_file_of_its_history_that_tools_may_not_read(history: Path, verdict: str) -> None:
+    policy, lines = policy_of(history), GIT["history"][verdict]
     assert [line for line in lines if decision(policy, line) != verdict] == []
 
 

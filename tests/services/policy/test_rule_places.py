@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from folders import put
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.books import Books
@@ -16,10 +17,8 @@ DENY = '[[rule]]\ntoolName = "w"\ndecision = "deny"\npriority = 5\n'
 ALLOW = DENY.replace("deny", "allow")
 
 
-def put(folder: Path, text: str = DENY, name: str = "a.toml", mode: int = 0o644) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / name
-    file.write_text(text)
+def rule(folder: Path, text: str = DENY, name: str = "a.toml", mode: int = 0o644) -> Path:
+    file = put(folder / name, text)
     file.chmod(mode)
     return file
 
@@ -34,38 +33,35 @@ def places(tmp_path: Path) -> Places:
 
 def test_every_documented_place_has_its_tier(places: Places) -> None:
     expected = [
-        (put(places.home / ".gemini/extensions/x/policies"), 2),
-        (put(places.home / ".interlock/extensions/y/policies"), 2),
-        (put(places.root / ".gemini/policies"), 3),
-        (put(places.root / ".interlock/policies"), 3),
-        (put(places.home / ".gemini/policies"), 4),
-        (put(places.home / ".interlock/policies"), 4),
-        (put(places.admin[0]), 5),
-        (put(places.admin[1]), 5),
+        (rule(places.home / ".gemini/extensions/x/policies"), 2),
+        (rule(places.home / ".interlock/extensions/y/policies"), 2),
+        (rule(places.root / ".gemini/policies"), 3),
+        (rule(places.root / ".interlock/policies"), 3),
+        (rule(places.home / ".gemini/policies"), 4),
+        (rule(places.home / ".interlock/policies"), 4),
+        (rule(places.admin[0]), 5),
+        (rule(places.admin[1]), 5),
     ]
-    put(places.home / ".interlock/policies", name="notes.md")
-    put(places.home / ".interlock/policies", name=".hidden.toml")
+    rule(places.home / ".interlock/policies", name="notes.md")
+    rule(places.home / ".interlock/policies", name=".hidden.toml")
     assert rule_files(places) == expected
     assert [str(p) for p in ADMIN_FOLDERS] == ["/etc/gemini-cli/policies", "/etc/interlock/policies"]
 
 
-def test_a_workspace_counts_only_when_it_is_trusted(places: Places) -> None:
-    mine = put(places.root / ".gemini/policies")
+def test_a_workspace_counts_only_when_it_is_trusted_and_at_home_the_users_rules_are_the_users(
+    places: Places,
+) -> None:
+    mine = rule(places.root / ".gemini/policies")
     untrusted = Places(places.root, places.home, False, places.admin)
     assert (rule_files(untrusted), rule_files(places)) == ([], [(mine, 3)])
     assert workspace_files(places.root, places.home) == [mine]
-
-
-def test_in_the_home_directory_the_users_rules_are_the_users(places: Places) -> None:
-    mine = put(places.home / ".gemini/policies")
-    at_home = Places(places.home, places.home, True, ())
-    assert rule_files(at_home) == [(mine, 4)]
+    mine = rule(places.home / ".gemini/policies")
+    assert rule_files(Places(places.home, places.home, True, ())) == [(mine, 4)]
 
 
 def test_a_folder_that_is_a_file_or_a_pipe_is_reported_and_asks(places: Places) -> None:
-    (places.home / ".gemini").mkdir()
-    (places.home / ".gemini" / "policies").write_text(DENY)
-    (places.home / ".interlock/policies").mkdir(parents=True)
+    put(places.home / ".gemini" / "policies", DENY)
+    put(places.home / ".interlock/policies/notes.md")
     os.mkfifo(places.home / ".interlock/policies/pipe.toml")
     files = rule_files(places)
     assert [f.name for f, _ in files] == ["policies", "pipe.toml"]
@@ -76,7 +72,7 @@ def test_a_folder_that_is_a_file_or_a_pipe_is_reported_and_asks(places: Places) 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_folder_that_cannot_be_listed_is_reported(places: Places) -> None:
-    put(places.home / ".gemini/policies").parent.chmod(0)
+    rule(places.home / ".gemini/policies").parent.chmod(0)
     _, problems = load_rules(rule_files(places))
     assert "can't be read: Permission denied" in str(problems[0])
 
@@ -99,7 +95,7 @@ def test_a_folder_that_cannot_be_listed_is_reported(places: Places) -> None:
 def test_what_others_may_write_does_not_count_and_its_tier_asks(
     tmp_path: Path, tier: int, file_mode: int, folder_mode: int, counts: bool
 ) -> None:
-    file = put(tmp_path / "policies", DENY, mode=file_mode)
+    file = rule(tmp_path / "policies", DENY, mode=file_mode)
     file.parent.chmod(folder_mode)
     rules, problems = load_rules([(file, tier)])
     assert [r.decision for r in rules] == (["deny"] if counts else ["ask"])
@@ -110,12 +106,10 @@ def test_what_others_may_write_does_not_count_and_its_tier_asks(
 
 def test_a_file_that_does_not_count_never_allows_and_weakens_nothing_of_others(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    open_to_all = put(tmp_path / "etc", ALLOW, mode=0o666)
-    users = put(tmp_path / "user", DENY.replace('"w"', '"d"'))
+    open_to_all = rule(tmp_path / "etc", ALLOW, mode=0o666)
+    users = rule(tmp_path / "user", DENY.replace('"w"', '"d"'))
     rules, problems = load_rules([(users, 4), (open_to_all, 5)])
     policy = RulePolicy(Books(rules, Settings(), FolderWorkspace(tmp_path / "work")))
-    decisions = [
-        policy.check(CallView(id="1", name=n, args={}), "write", "yolo").decision for n in ("w", "d")
-    ]
-    assert decisions == ["ask", "deny"]
+    calls = [CallView(id="1", name=n, args={}) for n in ("w", "d")]
+    assert [policy.check(call, "write", "yolo").decision for call in calls] == ["ask", "deny"]
     assert len(problems) == 1

@@ -22,6 +22,7 @@ from interlock.state.settings import Settings
 
 SAVE = "proceed_always_and_save"
 ASKING = Settings.model_validate({"tools": {"readingCommands": False}})
+SHELL_RULE = '[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\n'
 
 
 def shell(line: str) -> CallView:
@@ -66,17 +67,20 @@ def test_it_holds_in_a_later_run_for_what_was_shown_and_in_its_modes(place: Plac
     place.save(shell("git status -s"), "execute", "auto_edit")
     later = place.policy()
     assert place.problems == []
-    assert later.check(shell("git status"), "execute", "auto_edit").decision == "allow"
-    assert later.check(shell("git status --ignore-submodules"), "execute", "auto_edit").decision == "ask"
+    for line, mode, decision in (
+        ("git status", "auto_edit", "allow"),
+        ("git status --ignore-submodules", "auto_edit", "ask"),
+        ("git status", "default", "ask"),
+        ("git log", "auto_edit", "ask"),
+        ("git status; rm -rf x", "auto_edit", "ask"),
+        ("git status > x", "default", "ask"),
+        ("git status", "plan", "deny"),
+    ):
+        assert later.check(shell(line), "execute", mode).decision == decision, (line, mode)
     assert later.check(shell("git status"), "execute", "auto_edit").rule == f"user rule {place.file}:6"
     for line, met in (("git status", "yes"), ("git log", "no")):
         considered = later.explain(shell(line), "execute", "auto_edit").considered
         assert [c.met for c in considered if c.rule.startswith("user rule")] == [met]
-    assert later.check(shell("git status"), "execute", "default").decision == "ask"
-    assert later.check(shell("git log"), "execute", "auto_edit").decision == "ask"
-    assert later.check(shell("git status; rm -rf x"), "execute", "auto_edit").decision == "ask"
-    assert later.check(shell("git status > x"), "execute", "default").decision == "ask"
-    assert later.check(shell("git status"), "execute", "plan").decision == "deny"
     (rule,) = tomllib.loads(place.file.read_text())["rule"]
     assert (rule["priority"], rule["command"]) == (950, ["git status -s"])
     assert "# 2026-01-01T00:00:00+00:00, run k3m9\n" in place.file.read_text()
@@ -118,15 +122,10 @@ def test_a_host_and_an_mcp_tool_are_saved_and_nothing_broader(place: Place) -> N
 
 
 def test_what_an_earlier_version_saved_as_a_prefix_covers_these_words_alone(place: Place) -> None:
-    place.folder.mkdir(parents=True)
-    rule = (
-        '[[rule]]\ntoolName = "run_shell_command"\ndecision = "allow"\npriority = {}\ncommandPrefix = "{}"\n'
-    )
-    place.file.write_text(rule.format(950, "curl -s http://a/") + rule.format(100, "mine"))
-    policy, old = (
-        place.policy(),
-        {"tool": "run_shell_command", "command_prefixes": ["npm x"], "redirection": True},
-    )
+    rule = SHELL_RULE + 'priority = {}\ncommandPrefix = "{}"\n'
+    put(place.file, rule.format(950, "curl -s http://a/") + rule.format(100, "mine"))
+    policy = place.policy()
+    old = {"tool": "run_shell_command", "command_prefixes": ["npm x"], "redirection": True}
     assert place.problems == []
     stored = [SessionRule.model_validate(old)]
     for line in ("curl -s http://a/", "npm x", "mine -x"):
@@ -135,14 +134,12 @@ def test_what_an_earlier_version_saved_as_a_prefix_covers_these_words_alone(plac
         assert policy.check(shell(line), "execute", "default", stored).decision == "ask"
 
 
-@pytest.mark.parametrize("line", ["rm -rf x", "eval $x", "git -c a=b log", "ls 'x"])
-def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place, line: str) -> None:
+def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place) -> None:
     policy = place.policy()
-    verdict = policy.check(shell(line), "execute", "default")
-    assert SAVE not in policy.choices(shell(line), "execute", verdict)
-    assert policy.narrow(shell(line), "execute", SAVE, "default") is None
-    verdict = policy.check(shell("ls -l"), "execute", "default")
-    assert SAVE in policy.choices(shell("ls -l"), "execute", verdict)
+    for line in ("ls -l", "rm -rf x", "eval $x", "git -c a=b log", "ls 'x"):
+        offered = policy.choices(shell(line), "execute", policy.check(shell(line), "execute", "default"))
+        narrow = policy.narrow(shell(line), "execute", SAVE, "default")
+        assert (SAVE in offered, narrow is not None) == (line == "ls -l",) * 2
     execute = CallView(id="1", name="discovered", args={"x": 1})
     assert policy.narrow(execute, "execute", SAVE, "default") is None
 
@@ -166,9 +163,8 @@ def test_the_request_says_where_a_saved_choice_will_count(
 
 
 def test_the_same_choice_is_written_once_and_what_is_there_is_kept(place: Place) -> None:
-    place.folder.mkdir(parents=True)
     own = '# mine\n[[rule]]\ntoolName = "x"\ndecision = "deny"\npriority = 1'
-    place.file.write_text(own)
+    put(place.file, own)
     for _ in range(3):
         place.save(shell("git status"), "execute")
     text = place.file.read_text()
@@ -178,36 +174,27 @@ def test_the_same_choice_is_written_once_and_what_is_there_is_kept(place: Place)
     assert len(tomllib.loads(place.file.read_text())["rule"]) == 3
 
 
-def test_a_leftover_of_a_killed_writer_is_no_hindrance(place: Place) -> None:
+def test_a_leftover_of_a_killed_writer_is_no_hindrance_and_a_link_stays_a_link(
+    place: Place, tmp_path: Path
+) -> None:
+    put(tmp_path / "dotfiles" / ".saved.toml.tmp", "[[rule]]\ntoolN")
+    put(tmp_path / "dotfiles" / "saved.toml").chmod(0o600)
     place.folder.mkdir(parents=True)
-    (place.folder / ".auto-saved.toml.tmp").write_text("[[rule]]\ntoolN")
+    place.file.symlink_to(tmp_path / "dotfiles" / "saved.toml")
     place.save(shell("git status"), "execute")
-    assert [f.name for f in place.folder.iterdir()] == ["auto-saved.toml"]
+    assert [f.name for f in (tmp_path / "dotfiles").iterdir()] == ["saved.toml"] and place.file.is_symlink()
+    assert "git status" in (tmp_path / "dotfiles" / "saved.toml").read_text()
     assert place.policy().check(shell("git status"), "execute", "default").decision == "allow"
 
 
-def test_a_link_stays_a_link(place: Place, tmp_path: Path) -> None:
-    place.folder.mkdir(parents=True)
-    (tmp_path / "dotfiles").mkdir()
-    (tmp_path / "dotfiles" / "saved.toml").touch(0o600)
-    place.file.symlink_to(tmp_path / "dotfiles" / "saved.toml")
-    place.save(shell("git status"), "execute")
-    assert place.file.is_symlink()
-    assert "git status" in (tmp_path / "dotfiles" / "saved.toml").read_text()
-
-
-def test_a_file_that_others_may_write_is_not_made_one_that_counts(place: Place) -> None:
-    place.folder.mkdir(parents=True)
-    place.file.write_text('[[rule]]\ntoolName = "write_file"\ndecision = "allow"\npriority = 1\n')
-    place.file.chmod(0o666)
+def test_it_says_why_it_could_not_be_saved(place: Place, tmp_path: Path) -> None:
+    """A file that others may write isn't made one that counts."""
+    put(place.file, '[[rule]]\ntoolName = "write_file"\ndecision = "allow"\npriority = 1\n').chmod(0o666)
     with pytest.raises(RunError, match="wasn't saved: the file doesn't count: others may write it"):
         place.save(shell("git status"), "execute")
     assert place.file.stat().st_mode & 0o777 == 0o666
-
-
-def test_it_says_why_it_could_not_be_saved(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    (tmp_path / "user").write_text("a file where a folder should be")
+    place.folder.rename(tmp_path / "away")
+    put(place.folder, "a file where a folder should be")
     with pytest.raises(RunError, match="the rule wasn't saved: Not a directory"):
         place.save(shell("git status"), "execute")
 

@@ -5,8 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
-from folders import put
+from folders import put, table
 from patience import lines_run
 
 from interlock.services.files.workspace import FolderWorkspace
@@ -20,10 +19,8 @@ from interlock.state.settings import Settings
 HERE = Path(__file__).parent
 MODES = ("default", "auto_edit", "plan", "yolo")
 WORDS = {"a": "allow", "k": "ask", "d": "deny"}
-GROUPS: dict[str, list[tuple[str, str]]] = yaml.load(
-    (HERE / "shell_lines.yaml").read_text(), yaml.CSafeLoader
-)
-EVERYDAY: dict[str, list[list[str]]] = yaml.load((HERE / "everyday_lines.yaml").read_text(), yaml.CSafeLoader)
+GROUPS: dict[str, list[tuple[str, str]]] = table(__file__, "shell_lines.yaml")
+EVERYDAY: dict[str, list[list[str]]] = table(__file__, "everyday_lines.yaml")
 LINES = [(line, verdicts) for lines in GROUPS.values() for verdicts, line in lines]
 STRANGE = [
     ("ls \ud800", "a lone surrogate, which isn't text"),
@@ -142,7 +139,7 @@ def test_what_holds_too_many_commands_is_asked_about(tmp_path: Path, line: str, 
     assert policy.check(call(line), "execute", mode).decision in ("ask", "deny")
 
 
-TARGETS: list[dict[str, list[str]]] = yaml.load((HERE / "targets.yaml").read_text(), yaml.CSafeLoader)
+TARGETS: list[dict[str, list[str]]] = table(__file__, "targets.yaml")
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: " and not ".join(target["rules"]))

@@ -1,18 +1,17 @@
 """What a line would run, according to the parser; and lines that only a real bash taught it to doubt."""
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from folders import table
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 
 from interlock.services.shell.parse import parse
 
-LINES: dict[str, Any] = yaml.load(Path(__file__).with_name("parsed_lines.yaml").read_text(), yaml.CSafeLoader)
+LINES: dict[str, Any] = table(__file__, "parsed_lines.yaml")
 
 
 def argvs(line: str) -> list[tuple[str, ...]]:
@@ -69,26 +68,15 @@ def test_redirections_are_told_apart() -> None:
     ]
 
 
-def test_what_can_be_seen_of_a_line_that_is_not_valid_is_kept() -> None:
+def test_what_can_be_seen_of_a_line_is_kept_with_what_variables_are_set_for() -> None:
+    """Also of one that isn't valid; wrappers are there, but need no leave of their own."""
     line = parse("git push >f <<<x >&-; ls )")
-    assert line.opaque
-    assert ("git", "push") in [c.argv for c in line.commands]
-
-
-def test_variables_are_noted_with_what_they_are_set_for() -> None:
+    assert line.opaque and ("git", "push") in [c.argv for c in line.commands]
     line = parse("a=1; b=2 ls; export CI=1")
-    assert set(line.assigns) == {"a", "CI"}
-    assert line.commands[0].assigns == ("b",)
-
-
-def test_wrappers_are_there_but_need_no_leave_of_their_own() -> None:
+    assert (set(line.assigns), line.commands[0].assigns) == ({"a", "CI"}, ("b",))
     line = parse("timeout 5 env CI=1 bash -c 'rm x'")
-    assert [(c.argv[0], c.transparent) for c in line.commands] == [
-        ("timeout", True),
-        ("env", True),
-        ("bash", True),
-        ("rm", False),
-    ]
+    found = [(c.argv[0], c.transparent) for c in line.commands]
+    assert found == [("timeout", True), ("env", True), ("bash", True), ("rm", False)]
     assert [c.argv for c in line.effective] == [("rm", "x")]
 
 
