@@ -181,6 +181,11 @@ def test_a_renderer_that_raises_is_detached_after_one_warning_to_the_others() ->
     bus(event)
     del event
     assert kept() is None
+    seen.clear()
+    bus = EventBus([broken, seen.append])
+    bus(last)
+    until(lambda: bus.failures)
+    assert asyncio.run(bus.close()) and seen == [last], "nothing comes after the result"
 
 
 def test_closing_waits_for_a_slow_renderer_as_long_as_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
