@@ -2,6 +2,9 @@
 
 from typing import Any
 
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one dot, in base 64."""
+
 
 def call(name: str, /, **args: Any) -> dict[str, Any]:
     return {"name": name, "args": args}

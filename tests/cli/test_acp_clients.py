@@ -1,6 +1,5 @@
-"""Real clients drive `interlock acp`: acpx from npm, the protocol's linter acplint, and its Python library."""
+"""Real clients drive `interlock acp`: acpx from npm, and the protocol's linter acplint."""
 
-import asyncio
 import json
 import os
 import shlex
@@ -16,12 +15,11 @@ from commands import ENTRY
 from folders import put
 from mcp_servers.npm import programs
 from patience import HANG_S, until
-from scripted import call, tools
+from scripted import PNG, call, tools
 
 from interlock.engine.client import Client
 from interlock.state.messages import DataPart
 
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 EDIT = tools(call("write_file", file_path="a.txt", content="one\n"), text="I write it.")
 DONE = {"text": "Done."}
 
@@ -121,47 +119,3 @@ def test_acplint_finds_nothing_but_what_contradicts_the_protocol(work: Path, tmp
     results = json.loads(report.read_text())["results"]
     assert len(results) > 35, results
     assert {one["name"] for one in results if one["status"] != "PASS"} == {*WRONG}, results
-
-
-class Person:
-    """Allows everything, and keeps what it is shown. A client of the library, which takes long to import."""
-
-    def __init__(self) -> None:
-        self.shown: list[Any] = []
-
-    async def request_permission(self, options: Any, session_id: str, tool_call: Any, **_: Any) -> Any:
-        import acp
-
-        chosen = next(option for option in options if option.kind == "allow_once")
-        selected = acp.schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
-        return acp.schema.RequestPermissionResponse(outcome=selected)
-
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.shown.append(update)
-
-
-def test_the_protocols_library_sends_a_picture_edits_and_switches_the_mode(
-    work: Path, tmp_path: Path
-) -> None:
-    import acp
-
-    async def driven(person: Any) -> str:
-        name, *arguments = agent(tmp_path, EDIT, DONE)
-        async with acp.spawn_agent_process(person, name, *arguments, cwd=work, env={**os.environ}) as (
-            connection,
-            _,
-        ):
-            await connection.initialize(protocol_version=acp.PROTOCOL_VERSION)
-            session = (await connection.new_session(cwd=str(work), mcp_servers=[])).session_id
-            blocks = [acp.text_block("write it"), acp.image_block(PNG, "image/png")]
-            answer = await connection.prompt(session_id=session, prompt=blocks)
-            await connection.set_session_mode(session_id=session, mode_id="plan")
-            return str(answer.stop_reason)
-
-    person = Person()
-    assert asyncio.run(driven(person)) == "end_turn"
-    assert (work / "a.txt").read_text() == "one\n"
-    kinds = [update.session_update for update in person.shown]
-    assert {"tool_call", "tool_call_update", "agent_message_chunk", "usage_update"} <= {*kinds}
-    assert "current_mode_update" in kinds
-    assert pictures() == ["image/png"]

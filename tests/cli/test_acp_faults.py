@@ -136,6 +136,7 @@ def test_a_hostile_answer_to_a_question_decides_nothing(editor: Open, tmp_path: 
         session = here.new()
         here.prompt(session, "write")
         assert here.asked and not (tmp_path / "work" / "a.txt").exists(), answer
+        assert f"A request stays open: interlock approvals {session}." in here.text()
         there = editor(WRITE, DONE)
         here.leave()
         there.load(session)

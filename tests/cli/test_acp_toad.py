@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commands import ENTRY
 from patience import until
-from scripted import says
+from scripted import PNG, says
 from tmuxes import Tmux
 from toads import toad
 
@@ -18,7 +18,6 @@ from interlock.engine.client import Client, Options
 from interlock.state.messages import DataPart
 
 pytestmark = pytest.mark.sweep
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TODOS = [{"description": "read the notes", "status": "in_progress"}]
 
 

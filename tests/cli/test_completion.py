@@ -106,19 +106,6 @@ def test_runs_with_their_titles_and_what_is_in_them(asked: Asked, made: Any) -> 
     assert asked("resume", "nothing", "--approve", "") == []
 
 
-def test_bash_gets_what_follows_its_own_word_break(capsys: pytest.CaptureFixture[str], made: Any) -> None:
-    def ask(kind: str, word: str, line: str) -> list[str]:
-        assert answer(["bash", kind, word, line]) == 0
-        return capsys.readouterr().out.splitlines()[1:]
-
-    assert ask("9", "js", "interlock --output-format=js") == ["json"]
-    assert ask("9", "", "interlock completion ") == ["bash", "zsh", "fish"]
-    assert ask("9", "s", "interlock -p 'don't know' -o s") == []
-    made.run("aa11", "fix it")
-    assert ask("9", "", "interlock show ") == ["aa11", "latest"]
-    assert ask("63", "", "interlock show ")[0] == "aa11  (interrupted: fix it)"
-
-
 @pytest.mark.parametrize(
     ("shell", "begins"),
     [("bash --norc -i", ""), ("zsh -f -i", "autoload -U compinit; compinit -u -d ./dump; ")],

@@ -44,15 +44,6 @@ def test_a_blocked_prompt_is_one_line_that_says_which_hook_and_why(
     assert "Go on with: interlock resume" in done.err
 
 
-def test_a_run_that_was_blocked_goes_on_from_the_command_line(run: Run, tmp_path: Path, home: Path) -> None:
-    hook(home, "BeforeAgent", NO)
-    go(run, tmp_path)
-    hook(home, "BeforeAgent", "true")
-    done = run("resume", "latest")
-    assert (done.code, done.out) == (0, "First answer.\n")
-    assert run("resume", "latest", "-p", "more").out == "Second answer.\n"
-
-
 def test_the_answer_that_a_hook_stopped_at_is_still_the_answer(run: Run, tmp_path: Path, home: Path) -> None:
     hook(home, "AfterAgent", STOP)
     done = go(run, tmp_path, "-o", "json")

@@ -1,6 +1,5 @@
 """What the fast commands read from the store."""
 
-import json
 import os
 import sqlite3
 import subprocess
@@ -10,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
-from interlock.engine.read.calls import answered, calls
+from interlock.engine.read import find_run, list_runs, waiting_requests
 from interlock.engine.store import state_home
 from interlock.services.process.identity import this_boot, this_host, this_process
 from interlock.state.errors import UserError
@@ -55,6 +53,7 @@ def _ended_process() -> tuple[str, str, int, str]:
         ("open", "dead", 1, False, "interrupted"),
         ("open", "dead", 1, True, "waiting"),
         ("open", "rebooted", 1, False, "interrupted"),
+        ("open", "another's pid", 1, False, "interrupted"),
         ("open", "elsewhere", 1, False, "running"),
         ("open", None, 0, False, "interrupted"),
         ("waiting", None, 0, True, "waiting"),
@@ -72,6 +71,7 @@ def test_status_follows_from_row_lease_and_requests(
         "me": tuple(this_process()),
         "dead": _ended_process(),
         "rebooted": (this_host(), "another-boot", os.getpid(), "1"),
+        "another's pid": (this_host(), this_boot(), os.getpid(), "12"),
         "elsewhere": ("elsewhere", "b", 1, "1"),
     }
     if owner:
@@ -79,12 +79,6 @@ def test_status_follows_from_row_lease_and_requests(
     if asks:
         made.edit("aa11")
     assert list_runs(place)[0].status == expected
-
-
-def test_a_pid_that_another_process_has_now_is_not_the_owner(made: Maker, place: Path) -> None:
-    made.run("aa11")
-    made.hold("aa11", (this_host(), this_boot(), os.getpid(), "12"))
-    assert list_runs(place)[0].status == "interrupted"
 
 
 def test_the_newest_of_a_status_are_found_behind_many_of_others(made: Maker, place: Path) -> None:
@@ -145,47 +139,6 @@ def test_the_longest_wait_comes_first_and_a_runs_requests_stay_together(made: Ma
     ids = [made.edit("late"), made.edit("soon"), made.shell("late")]
     made.execute("update approvals set asked_at = 50 where run = 'soon'")
     assert [r.id for r in waiting_requests(place)] == [ids[1], ids[0], ids[2]]
-
-
-def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None:
-    made.run("aa11")
-    body = '{"role":"assistant","tool_calls":[{"id":"0.0","name":"glob","args":{"pattern":"*.py"}}]}'
-    made.execute("insert into chain values ('m1', 'p', 'aa11', ?, null)", body.encode())
-    error = {"type": "t", "message": "no such\nfolder"}
-    result = json.dumps({"status": "error", "content": "x", "error": error, "meta": {"duration_ms": 7}})
-    for message, args in (("m1", None), ("m2", '{"pattern": "later"}')):
-        made.execute(
-            "insert into journal values ('aa11', ?, 0, 1, 'glob', 'h', ?, 'done', null, ?, null, null, 1, null, 5.0)",
-            message, args, result,
-        )  # fmt: skip
-    for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
-        made.execute(
-            "insert into step_kinds values (?, ?, '', 'main', ?, 'head,stop', 'ok')", seq, namespace, node
-        )
-        made.execute(
-            "insert into step_rows values ('aa11', ?, ?, ?, 'c', 1.0, ?)",
-            seq,
-            f"t{seq}",
-            seq,
-            f"[[{seq},0,2000]]",
-        )
-    taken = steps(place, "aa11")
-    assert path(taken) == [("open", 1), ("turn", 2)]
-    assert (taken[0].step, taken[0].keys, taken[0].route) == (1, ("head", "stop"), "ok")
-    read = calls(place, "aa11")
-    assert [(c.args, c.summary, c.status, c.ms) for c in read] == [
-        ({"pattern": "*.py"}, "no such", "error", 7),
-        ({"pattern": "later"}, "no such", "error", 7),
-    ]
-    name = made.edit("aa11")
-    made.execute(
-        'update approvals set answer = \'{"choice": "reject", "feedback": "no"}\', answered_by = \'ann\', '
-        "answered_at = 9.0 where id = ?",
-        name,
-    )
-    asked = {"id": name, "kind": "approval", "tool_name": "replace"}
-    expected = {**asked, "choice": "reject", "feedback": "no", "text": None}
-    assert list(answered(place, "aa11")) == [{**expected, "by": "ann", "at": 9.0}]
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,13 @@ def test_it_counts_what_a_run_here_counts(check, run: Run, tmp_path: Path) -> No
 
 
 def test_a_rule_that_is_wrong_is_named_and_does_not_stop_the_answer(run: Run, home: Path) -> None:
-    put(home / ".gemini/policies/bad.toml", '[[rule]]\ntoolName = "glob"\ndecision = "deny"\n')
+    bad = put(home / ".gemini/policies/bad.toml", '[[rule]]\ntoolName = "glob"\ndecision = "deny"\n')
     done = run("policy", "check", "glob", '{"pattern": "*"}')
     assert done.code == 0 and done.out.startswith("ask")
-    assert "bad.toml:1: priority: Field required" in done.err
+    assert f"{bad}:1: priority: Field required" in done.err
+    found = [(f["level"], f["text"]) for f in run("doctor", "--json").json if f["what"] == "policies"]
+    assert ("ok", "~/.gemini/policies/bad.toml, ~/.interlock/policies/mine.toml") in found
+    assert any(f"{bad}:1: priority: Field required" in text for level, text in found if level == "note")
 
 
 def test_scopes_of_agents_servers_and_annotations(check, run: Run, home: Path) -> None:
@@ -223,41 +226,6 @@ def test_what_a_checker_says_is_shown(check, run: Run, home: Path) -> None:
         "No session rule lifts what a safety checker says."
         in run("policy", "check", "run_shell_command", command("git log")).out
     )
-
-
-def test_doctor_names_the_rule_files_and_what_is_wrong_with_them(run: Run, home: Path) -> None:
-    bad = put(home / ".gemini/policies/bad.toml", '[[rule]]\ntoolName = "glob"\ndecision = "deny"\n')
-    found = json.loads(run("doctor", "--json").out)
-    texts = [(f["level"], f["text"]) for f in found if f["what"] == "policies"]
-    assert ("ok", "~/.gemini/policies/bad.toml, ~/.interlock/policies/mine.toml") in texts
-    assert any(
-        level == "note" and text.startswith(f"{bad}:1: priority: Field required") for level, text in texts
-    )
-
-
-SCRIPT = """
-- text: I'll look.
-  tool_calls:
-    - {name: run_shell_command, args: {command: "git --version"}}
-- text: Done.
-"""
-
-
-def test_a_saved_choice_lets_the_next_run_pass_and_is_written_once(
-    run: Run, home: Path, tmp_path: Path
-) -> None:
-    script = put(tmp_path / "script.yaml", SCRIPT)
-    model = ("-m", f"script:{script}")
-    parked = run(*model, "-p", "go")
-    assert parked.code == 75
-    (offered,) = [line for line in parked.err.splitlines() if "--always-save" in line]
-    assert run(*offered.partition("interlock ")[2].split()).code == 0
-    saved = home / ".interlock/policies/auto-saved.toml"
-    assert saved.read_text().count("[[rule]]") == 1
-    assert ", run " in saved.read_text() and saved.stat().st_mode & 0o777 == 0o600
-    again = run(*model, "-p", "go")
-    assert (again.code, again.out) == (0, "Done.\n"), again.err
-    assert run("policy", "check", "run_shell_command", command("git --version")).out.startswith("allow")
 
 
 GUARD = """

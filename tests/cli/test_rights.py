@@ -42,15 +42,6 @@ def test_a_policy_that_the_model_writes_waits_for_a_person(
     assert "asks in every mode" in waiting["reason"] and not Path(policy).exists()
 
 
-def test_the_state_directory_is_no_part_of_a_workspace_around_it(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "work/state"))
-    done = run(*script(tmp_path, write("state/outputs/x.txt"), {"text": "Well."}), "-y", "-p", "do it")
-    assert "'state/outputs/x.txt' leads outside the workspace" in done.err
-    assert not (tmp_path / "work/state/outputs/x.txt").exists()
-
-
 def asked(run: Run, path: str) -> str:
     """Why a write is asked about in auto_edit, or nothing."""
     args = json.dumps({"file_path": path, "content": "x"})
@@ -84,6 +75,7 @@ def test_what_trusted_files_name_is_asked_about_as_they_are(
     tree(root, files)
     monkeypatch.setenv("GEMINI_SYSTEM_MD", "prompt.md")
     believed = ["docs/rules.md", "docs/more.md", "prompt.md", "tools/mcp/server.py", "pkg/serve.py"]
+    believed += [".interlock/workflows/note.py"]
     believed += ["tools/mcp/lib.py", "tools/mcp/more/__init__.py", "tools/mcp/json.py", "tools/mcp/os.py"]
     believed += ["tools/mcp/x.py", "json.py", "pkg/x.py", "my/hooks/pre-commit", "cfg/one", "cfg/two"]
     assert [path for path in believed if not asked(run, path)] == []
@@ -280,6 +272,7 @@ def test_what_this_runs_person_saved_counts_as_confirmed(run: Run, tmp_path: Pat
     assert waiting["args"] == {"command": "rmdir b"}, "`touch a` is covered"
     saved = home / ".interlock/policies/auto-saved.toml"
     assert saved.read_text().count("[[rule]]") == 2
+    assert ", run " in saved.read_text() and saved.stat().st_mode & 0o777 == 0o600
     saved.write_text(saved.read_text() + RULE.format(tool="write_file", decision="allow"))
     done = run(*AGAIN)
     (warning,) = changed(done)

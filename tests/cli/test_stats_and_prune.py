@@ -81,15 +81,13 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     table = run("stats").out
     assert "1 model, 1 refused" in table and "$0.0099" in table
     assert run("stats", "--since", "2999-01-01").err.startswith("No runs with --since")
-
-
-def test_a_clock_that_steps_back_takes_nothing_from_the_time_that_was_waited(
-    run: Run, ended: dict[str, str], home: Path
-) -> None:
-    back = "update approvals set answered_at = asked_at - 864000 where run = ?"
-    changed(home / "interlock", back, ended["approved"])
-    (day,) = run("stats", "--json").json
-    assert day["waited_s"] > 0
+    for by, key in ((b"", time.strftime("%Y-%m-%d")), (b"by=workflow", "main")):
+        request = Request({"type": "http", "query_string": by, "headers": []})
+        made = asyncio.run(stats(SimpleNamespace(client=Client.at_home()), request))
+        page = bytes(made.body).decode()
+        assert f"<title>{key}: $0.0099</title></rect>" in page
+        assert f"<td>{key}</td><td>4</td><td>5</td>" in page
+        assert "<td>1 model, 1 refused</td>" in page and "style=" not in page
 
 
 def test_stats_count_what_a_fork_copied_once(run: Run, ended: dict[str, str]) -> None:
@@ -103,12 +101,20 @@ def test_stats_count_what_a_fork_copied_once(run: Run, ended: dict[str, str]) ->
     assert (after["turns"], after["asked"]) == (5, 3)  # the fork's copies are the last record
 
 
-def test_the_cost_of_a_run_stands_in_runs_show_and_its_result(run: Run, ended: dict[str, str]) -> None:
+def test_the_cost_of_a_run_stands_in_runs_show_and_its_result_and_doctor_says_what_is_stored(
+    run: Run, ended: dict[str, str], home: Path
+) -> None:
     rows = {row["run"]: row["usd"] for row in run("runs", "--json").json}
     assert rows[ended["approved"]] == pytest.approx(COST) and rows[ended["failed"]] is None
     assert "$0.0042" in run("runs").out and "$0.0042" in run("show", ended["approved"]).out
+    (line,) = (found["text"] for found in run("doctor", "--json").json if found["what"] == "store")
+    assert "4 runs" in line and "interlock.db " in line and "outputs " in line and "audit " in line
     done = run("-p", "again", "-m", "script:s.json", "-y", "-o", "json").json
     assert done["stats"]["usd"] == pytest.approx(COST)
+    back = "update approvals set answered_at = asked_at - 864000 where run = ?"
+    changed(home / "interlock", back, ended["approved"])
+    (day,) = run("stats", "--json").json
+    assert day["waited_s"] > 0, "a clock that steps back takes nothing from it"
 
 
 def test_prune_deletes_what_is_old_and_names_the_parked_run_that_it_keeps(
@@ -142,20 +148,6 @@ def test_prune_by_size_deletes_the_oldest_first_and_gives_the_bytes_back(
     assert run("store", "prune", "--max-gb", "0").code == 0
     assert [row["run"] for row in run("runs", "--json").json] == [ended["parked"]]
     assert store.stat().st_size < before
-
-
-def test_doctor_says_what_the_store_is_made_of(run: Run, ended: dict[str, str]) -> None:
-    (line,) = (found["text"] for found in run("doctor", "--json").json if found["what"] == "store")
-    assert "4 runs" in line and "interlock.db " in line and "outputs " in line and "audit " in line
-
-
-@pytest.mark.parametrize(("by", "key"), [(b"", time.strftime("%Y-%m-%d")), (b"by=workflow", "main")])
-def test_the_page_has_a_chart_and_a_table(by: bytes, key: str, ended: dict[str, str]) -> None:
-    request = Request({"type": "http", "query_string": by, "headers": []})
-    made = asyncio.run(stats(SimpleNamespace(client=Client.at_home()), request))
-    text = bytes(made.body).decode()
-    assert f"<title>{key}: $0.0099</title></rect>" in text and f"<td>{key}</td><td>4</td><td>5</td>" in text
-    assert "<td>1 model, 1 refused</td>" in text and "style=" not in text
 
 
 def test_store_copies_runs_to_another_folder(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from http.server import ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,13 @@ from scripted import says, tools
 from serving import Quiet, serving
 
 grpc = pytest.importorskip("grpc", reason="telemetry needs the extra [otel]")
-otlp = pytest.importorskip("opentelemetry.proto.collector", reason="telemetry needs the extra [otel]")
-from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs  # noqa: E402
-from opentelemetry.proto.collector.logs.v1 import logs_service_pb2_grpc as logs_grpc  # noqa: E402
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics  # noqa: E402
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics_grpc  # noqa: E402
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces  # noqa: E402
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as traces_grpc  # noqa: E402
+pytest.importorskip("opentelemetry.proto.collector", reason="telemetry needs the extra [otel]")
+KINDS = {"traces": "trace", "metrics": "metrics", "logs": "logs"}
+
+
+def proto(kind: str, end: str = "") -> Any:
+    return import_module(f"opentelemetry.proto.collector.{kind}.v1.{kind}_service_pb2{end}")
+
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = "echo $TRACEPARENT > told"
@@ -35,9 +36,7 @@ REPLIES = [
     {"text": "all done here"},
 ]
 _REQUESTS = {
-    "traces": traces.ExportTraceServiceRequest,
-    "metrics": metrics.ExportMetricsServiceRequest,
-    "logs": logs.ExportLogsServiceRequest,
+    name: getattr(proto(kind), f"Export{kind.title()}ServiceRequest") for name, kind in KINDS.items()
 }
 
 
@@ -89,19 +88,14 @@ class Http(ThreadingHTTPServer):
 
 def _grpc_server(collector: Collector) -> Any:
     server = grpc.server(ThreadPoolExecutor(2))
-    for name, module, answer in (
-        ("traces", traces_grpc, traces.ExportTraceServiceResponse),
-        ("metrics", metrics_grpc, metrics.ExportMetricsServiceResponse),
-        ("logs", logs_grpc, logs.ExportLogsServiceResponse),
-    ):
+    for name, kind in KINDS.items():
 
-        def export(request: Any, _: Any, name: str = name, answer: Any = answer) -> Any:
+        def export(request: Any, _: Any, name: str = name, kind: str = kind) -> Any:
             collector.got[name].append(request)
-            return answer()
+            return getattr(proto(kind), f"Export{kind.title()}ServiceResponse")()
 
-        kind = "Trace" if name == "traces" else name.title()
         servicer = type("Servicer", (), {"Export": staticmethod(export)})()
-        getattr(module, f"add_{kind}ServiceServicer_to_server")(servicer, server)
+        getattr(proto(kind, "_grpc"), f"add_{kind.title()}ServiceServicer_to_server")(servicer, server)
     collector.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     return server

@@ -179,18 +179,6 @@ def test_what_its_node_raises_is_its_own_error(
     assert (failed.code, failed.json["error"]["message"]) == (1, error)
 
 
-def test_a_file_that_takes_a_name_of_ours_is_told_and_ours_stays(run: Run, work: Path) -> None:
-    declare(work, "main", NOTE)
-    rows = [row for row in run("workflows", "--json").json if row["name"] == "main"]
-    assert "'main' is one of Interlock's own workflows" in rows[1]["problem"]
-    assert run("schema", "main").json["input"]["title"] == "MainInput"
-
-
-def test_what_a_file_prints_when_it_is_loaded_is_no_output(run: Run, work: Path) -> None:
-    declare(work, "note", f"print('hello')\n{NOTE}")
-    assert "hello" not in run("schema", "note").out
-
-
 CHANGED = {
     "told": (NOTE.replace('"Publish', '"Really publish'), ""),
     "node gone": (
@@ -243,12 +231,20 @@ def test_a_run_of_a_folder_that_lost_its_trust_waits_for_it(
     assert run("resume", "latest", "--approve", "1", "--skip-trust").code == 75
 
 
-def test_the_users_own_count_everywhere_and_a_projects_win(run: Run, work: Path, home: Path) -> None:
+def test_the_users_own_count_everywhere_a_projects_win_and_none_takes_a_name_of_ours(
+    run: Run, work: Path, home: Path
+) -> None:
     declare(home, "note", NOTE.replace("a release note", "the user's"))
-    declare(home, "mine", NOTE.replace('"note"', '"mine"', 1).replace('Workflow("note"', 'Workflow("mine"'))
-    rows = {row["name"]: row for row in run("workflows", "--json").json}
+    named = NOTE.replace('Graph("note"', 'Graph("mine"').replace('Workflow("note"', 'Workflow("mine"')
+    declare(home, "mine", f"print('hello')\n{named}")
+    declare(work, "main", NOTE)
+    listed = run("workflows", "--json").json
+    rows = {row["name"]: row for row in listed if "problem" not in row}
     assert rows["note"]["summary"].startswith("a release note")
     assert rows["mine"]["source"].startswith(str(home))
+    (taken,) = (row["problem"] for row in listed if "problem" in row)
+    assert "'main' is one of Interlock's own workflows" in taken
+    assert run("schema", "main").json["input"]["title"] == "MainInput"
 
 
 def test_a_package_brings_its_own_by_an_entry_point(
@@ -271,28 +267,6 @@ def test_a_package_brings_its_own_by_an_entry_point(
     assert run("run", "news", "x", "-m", f"script:{tmp_path / 'script.json'}").code == 75
     assert run("resume", "latest", "--approve", "1").code == 75
     assert run("resume", "latest", "--approve", "2").code == 0
-
-
-def test_no_model_writes_one_unasked(run: Run, work: Path, tmp_path: Path) -> None:
-    args = {"file_path": ".interlock/workflows/note.py", "content": "WORKFLOW = 1"}
-    (tmp_path / "s.json").write_text(json.dumps([{"tool_calls": [{"name": "write_file", "args": args}]}]))
-    asked = run("-y", "-m", f"script:{tmp_path / 's.json'}", "-p", "improve it")
-    assert asked.code == 75
-    assert "settings, policies, hooks, agents, skills, commands and workflows" in asked.err
-
-
-def test_a_run_of_one_is_forked_like_ours(run: Run, work: Path, tmp_path: Path) -> None:
-    begun(run, tmp_path)
-    assert run("resume", "latest", "--approve", "1").code == 75
-    assert run("resume", "latest", "--approve", "2").code == 0
-    name = run("runs", "--json").json[0]["run"]
-    steps = {row["step"] for row in run("history", name, "--json").json["checkpoints"]}
-    elsewhere = run("fork", name, "--at", str(max(steps)), "--workspace", str(tmp_path / "copy"), "--json")
-    assert elsewhere.code == 0, elsewhere.err
-    before = run("fork", name, "--at", "1", "--in-place", "--json")
-    assert before.code == 0, before.err
-    parked = run("resume", before.json["run"], "-o", "json")
-    assert parked.json["pending_approvals"][0]["reason"] == "Publish this note?"
 
 
 def test_graphs_of_a_trusted_langgraph_json_are_listed_with_their_schema_or_what_they_lack(

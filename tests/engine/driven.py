@@ -1,4 +1,4 @@
-"""driven: drives a run until a signal stops it: `python driven.py quick|brief|busy|slow|raw|after`."""
+"""driven: drives a run until a signal stops it: `python driven.py brief|busy|slow|raw|after`."""
 
 import asyncio
 import sys

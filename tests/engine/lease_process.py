@@ -1,10 +1,9 @@
 """lease_process: a process for the lease tests, started as `python lease_process.py HOME RUN DEED [KEY=VALUE…]`.
 
-It prints one line for each thing that happens. Deeds: hold, stop-in-transaction, stop-before-effect, hold-gil, race.
+It prints one line for each thing that happens. Deeds: hold, stop-in-transaction, stop-before-effect, race.
 """
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -89,10 +88,6 @@ def intend(conn: Connection, lease: Lease) -> None:
     )
 
 
-def hold_gil(seconds: float) -> None:
-    ctypes.PyDLL(None).usleep(int(seconds * 1e6))  # PyDLL keeps the GIL while C runs
-
-
 def race(store: Store, run: str, options: dict[str, str]) -> None:
     """Fork `drivers` warm processes that acquire at the same moment; the winner holds on until a line comes in.
 
@@ -129,10 +124,6 @@ async def drive(store: Store, run: str, deed: str, options: dict[str, str]) -> N
         stop_in_transaction(store, lease)
     elif deed == "stop-before-effect":
         stop_before_effect(store, lease)
-    elif deed == "hold-gil":
-        hold_gil(float(options["seconds"]))
-        say("awake")
-        await hold(lease)
     else:
         await hold(lease)
 

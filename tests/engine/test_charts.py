@@ -1,9 +1,7 @@
 """Statecharts drive: what isn't an event of a chart in its state is committed by no door of the engine."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,18 +37,6 @@ STATES = {
         *(f"plan.{phase}" for phase in ("requirements", "exploration", "design", "review")),
     ],
 }
-EVENTS = {name: sorted(event.id for event in chart.events) for name, chart in CHARTS.items()}
-
-
-def illegal(name: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for state in STATES[name]:
-        for event in EVENTS[name]:
-            try:
-                step(CHARTS[name], state, event)
-            except RunError:
-                found.append((state, event))
-    return found
 
 
 class Values(TypedDict, total=False):
@@ -67,12 +53,12 @@ def values_at(name: str, state: str) -> Values:
     return {"approval_mode": mode, "plan_phase": phase}
 
 
-def committed(store: Store, name: str, before: Values, move: Callable[[], str]) -> tuple[Values, bool]:
+def committed(store: Store, name: str, before: Values, after: str) -> tuple[Values, bool]:
     """Run a graph of one node; returns the values in its newest checkpoint, and whether the node was refused."""
 
     @node(reads=(), writes=("status", "approval_mode", "plan_phase"))
     async def moves(_: Values) -> Values:
-        return values_at(name, move())
+        return values_at(name, after)
 
     graph = Graph("t", Values)
     graph.nodes(moves)
@@ -96,18 +82,7 @@ def committed(store: Store, name: str, before: Values, move: Callable[[], str]) 
 
 
 ONE_STORE = pytest.mark.parametrize("store", [*DATABASES][:1], indirect=True)
-"""An event is refused before any store is asked."""
-
-
-@ONE_STORE
-@pytest.mark.parametrize("name", ["tool-call", "approval-mode"])
-def test_a_node_commits_no_illegal_event(store: Store, name: str) -> None:
-    pairs = illegal(name)
-    assert len(pairs) > 20
-    for state, event in pairs:
-        before = values_at(name, state)
-        moved = partial(step, CHARTS[name], state, event)
-        assert committed(store, name, before, moved) == (before, True), (state, event)
+"""A state is refused before any store is asked."""
 
 
 @ONE_STORE
@@ -118,11 +93,11 @@ def test_a_node_commits_no_state_that_events_do_not_lead_to(store: Store, name: 
     for old in STATES[name]:
         for new in {*STATES[name], "nonsense"} - reached(chart, old):
             before = values_at(name, old)
-            assert committed(store, name, before, partial(str, new)) == (before, True), (old, new)
+            assert committed(store, name, before, new) == (before, True), (old, new)
             tried += 1
     assert tried > 10
     old, new = ("scheduled", "executing") if name == "tool-call" else ("plan.exploration", "plan.design")
-    assert committed(store, name, values_at(name, old), partial(str, new)) == (values_at(name, new), False)
+    assert committed(store, name, values_at(name, old), new) == (values_at(name, new), False)
 
 
 def test_only_a_person_leads_to_yolo() -> None:
@@ -131,6 +106,8 @@ def test_only_a_person_leads_to_yolo() -> None:
         assert step(ApprovalModeChart, state, "use_yolo") == "yolo"
     assert mode_of({"approval_mode": "plan", "plan_phase": ""}) == "plan.requirements"
     assert reached(ToolCallChart, "success") == {"success"}
+    with pytest.raises(RunError):
+        step(ToolCallChart, "success", "execute")
 
 
 @pytest.mark.parametrize(

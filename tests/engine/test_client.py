@@ -15,9 +15,7 @@ from patience import HANG_S
 from scripted import says
 from toy_front import Toy
 
-from interlock.engine import resume_sync
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
-from interlock.engine.client.conversation import Conversation
 from interlock.engine.client.following import Followed, LiveDrives, Standing, follow
 from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import decided, keyed
@@ -270,54 +268,3 @@ def test_a_stop_of_one_run_leaves_the_others(tmp_path: Path) -> None:
 
     assert asyncio.run(stopped()).status == "cancelled"
     assert not client.stop()
-
-
-class _Front:
-    """Keeps what a conversation shows."""
-
-    def __init__(self) -> None:
-        self.shown: list[str] = []
-
-    def event(self, event: Event, /) -> None:
-        if isinstance(event, MessageEvent) and event.content not in self.shown[-1:]:
-            self.shown.append(event.content)
-
-    def prompted(self, prompt: str, /) -> None:
-        self.shown.append(f"> {prompt}")
-
-    def notice(self, notice: object, /) -> None: ...
-
-    def moved(self) -> None: ...
-
-    def ended(self) -> None: ...
-
-    async def decide(self, run: str, requests: object, /) -> list[Decision]:
-        raise AssertionError(run)
-
-    def still_asked(self, waiting: object, /) -> None: ...
-
-    def take_back(self, texts: object, /) -> None: ...
-
-
-def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, [{"text": word} for word in ("one", "two", "three")])
-    run = stage.run("main", {"prompt": "first"}).run
-
-    async def talked() -> list[str]:
-        front = _Front()
-        talk = Conversation(stage.options, "main", front)
-        talk.begin()
-
-        async def idle() -> None:
-            while talk.at_work:
-                await asyncio.sleep(0.01)
-
-        talk.switch(run)
-        await idle()
-        await asyncio.to_thread(resume_sync, run, prompt="elsewhere", options=stage.options)
-        talk.submit("here")
-        await idle()
-        await talk.close()
-        return front.shown
-
-    assert asyncio.run(talked()) == ["first", "one", "elsewhere", "two", "> here", "three"]

@@ -2,12 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
 
 import pytest
+from drawn import State, begin, sample
 from folders import put, tree
 from langgraph.graph import END, START
-from typing_extensions import TypedDict
 
 from interlock.engine import diagrams
 from interlock.engine.diagrams import dot, mermaid, own_depth, png, svg
@@ -16,66 +15,8 @@ from interlock.engine.diagrams.shape import Diagram, extract, extract_chart
 from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
-from interlock.state.calls import merge_by_key
 from interlock.state.charts import CHARTS, leaf_of, name_of
 from interlock.state.errors import UserError
-
-
-class Item(TypedDict):
-    index: int
-
-
-class ItemOut(TypedDict, total=False):
-    seen: Annotated[dict[str, str], merge_by_key]
-
-
-class ItemState(Item, ItemOut):
-    pass
-
-
-class State(TypedDict, total=False):
-    label: str
-    seen: Annotated[dict[str, str], merge_by_key]
-
-
-async def step(state: State) -> State:
-    return {}
-
-
-async def look(state: ItemState) -> ItemOut:
-    return {}
-
-
-def after_look(state: ItemState) -> Literal["good", "bad", "odd"]:
-    return "good"
-
-
-def after_join(state: State) -> Literal["more", "end", "limit"]:
-    return "end"
-
-
-def items(state: State) -> list[Item]:
-    return []
-
-
-def sample() -> Graph:
-    inner = Graph("each item", ItemState, input=Item, output=ItemOut)
-    for name in ("look", "keep", "drop"):
-        inner.node(name, look)
-    inner.edge(START, "look")
-    inner.route("look", after_look, {"good": "keep", "bad": "drop", "odd": "drop"})
-    inner.edge("keep", END)
-    inner.edge("drop", END)
-    outer = Graph("sample", State)
-    outer.node("begin", step)
-    outer.subgraph("item", inner)
-    outer.node("join", step)
-    outer.edge(START, "begin")
-    outer.fan_out("begin", items, "item", "join")
-    outer.edge("item", "join")
-    outer.route("join", after_join, {"more": "begin", "end": END, "limit": END})
-    return outer
-
 
 SHOWN = """\
 flowchart TD
@@ -86,21 +27,19 @@ flowchart TD
     subgraph item["item"]
         item___start__(["start"])
         item_look["look"]
-        item_keep["keep"]
-        item_drop["drop"]
+        item_even["even"]
         item___end__(["end"])
         item___start__ --> item_look
-        item_look -->|"good"| item_keep
-        item_look -->|"bad · odd"| item_drop
-        item_keep --> item___end__
-        item_drop --> item___end__
+        item_look -->|"even"| item_even
+        item_look -->|"odd · lost"| item___end__
+        item_even --> item___end__
     end
     __start__ --> begin
     begin ==>|"one each"| item___start__
     begin -->|"none"| join
     item___end__ --> join
     join -->|"more"| begin
-    join -->|"end · limit"| __end__
+    join -->|"over · limit"| __end__
     classDef inner fill:#f6f8fa,stroke:#6e7781,color:#24292f
     class item inner
     classDef terminal fill:#24292f,stroke:#6e7781,color:#ffffff
@@ -138,14 +77,13 @@ def test_edges_are_those_that_langgraph_draws(name: str) -> None:
 
 def test_words_of_mermaid_and_markup_are_no_trouble() -> None:
     graph = Graph('a "graph" <b>', State)
-    graph.node("end", step)
-    graph.node("class", step)
+    for name in ("end", "class"):
+        graph.node(name, begin)
     graph.edge(START, "end")
     graph.edge("end", "class")
     graph.edge("class", END)
     text = mermaid(extract(graph.compile()))
-    assert '    end_["end"]\n' in text
-    assert "    end_ --> class_\n" in text
+    assert '    end_["end"]\n' in text and "    end_ --> class_\n" in text
     outer = Graph("outer", State)
     outer.subgraph("part", graph)
     outer.edge(START, "part")
@@ -160,7 +98,7 @@ def test_svg_is_drawn_without_an_installed_dot(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", "")
     picture = svg(dot(extract(sample().compile(), 2))).decode()
     assert picture.lstrip().startswith("<?xml")
-    for text in ("begin", "look", "one", "limit", "start", "end"):
+    for text in ("begin", "look", "one", "limit", "start", "even"):
         assert text in picture
 
 
@@ -273,6 +211,6 @@ def test_declared_edges_name_the_graph_that_they_are_in() -> None:
     assert diagrams.edges(sample().compile()) == {
         *{("sample", START, "begin"), ("sample", "begin", "item"), ("sample", "begin", "join")},
         *{("sample", "item", "join"), ("sample", "join", "begin"), ("sample", "join", END)},
-        *{("each item", START, "look"), ("each item", "look", "keep"), ("each item", "look", "drop")},
-        *{("each item", "keep", END), ("each item", "drop", END)},
+        *{("each item", START, "look"), ("each item", "look", "even"), ("each item", "look", END)},
+        *{("each item", "even", END)},
     }

@@ -3,13 +3,12 @@
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
+from drawn import ask, sample
 from langgraph.graph import END, START
-from langgraph.runtime import Runtime
-from langgraph.types import Command, interrupt
-from typing_extensions import TypedDict
+from langgraph.types import Command
 
 from interlock.engine.diagrams import edges, mermaid
 from interlock.engine.diagrams.path import RunPath, path_of, run_path
@@ -18,74 +17,7 @@ from interlock.engine.read import step_rows, waits
 from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
-from interlock.state.calls import merge_by_key
-from interlock.state.deps import Deps, Token
-
-Seen = Annotated[dict[str, str], merge_by_key]
-
-
-class Item(TypedDict):
-    index: int
-
-
-class ItemOut(TypedDict, total=False):
-    seen: Seen
-
-
-class ItemState(Item, ItemOut):
-    pass
-
-
-class State(TypedDict, total=False):
-    rounds: int
-    count: int
-    seen: Seen
-
-
-async def begin(state: State, runtime: Runtime[Deps]) -> State:
-    return {}
-
-
-async def look(state: ItemState, runtime: Runtime[Deps]) -> ItemOut:
-    return {}
-
-
-async def ask(state: ItemState, runtime: Runtime[Deps]) -> ItemOut:
-    return {"seen": {str(state["index"]): interrupt("?")}}
-
-
-def after_look(state: ItemState) -> Literal["even", "odd"]:
-    return "odd" if state["index"] % 2 else "even"
-
-
-async def join(state: State, runtime: Runtime[Deps]) -> State:
-    return {"rounds": state["rounds"] - 1}
-
-
-def items(state: State) -> list[Item]:
-    return [{"index": i} for i in range(state["count"])] if state["rounds"] > 1 else []
-
-
-def after_join(state: State) -> Literal["more", "over"]:
-    return "more" if state["rounds"] else "over"
-
-
-def sample(even: Any = look) -> Graph:
-    inner = Graph("item", ItemState, input=Item, output=ItemOut)
-    inner.node("look", look)
-    inner.node("even", even)
-    inner.edge(START, "look")
-    inner.route("look", after_look, {"even": "even", "odd": END})
-    inner.edge("even", END)
-    outer = Graph("sample", State)
-    outer.node("begin", begin)
-    outer.subgraph("item", inner)
-    outer.node("join", join)
-    outer.edge(START, "begin")
-    outer.fan_out("begin", items, "item", "join")
-    outer.edge("item", "join")
-    outer.route("join", after_join, {"more": "begin", "over": END})
-    return outer
+from interlock.state.deps import Token
 
 
 class Run:
@@ -200,7 +132,7 @@ def test_what_was_not_taken_is_grey_and_has_no_count(tmp_path: Path, shuffled: b
     text = mermaid(extract(run.graph, 1, run_path(rows, ended=False)))
     assert '    item[["item ×3"]]' in text
     assert '    begin ==>|"one each ×3"| item' in text
-    assert '    join -->|"over"| __end__' in text
+    assert '    join -->|"over · limit"| __end__' in text
     assert "    class __end__ untaken" in text
     assert "    linkStyle 0,1,2,3,4 stroke:#0969da" in text
     assert "    linkStyle 5 stroke:#d0d7de" in text

@@ -1,11 +1,11 @@
 """A killed run ends like the undisturbed one (`engine.md`, What "the same" means in a kill test).
 
 One kill at a moment, before and after every commit, effect and node; and several at random ones, from a printed seed
-(KILL_SEED sets another). The programs: a run with approvals and commands; one with hooks around its prompts and
-answers, and one around its calls, with the record of who decided what; one that is summarised and compressed; a parent
-with three running sub-agents, none of which may be lost; a task with a subtask that has a subtask; one with MCP calls,
-one of which asks a person; a long session with everything that a turn does by itself. `make sweeps` takes one moment
-of each state (CI: every sixth), an ordinary test run a few of the first program.
+(KILL_SEED sets another). The programs: a run with approvals and commands; one with hooks around its prompts, calls and
+answers, with the record of who decided what; one that is summarised and compressed; a parent with three running
+sub-agents, none of which may be lost; a task with a subtask that has a subtask; one with MCP calls, one of which asks a
+person; a long session with everything that a turn does by itself. `make sweeps` takes one moment of each state (CI:
+every sixth), an ordinary test run a few of the first program.
 """
 
 import os
@@ -19,8 +19,7 @@ from patience import sweep_part
 
 STATES = {
     "program": 30,
-    "hooks_program": 38,
-    "calls_program": 48,
+    "hooks_program": 60,
     "helpers_program": 32,
     "agents_program": 90,
     "mcp_program": 45,
@@ -44,7 +43,7 @@ def test_a_kill_at_any_moment_changes_nothing(program: str, share: int, shares: 
         pytest.skip("a part of the moments isn't divided again")
     shares = shares if of == 1 else 1
     told = _killed(program, share + shares * part, shares * of)
-    if of == 1 and program in ("program", "hooks_program", "calls_program", "mcp_program"):
+    if of == 1 and program in ("program", "hooks_program", "mcp_program"):
         assert told["asked"] >= 1, "no kill came between a command's intent and its end"
 
 

@@ -1,4 +1,4 @@
-"""test_lease: one driver per run, with real processes (`engine.md` 17)."""
+"""One driver per run, with real processes (`engine.md` 17)."""
 
 import asyncio
 import os
@@ -141,19 +141,11 @@ def test_of_two_that_replace_a_stopped_owner_exactly_one_drives(start: Start) ->
     racers.tell_to_end()
 
 
-def test_a_run_that_was_released_is_free_at_once(store: Store) -> None:
-    first = take(store)
-    first.release()
-    second = take(store)
-    assert (first.epoch, second.epoch) == (1, 2)
-    assert not first.held
-    second.release()
-
-
 def test_a_dead_owner_that_its_parent_has_not_reaped_is_replaced_at_once(
     store: Store, nobody_waits: None
 ) -> None:
-    take(store).release()
+    for _ in range(2):  # what was released is free at once
+        take(store).release()
     with subprocess.Popen(["sleep", "600"]) as owner:
         started = started_at(owner.pid)
         execute(store, f"update lease set held = 1, pid = {owner.pid}, started = '{started}'")
@@ -201,12 +193,6 @@ def test_who_does_not_wait_hears_at_once_that_the_owner_may_live(start: Start, s
     owner.send(signal.SIGSTOP)
     with pytest.raises(BusyError, match=str(owner.pid)):
         take(store, wait=False)
-
-
-def test_other_runs_are_free(start: Start, store: Store) -> None:
-    owner = start("another", "hold")
-    owner.line()
-    take(store, wait=False).release()
 
 
 def test_the_same_process_cannot_drive_a_run_twice(store: Store) -> None:
@@ -281,15 +267,6 @@ def test_wall_clocks_two_hours_apart_change_nothing(start: Start) -> None:
     assert start("r", "hold", stale=6, clock=-3600).line().startswith("busy ")
     owner.send(signal.SIGSTOP)
     assert start("r", "hold", stale=1, clock=-3600).line() == "acquired 2"
-
-
-def test_an_interpreter_held_for_less_than_the_limit_keeps_the_lease(start: Start, store: Store) -> None:
-    """No heartbeat can be written while C code holds the interpreter: the limit must be longer than that."""
-    owner = start("r", "hold-gil", stale=6, seconds=1.5)
-    assert owner.line() == "acquired 1"
-    with pytest.raises(BusyError):
-        take(store, 6)
-    assert owner.line() == "awake"
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux tells who writes")

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from agent_runs.stage import Stage, call
 from commands import Run
+from folders import put
+from scripted import tools
 
 from interlock.cli.commands.show import call_lines
 from interlock.cli.render.output import Paint
@@ -110,10 +112,8 @@ def test_a_mode_went_through_its_chart(tmp_path: Path) -> None:
 
 
 def test_the_command_draws_both(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "script.json").write_text(
-        '[{"tool_calls": [{"name": "glob", "args": {"pattern": "*"}}]}, {"text": "x"}]'
-    )
-    assert run("-m", f"script:{tmp_path / 'script.json'}", "-p", "go").code == 0
+    script = put(tmp_path / "script.json", [tools(call("glob", pattern="*")), {"text": "x"}])
+    assert run("-m", f"script:{script}", "-p", "go").code == 0
     drawn = run("diagram", "tool-call", "--run", "latest", "--call", "1").out
     assert '"schedule<br/>allowed by shipped rule' in drawn and 'success["success ×1"]' in drawn
     assert 'default_["default ×1: now"]' in run("diagram", "approval-mode", "--run", "latest").out

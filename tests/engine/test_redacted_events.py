@@ -45,15 +45,6 @@ def test_an_event_without_a_secret_is_the_same_event() -> None:
         assert out is event
 
 
-def test_deltas_are_joined_where_a_secret_may_begin_and_the_rest_comes_before_what_ends_them() -> None:
-    pieces = [SECRET[i : i + 7] for i in range(0, len(SECRET), 7)]
-    out = shown([delta("it is "), *map(delta, pieces), end()])
-    assert out[0] == delta("it is ")
-    assert out[-1] == end()
-    texts = [e.content for e in out if isinstance(e, ev.MessageEvent)]
-    assert "".join(texts) == f"it is {MARK}"
-
-
 def test_agents_and_calls_side_by_side_dont_mix() -> None:
     half, rest = SECRET[:20], SECRET[20:]
     out = shown(
@@ -84,8 +75,3 @@ def test_the_result_brings_everything_that_waits_and_keeps_its_output() -> None:
     assert waiting == delta("sk-")
     assert isinstance(last, ev.Result) and last.response == MARK
     assert last.output == {"new_content": SECRET}
-
-
-def test_switched_off_events_go_by() -> None:
-    event = delta(SECRET)
-    assert shown([event], Redactor(enabled=False)) == [event]

@@ -1,4 +1,4 @@
-"""test_signals: Ctrl-C once stops cleanly, twice ends the process (`engine.md` 18)."""
+"""Ctrl-C once stops cleanly, twice ends the process (`engine.md` 18)."""
 
 import asyncio
 import os
@@ -46,12 +46,15 @@ def press_again(process: Warm, number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_stops_cleanly(number: signal.Signals) -> None:
-    process = start("quick")
+def test_the_first_signal_stops_cleanly_and_after_the_drive_they_mean_what_they_meant_before(
+    number: signal.Signals,
+) -> None:
+    process = start("after")
     assert lines(process, 1) == ["driving"]
     process.send_signal(number)
     assert lines(process, 2) == ["stopping signal", "parked"]
-    assert finish(process) == 0
+    process.send_signal(signal.SIGTERM)
+    assert finish(process) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("deed", ["slow", "busy"])
@@ -75,15 +78,6 @@ def test_an_echo_of_the_first_signal_is_not_a_second() -> None:
     process.send_signal(signal.SIGCONT)
     assert lines(process, 2) == ["stopping signal", "parked"]
     assert finish(process) == 0
-
-
-def test_after_the_drive_signals_mean_what_they_meant_before() -> None:
-    process = start("after")
-    lines(process, 1)
-    process.send_signal(signal.SIGINT)
-    assert lines(process, 2) == ["stopping signal", "parked"]
-    process.send_signal(signal.SIGTERM)
-    assert finish(process) == -signal.SIGTERM
 
 
 def test_the_second_signal_restores_the_terminal() -> None:

@@ -37,36 +37,8 @@ def test_stores_of_every_process_are_where_the_tests_want_them(tmp_path: Path) -
 
 
 OLD_STEPS = [
-    (
-        "top",
-        0,
-        "turn:1f2e3d4c",
-        "1f2e3d4c.0",
-        "turn",
-        "ask",
-        7.5,
-        0.25,
-        "head,label",
-        "short",
-        "why",
-        1,
-        "ab.0",
-    ),
-    (
-        "top",
-        1,
-        "turn:1f2e3d4c",
-        "1f2e3d4c.0.1",
-        "turn",
-        "ask",
-        8.5,
-        3.0,
-        "head,label",
-        None,
-        None,
-        1,
-        "ab.0.1",
-    ),
+    ("top", 0, "turn:1f2e3d4c", "1f2e3d4c.0", "turn", "ask", 7.5, 0.25, "head,x", "short", "why", 1, "ab.0"),
+    ("top", 1, "turn:1f2e3d4c", "1f2e3d4c.0.1", "turn", "ask", 8.5, 3.0, "head,x", None, None, 1, "ab.0.1"),
     ("top", 2, "", "1f2e3d4c", "", "turn", 7.25, 4.0, "", None, None, 1, "ab"),
 ]
 

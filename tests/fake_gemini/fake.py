@@ -1,13 +1,10 @@
 """fake: the server, on its own thread."""
 
-import json
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import ThreadingHTTPServer
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -41,15 +38,12 @@ class _Server(ThreadingHTTPServer):
 class FakeGemini:
     """`with FakeGemini([{"text": "hi"}]) as fake: fake.url; fake.requests; fake.play([...])`."""
 
-    def __init__(
-        self, script: Mapping[str, Any] | Sequence[Any] = (), port: int = 0, log_to: Path | None = None
-    ) -> None:
+    def __init__(self, script: Mapping[str, Any] | Sequence[Any] = ()) -> None:
         self.script = Script(script)
         self.requests: list[Asked] = []
-        self._log_to = log_to
         self._lock = threading.Lock()
         handler = type("BoundHandler", (Handler,), {"fake": self})
-        self._server = _Server(("127.0.0.1", port), handler)
+        self._server = _Server(("127.0.0.1", 0), handler)
         self.port: int = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self.serve, daemon=True)
@@ -70,10 +64,6 @@ class FakeGemini:
         shown = {k.lower(): "***" if k.lower() == "x-goog-api-key" else v for k, v in headers.items()}
         with self._lock:
             self.requests.append(Asked(method, model, body, shown))
-            if self._log_to is not None:
-                row = {"at": time.time(), "method": method, "model": model, "headers": shown, "body": body}
-                with self._log_to.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
             return len(self.requests)
 
     def serve(self) -> None:

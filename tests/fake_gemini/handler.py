@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from fake_gemini.history import refused
-from fake_gemini.response import TOKEN_CHARS, merged, responses, shortened
+from fake_gemini.response import merged, responses, shortened
 from fake_gemini.script import facts
 
 if TYPE_CHECKING:
@@ -63,22 +63,16 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
         path = _PATH.fullmatch(url.path)
-        if path is None or path["method"] not in ("generateContent", "streamGenerateContent", "countTokens"):
+        if path is None or path["method"] not in ("generateContent", "streamGenerateContent"):
             self._error(404, f"fake_gemini: no such path {self.path}")
             return
         number = self.fake.log(path["method"], path["model"], body, dict(self.headers))
         if not self.headers.get("x-goog-api-key"):
             self._error(403, "Method doesn't allow unregistered callers.")
-        elif path["method"] == "countTokens":
-            self._count(body)
         else:
             self._generate(
                 path["model"], body, number, stream="alt=sse" in url.query, query=parse_qs(url.query)
             )
-
-    def _count(self, body: Mapping[str, Any]) -> None:
-        given = self.fake.script.options.get("count_tokens")
-        self._json(200, {"totalTokens": given or len(json.dumps(body, ensure_ascii=False)) // TOKEN_CHARS})
 
     def _generate(
         self, model: str, body: Mapping[str, Any], number: int, *, stream: bool, query: Any
@@ -94,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         if reply is None:
             self._error(400, "fake_gemini: the script is used up", "FAKE_EXHAUSTED")
             return
-        time.sleep(reply.get("delay", 0) + options.get("latency", 0))
+        time.sleep(reply.get("delay", 0))
         if reply.get("hang"):
             self._hang()
         elif "error" in reply:

@@ -190,11 +190,6 @@ def test_an_sdk_that_is_too_old_is_named_and_the_run_goes_on(
     assert "expected 2.3 or newer" in place.told[0]
 
 
-def test_a_server_that_asks_for_input_learns_that_nobody_answers(place: Place) -> None:
-    outcome = place.main(calls(("mcp_odd_ask", {})), {"expect": "asked, and got .*error", "text": "over"})
-    assert outcome.status == "done", outcome.error
-
-
 def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> None:
     each = [calls((f"mcp_odd_{name}", {})) for name in ("picture", "fail", "refuse")]
     outcome = place.main(
@@ -265,17 +260,3 @@ def is_alive(pid: int) -> bool:
         return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
     except FileNotFoundError:
         return False
-
-
-@pytest.mark.parametrize("sent_before", [False, True])
-def test_a_call_is_repeated_only_if_no_request_of_it_was_sent(sent_before: bool) -> None:
-    from types import SimpleNamespace
-
-    from interlock.services.mcp.wire import Exchange, NotRunError
-
-    one = Exchange()
-    for number in range(1 + sent_before):  # such as the call, and then the tools' list to check its answer
-        one.begin(number)
-    one.sent = False
-    failed = one.failure(SimpleNamespace(code=0), 1)
-    assert isinstance(failed, NotRunError) is not sent_before

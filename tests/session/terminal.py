@@ -161,6 +161,14 @@ class Terminal:
         self.type(prompt, then=prompt[-20:])
         self.press("enter", then=then)
 
+    def sends(self, line: str, *shown: str) -> None:
+        """Send the line, and wait for what it shows."""
+        self.type(line)
+        self.waits_for(line[-20:])
+        self.press("enter")
+        for text in shown:
+            self.waits_for(text)
+
     def types_ahead(self, text: str) -> None:
         """Type before anything is shown, as soon as echo is off."""
         until(lambda: not self.echoes, "the keyboard's hold")

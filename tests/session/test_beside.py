@@ -1,4 +1,4 @@
-"""test_beside: what a session gets from elsewhere: servers that need signing in, their prompts, subtasks."""
+"""What a session gets from elsewhere: servers that need signing in, their prompts, subtasks."""
 
 import sys
 from pathlib import Path
@@ -24,17 +24,6 @@ def test_one_signs_in_to_a_server_and_sends_a_prompt_of_it(folder: Path, opens: 
             terminal.waits_for("›")
             terminal.type("/sdk:rev", then="Ask for a review")
             terminal.type("iew code='x = 1'\r", then="Looks well.")
-
-
-def test_another_workflow_shows_its_output_and_the_model_of_the_conversation_stays(
-    folder: Path, opens: Opens
-) -> None:
-    with opens([], rows=40) as terminal:
-        terminal.say("/run route now", then="strategy: default")
-        terminal.say("/theme zzz", then="No theme 'zzz'.")
-        terminal.waits_for_line("asks first")
-        (status,) = [line for line in terminal.screen if line.startswith("asks first")]
-        assert "replies.json" in status
 
 
 def test_a_subtask_is_asked_about_done_and_its_result_goes_to_the_task_above(

@@ -7,16 +7,7 @@ from pathlib import Path
 from folders import put
 from patience import until
 from scripted import says
-from session.terminal import HELD, Opens, Terminal, edit
-
-
-def command(terminal: Terminal, line: str, *shown: str) -> None:
-    """Send the command, and wait for what it shows."""
-    terminal.type(line)
-    terminal.waits_for(line[-20:])
-    terminal.press("enter")
-    for text in shown:
-        terminal.waits_for(text)
+from session.terminal import HELD, Opens, edit
 
 
 def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(folder: Path, opens: Opens) -> None:
@@ -24,48 +15,48 @@ def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(folder: Path, opens: 
     put(commands / "odd.toml", "prompt = ")
     with opens([], rows=100) as terminal:
         terminal.waits_for("›")
-        command(terminal, "/help", "/model [NAME]", "Show or choose the model", "Shift-Tab", "Edit the line")
-        command(terminal, "/help undo", "/restore")
-        command(terminal, "/nothing", "No command '/nothing'.", "/help")
-        command(terminal, "/odd", "Command '/odd' can't be used", "Invalid value")
-        command(terminal, "/mdoel", "Did you mean 'model'")
-        command(terminal, "/m", "It could be /model, /mode, /mcp, /memory.")
-        command(terminal, "/tools", "run_shell_command", "execute")
+        terminal.sends("/help", "/model [NAME]", "Show or choose the model", "Shift-Tab", "Edit the line")
+        terminal.sends("/help undo", "/restore")
+        terminal.sends("/nothing", "No command '/nothing'.", "/help")
+        terminal.sends("/odd", "Command '/odd' can't be used", "Invalid value")
+        terminal.sends("/mdoel", "Did you mean 'model'")
+        terminal.sends("/m", "It could be /model, /mode, /mcp, /memory.")
+        terminal.sends("/tools", "run_shell_command", "execute")
 
 
 def test_looking_at_a_run(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "It is written."}], "--approval-mode", "auto_edit", rows=50) as terminal:
         terminal.waits_for("›")
-        command(terminal, "/diff", "Nothing has run yet")
+        terminal.sends("/diff", "Nothing has run yet")
         terminal.say("write notes.txt", then="It is written.")
-        command(terminal, "/diff", "+new")
-        command(terminal, "/show", "path    open_prompt")
-        command(terminal, "/history", "open_prompt")
-        command(terminal, "/stats", "2 requests")
-        command(terminal, "/copy", "Sent 14 characters")
-        command(terminal, "/export out.md", "Exported run")
+        terminal.sends("/diff", "+new")
+        terminal.sends("/show", "path    open_prompt")
+        terminal.sends("/history", "open_prompt")
+        terminal.sends("/stats", "2 requests")
+        terminal.sends("/copy", "Sent 14 characters")
+        terminal.sends("/export out.md", "Exported run")
         assert "It is written." in (folder / "out.md").read_text()
-        command(terminal, "/runs", "write notes.txt")
-        command(terminal, "/runs --json", '"title": "write notes.txt"')
-        command(terminal, "/undo", "Undoing the last change (write_file notes.txt)", "D notes.txt")
+        terminal.sends("/runs", "write notes.txt")
+        terminal.sends("/runs --json", '"title": "write notes.txt"')
+        terminal.sends("/undo", "Undoing the last change (write_file notes.txt)", "D notes.txt")
         assert not (folder / "notes.txt").exists()
-        command(terminal, "/undo", "Nothing to undo")
+        terminal.sends("/undo", "Nothing to undo")
 
 
 def test_looking_at_the_folder(opens: Opens) -> None:
     with opens([], rows=50) as terminal:
         terminal.waits_for("›")
-        command(terminal, "/memory", "No memory file applies", "add 'what to remember'")
-        command(terminal, "/memory nosuch", "Expected: /memory show, add or refresh")
-        command(terminal, "/memory add 'Tests run with make'", "Added:")
-        command(terminal, "/memory", "Tests run with make")
-        command(terminal, "/memory add --global don't use tabs, won't you", "/.gemini/GEMINI.md")
-        command(terminal, "/memory", "- don't use tabs, won't you")
-        command(terminal, "/mcp", "No MCP servers configured here.")
-        command(terminal, "/agents", "codebase_investigator")
-        command(terminal, "/hooks", "No hooks")
-        command(terminal, "/approvals", "No open requests in any run.")
-        command(terminal, '/policy check read_file \'{"file_path": "x"}\'', "allow")
+        terminal.sends("/memory", "No memory file applies", "add 'what to remember'")
+        terminal.sends("/memory nosuch", "Expected: /memory show, add or refresh")
+        terminal.sends("/memory add 'Tests run with make'", "Added:")
+        terminal.sends("/memory", "Tests run with make")
+        terminal.sends("/memory add --global don't use tabs, won't you", "/.gemini/GEMINI.md")
+        terminal.sends("/memory", "- don't use tabs, won't you")
+        terminal.sends("/mcp", "No MCP servers configured here.")
+        terminal.sends("/agents", "codebase_investigator")
+        terminal.sends("/hooks", "No hooks")
+        terminal.sends("/approvals", "No open requests in any run.")
+        terminal.sends('/policy check read_file \'{"file_path": "x"}\'', "allow")
 
 
 def test_what_counts_for_a_session_that_was_told_to_trust_is_listed_in_it(folder: Path, opens: Opens) -> None:
@@ -76,9 +67,9 @@ def test_what_counts_for_a_session_that_was_told_to_trust_is_listed_in_it(folder
     put(folder / ".interlock/agents/looker.md", "---\nname: looker\ndescription: Looks.\n---\nLook.\n")
     with opens([], "--skip-trust", rows=50) as terminal:
         terminal.waits_for("›")
-        command(terminal, "/hooks", "check-it")
-        command(terminal, "/agents", "looker")
-        command(terminal, "/mcp", "no-such-server")
+        terminal.sends("/hooks", "check-it")
+        terminal.sends("/agents", "looker")
+        terminal.sends("/mcp", "no-such-server")
         assert "isn't trusted" not in terminal.text
 
 
@@ -89,30 +80,30 @@ def test_modes_models_and_looks_are_chosen(folder: Path, opens: Opens) -> None:
         terminal.press("s-tab", then="plan mode")
         terminal.press("s-tab")
         terminal.waits_for("plan mode", gone=True)
-        command(terminal, "/approval-mode yolo", "yolo is only for sessions that are started with it")
-        command(terminal, "/plan", "writes a plan that you approve")
-        command(terminal, "/mode", "Which mode of work?", "architect")
+        terminal.sends("/approval-mode yolo", "yolo is only for sessions that are started with it")
+        terminal.sends("/plan", "writes a plan that you approve")
+        terminal.sends("/mode", "Which mode of work?", "architect")
         terminal.type("debu")
         terminal.press("enter", then="debug mode")
-        command(terminal, "/theme dark", "Theme dark; kept")
-        command(terminal, "/theme nosuch", "There are default, dark")
-        command(terminal, "/vim", "vi keys are on")
+        terminal.sends("/theme dark", "Theme dark; kept")
+        terminal.sends("/theme nosuch", "There are default, dark")
+        terminal.sends("/vim", "vi keys are on")
         terminal.press("escape")
         terminal.type("i/vim")
         terminal.press("enter", then="vi keys are off")
         kept = json.loads((folder.parent / ".interlock/settings.json").read_text())
         assert kept == {"ui": {"theme": "dark"}, "general": {"vimMode": False}}
-        command(terminal, "/model nosuchmodel", "No model 'nosuchmodel'")
-        command(terminal, "/model", "Which model?", "flash-lite")
+        terminal.sends("/model nosuchmodel", "No model 'nosuchmodel'")
+        terminal.sends("/model", "Which model?", "flash-lite")
         terminal.type("flash-l")
         terminal.press("enter")
         terminal.waits_for("Which model?", gone=True)
         terminal.waits_for("No API key for model 'gemini-3.5-flash-lite'")
         (folder / "other.json").write_text('[{"text": "Another one answers."}]')
-        command(terminal, "/model script:other.json", "other.json ·")
+        terminal.sends("/model script:other.json", "other.json ·")
         terminal.press("s-tab")  # out of plan mode
         terminal.waits_for("plan mode", gone=True)
-        command(terminal, "/mode code", "mode code")
+        terminal.sends("/mode code", "mode code")
 
 
 def test_doctor_says_what_it_finds_also_where_much_is_wrong(folder: Path, opens: Opens) -> None:
@@ -125,7 +116,7 @@ def test_doctor_says_what_it_finds_also_where_much_is_wrong(folder: Path, opens:
         terminal.say("hello")
         terminal.waits_for("Hello.")
         state.chmod(0o755)
-        command(terminal, "/doctor")
+        terminal.sends("/doctor")
         for text in (
             "packages",
             "Bubblewrap can't make a sandbox here",
@@ -140,18 +131,18 @@ def test_a_conversation_is_left_forked_and_taken_up_again(opens: Opens) -> None:
     replies = [{"text": f"Answer {n}."} for n in range(5)]
     with opens(replies, rows=40) as terminal:
         terminal.say("the first question", then="Answer 0.")
-        command(terminal, "/fork", "forked from")
-        command(terminal, "/clear", "A new conversation.")
+        terminal.sends("/fork", "forked from")
+        terminal.sends("/clear", "A new conversation.")
         terminal.say("another thing", then="Answer 0.")
-        command(terminal, "/resume", "Go on with which run?", "the first question")
+        terminal.sends("/resume", "Go on with which run?", "the first question")
         terminal.press("escape")
         terminal.waits_for("which run?", gone=True)
-        command(terminal, "/resume", "Go on with which run?")
+        terminal.sends("/resume", "Go on with which run?")
         terminal.press("down")
         terminal.press("enter")
         terminal.waits_for("which run?", gone=True)
         terminal.say("and more", then="Answer 1.")
-        command(terminal, "/quit")
+        terminal.sends("/quit")
         assert terminal.ends() == 0
 
 
@@ -160,13 +151,13 @@ def test_rewind_goes_back_before_a_prompt_with_the_files(folder: Path, opens: Op
     with opens(replies, "--approval-mode", "auto_edit", rows=40) as terminal:
         terminal.say("say hello", then="Hello.")
         terminal.say("write a note", then="Written.")
-        command(terminal, "/rewind", "Back to before which prompt?", "say hello")
+        terminal.sends("/rewind", "Back to before which prompt?", "say hello")
         terminal.press("enter", then="Change these files, and go back?")
         terminal.waits_for("D notes.txt")
         terminal.press("enter", then="Nothing was changed.")
         assert (folder / "notes.txt").exists()
-        command(terminal, "/rewind 99", "has no step 99: it has -1 to")
-        command(terminal, "/rewind", "Back to before which prompt?")
+        terminal.sends("/rewind 99", "has no step 99: it has -1 to")
+        terminal.sends("/rewind", "Back to before which prompt?")
         terminal.press("enter", then="Change these files, and go back?")
         terminal.press("down", "enter", then="› write a note")
         assert not (folder / "notes.txt").exists()
@@ -179,11 +170,11 @@ def test_a_shell_line_is_shown_folded_and_goes_to_the_model_with_the_next_prompt
     ]
     with opens(replies, rows=50, env={"MINE": "mine"}) as terminal:
         terminal.waits_for("›")
-        command(terminal, "!seq 10000", "  60", "… 9,900 lines …", "  10000")
-        command(terminal, "!echo is-it-$MINE; pwd; exit 3", "is-it-mine", "/work", "exit 3")
+        terminal.sends("!seq 10000", "  60", "… 9,900 lines …", "  10000")
+        terminal.sends("!echo is-it-$MINE; pwd; exit 3", "is-it-mine", "/work", "exit 3")
         terminal.say("what was that?", then="I see it.")
-        command(terminal, "!sleep 100 & echo started", "  started")
-        command(terminal, "!echo begun; sleep 100", "│ begun")
+        terminal.sends("!sleep 100 & echo started", "  started")
+        terminal.sends("!echo begun; sleep 100", "│ begun")
         terminal.type("what next?\r", then="queued: what next?")
         terminal.press("c-c", then="SIGINT")
         terminal.waits_for("› what next?")
@@ -194,8 +185,8 @@ def test_a_command_that_would_disturb_waits_until_the_agent_is_done(folder: Path
     with opens([HELD, {"text": "Slept."}], "--yolo", rows=40) as terminal:
         terminal.say("sleep a while")
         until((folder / "began").exists)
-        command(terminal, "/clear", "queued: /clear")
-        command(terminal, "/tools", "web_fetch")
+        terminal.sends("/clear", "queued: /clear")
+        terminal.sends("/tools", "web_fetch")
         (folder / "go").touch()
         terminal.waits_for("Slept.")
         terminal.waits_for("A new conversation.")
@@ -207,12 +198,12 @@ def test_a_conversation_is_compressed_when_somebody_asks(opens: Opens) -> None:
     replies = [{"text": text} for text in words] + [{"role": "compressor", "text": summary}] * 2
     with opens([*replies, {"text": "We ship it."}], rows=40) as terminal:
         terminal.waits_for("›")
-        command(terminal, "/compress", "Nothing has run yet")
+        terminal.sends("/compress", "Nothing has run yet")
         for number in range(3):
             terminal.say(f"question {number}", then=f"{number}w599")
-        command(terminal, "/compress", "ompressed")
+        terminal.sends("/compress", "ompressed")
         terminal.say("and now?", then="We ship it.")
-        command(terminal, "/compress", "Nothing was compressed")
+        terminal.sends("/compress", "Nothing was compressed")
 
 
 def test_a_run_that_a_loop_has_ended_goes_on_without_loop_detection(folder: Path, opens: Opens) -> None:
@@ -223,8 +214,8 @@ def test_a_run_that_a_loop_has_ended_goes_on_without_loop_detection(folder: Path
         terminal.type("read it")
         terminal.press("enter", then="Go on without loop detection: /loops off")
         assert "let it go on: /loops off" in " ".join(terminal.text.split())
-        command(terminal, "/loops", "Loop detection?", "nothing stops a model that repeats itself")
+        terminal.sends("/loops", "Loop detection?", "nothing stops a model that repeats itself")
         terminal.type("off")
         terminal.press("enter", then="Loop detection is off")
         terminal.waits_for("Done at last.")
-        command(terminal, "/loops maybe", "No choice 'maybe'")
+        terminal.sends("/loops maybe", "No choice 'maybe'")

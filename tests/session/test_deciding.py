@@ -1,4 +1,4 @@
-"""test_deciding: questions are answered here, later, or elsewhere; what is being typed is no answer."""
+"""Questions are answered here, later, or elsewhere; what is being typed is no answer."""
 
 import time
 from pathlib import Path
@@ -18,8 +18,10 @@ def elsewhere(terminal: Terminal, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, opens: Opens) -> None:
-    with opens([edit(), {"text": "Written."}]) as terminal:
+def test_words_a_command_or_a_paste_at_a_question_go_to_the_input_line_and_decide_nothing(
+    folder: Path, opens: Opens
+) -> None:
+    with opens([edit(), {"text": "Written."}], rows=50) as terminal:
         terminal.say("write it", then="[n] no")
         for word in ("yes, ", "always ", "every ", "yacht"):
             terminal.type(word)  # its letters arrive together, however slow we are
@@ -30,23 +32,28 @@ def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, open
         assert not (folder / "notes.txt").exists()
         terminal.press("escape")
         terminal.waits_for("yacht", gone=True)
+        terminal.type("/approvals", then="› /approvals")
+        terminal.press("enter", then="interlock resume")
+        terminal.waits_for("[l] later")
+        terminal.paste("y")
+        terminal.waits_for("› y")
         time.sleep(0.5)
-        terminal.press("y", "enter", then="Written.")
+        assert not (folder / "notes.txt").exists()
+        terminal.press("escape")
+        terminal.waits_for("› y", gone=True)
+        terminal.press("down", "up", "enter", then="Written.")
 
 
-def test_no_takes_a_reason_which_the_model_is_told(folder: Path, opens: Opens) -> None:
-    with opens([edit(), {"text": "Then not.", "expect": "wrong file"}]) as terminal:
-        terminal.say("write it", then="[n] no")
-        terminal.press("n", then="why not?")
-        terminal.type("wrong file")
-        terminal.press("enter", then="Then not.")
-        terminal.waits_for("▸ no: wrong file")
-    assert not (folder / "notes.txt").exists()
-
-
-def test_what_is_left_open_is_asked_again_here_and_in_the_next_session(folder: Path, opens: Opens) -> None:
-    with opens([edit(), {"text": "Written."}]) as terminal:
-        terminal.say("write it", then="[l] later")
+def test_each_of_a_batch_is_asked_and_what_is_left_open_again_here_and_in_the_next_session(
+    folder: Path, opens: Opens
+) -> None:
+    calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
+    with opens([tools(*calls), {"text": "Both."}]) as terminal:
+        terminal.say("write two files", then="[i] one by one")
+        terminal.press("i", then="1 of 2")
+        terminal.waits_for("[y] yes")
+        terminal.press("y", then="2 of 2")
+        terminal.waits_for("[y] yes")
         terminal.press("l", then="Left open")
         terminal.press("enter", then="[y] yes")
         terminal.press("escape")
@@ -56,8 +63,9 @@ def test_what_is_left_open_is_asked_again_here_and_in_the_next_session(folder: P
     (run,) = list_runs(folder.parent / "state")
     with opens(None, "-r", run.run) as terminal:
         terminal.waits_for("[y] yes")
-        terminal.press("y", then="Written.")
-    assert (folder / "notes.txt").read_text() == "new\n"
+        terminal.waits_for("two.txt")
+        terminal.press("y", then="Both.")
+    assert (folder / "one.txt").exists() and (folder / "two.txt").exists()
 
 
 def test_a_prompt_after_escape_goes_on_in_the_same_run_and_the_model_is_told(
@@ -72,30 +80,20 @@ def test_a_prompt_after_escape_goes_on_in_the_same_run_and_the_model_is_told(
     assert not (folder / "notes.txt").exists()
 
 
-def test_a_command_or_a_paste_at_a_question_goes_to_the_input_line(folder: Path, opens: Opens) -> None:
-    with opens([edit(), {"text": "Written."}], rows=50) as terminal:
-        terminal.say("write it", then="[l] later")
-        terminal.type("/approvals", then="› /approvals")
-        terminal.press("enter", then="interlock resume")
-        terminal.waits_for("[l] later")
-        terminal.paste("y")
-        terminal.waits_for("› y")
-        time.sleep(0.5)
-        assert not (folder / "notes.txt").exists()
-        terminal.press("escape")
-        terminal.waits_for("› y", gone=True)
-        terminal.press("down", "up", "enter", then="Written.")
-
-
-def test_saving_for_good_asks_once_more(folder: Path, opens: Opens) -> None:
+def test_saving_for_good_asks_once_more_and_shift_tab_changes_the_mode_meanwhile(
+    folder: Path, opens: Opens
+) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
         terminal.say("write it", then="[l] later")
         terminal.press("s", then="yes, save it for all later runs: write_file")
         time.sleep(0.5)
         terminal.press("enter", then="[l] later")  # the marked entry is "no, back"
         assert not (folder / "notes.txt").exists()
+        terminal.press("s-tab", then="accepts edits")
+        terminal.waits_for("[l] later")
         time.sleep(0.5)
         terminal.press("y", then="Written.")
+        terminal.waits_for("accepts edits")
     assert not [*(folder.parent / ".interlock").rglob("*.toml")]
 
 
@@ -110,17 +108,6 @@ def test_all_edits_of_this_session_are_asked_about_no_more(folder: Path, opens: 
         terminal.say("once more", then="❯ once more")
         terminal.waits_for("two.txt", gone=False)
         until((folder / "two.txt").exists, "the second conversation's edit")
-        terminal.waits_for("accepts edits")
-
-
-def test_shift_tab_changes_the_mode_while_a_question_is_open(opens: Opens) -> None:
-    with opens([edit(), {"text": "Written."}]) as terminal:
-        terminal.say("write it", then="[l] later")
-        terminal.press("s-tab", then="accepts edits")
-        terminal.waits_for("[l] later")
-        time.sleep(0.5)
-        terminal.press("y", then="Written.")
-        time.sleep(0.5)
         terminal.waits_for("accepts edits")
 
 
@@ -181,32 +168,22 @@ def test_a_diff_has_colours_and_line_numbers_marks_words_and_fits_the_width(
             assert [marked for _, _, marked in looks] == [True] * 3 + [False] * 5, "the word that changed"
 
 
-def test_every_request_of_a_batch_is_asked_and_what_is_left_keeps_waiting(folder: Path, opens: Opens) -> None:
-    calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
-    with opens([tools(*calls), {"text": "Both."}]) as terminal:
-        terminal.say("write two files", then="[i] one by one")
-        terminal.press("i", then="1 of 2")
-        terminal.waits_for("[y] yes")
-        terminal.press("y", then="2 of 2")
-        terminal.waits_for("[y] yes")
-        terminal.press("l", then="Left open")
-        terminal.press("c-d")
-        terminal.ends()
-    with opens(None, "-c") as terminal:
-        terminal.waits_for("[y] yes")
-        terminal.waits_for("two.txt")
-        terminal.press("y", then="Both.")
-    assert (folder / "one.txt").exists() and (folder / "two.txt").exists()
-
-
-def test_a_decision_in_another_terminal_appears_and_what_came_of_it(folder: Path, opens: Opens) -> None:
-    with opens([edit(), {"text": "It is written."}, {"text": "Anything else?"}]) as terminal:
+def test_what_another_terminal_decides_or_asks_appears_and_what_came_of_it(
+    folder: Path, opens: Opens
+) -> None:
+    answers = ("It is written.", "Anything else?", "Not here.", "Here.")
+    with opens([edit(), *({"text": text} for text in answers)], rows=40) as terminal:
         terminal.say("write it", then="[y] yes")
         assert "It is written." in elsewhere(terminal, "resume", "latest", "--approve", "all")
         terminal.waits_for("Decided in another terminal.")
         terminal.waits_for("It is written.")
         terminal.waits_for("[y] yes", gone=True)
         terminal.say("thanks", then="Anything else?")
+        assert "Not here." in elsewhere(terminal, "resume", "latest", "-p", "and elsewhere?")
+        terminal.say("and here?", then="Here.")
+        shown = "\n".join(terminal.scrollback)
+        said = ("❯ thanks", "❯ and elsewhere?", "Not here.", "❯ and here?")
+        assert [*map(shown.index, said)] == sorted(map(shown.index, said))
     assert (folder / "notes.txt").read_text() == "new\n"
 
 

@@ -1,4 +1,4 @@
-"""test_going_on: after a kill, a stop or an exit, the conversation is intact, nothing is doubled, and it continues."""
+"""After a kill, a stop or an exit, the conversation is intact, nothing is doubled, and it continues."""
 
 import signal
 from pathlib import Path
@@ -15,19 +15,6 @@ SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo 
 
 def shown(terminal: Terminal) -> str:
     return "\n".join(terminal.scrollback)
-
-
-@pytest.mark.sweep
-def test_killed_while_typing_the_conversation_is_as_it_was(opens: Opens) -> None:
-    with opens([{"text": "First answer."}, {"text": "Second answer."}]) as terminal:
-        terminal.say("first prompt", then="First answer.")
-        terminal.type("half a sen", then="half a sen")
-        terminal.kill()
-    with opens(None, "-c") as terminal:
-        terminal.waits_for("First answer.")
-        terminal.say("second prompt", then="Second answer.")
-        text = shown(terminal)
-    assert [text.count(part) for part in ("first prompt", "First answer.", "second prompt")] == [1, 1, 1]
 
 
 def test_killed_while_an_answer_streams_it_is_asked_for_again(opens: Opens) -> None:

@@ -10,20 +10,6 @@ from session.terminal import HELD, Opens, Terminal, edit
 from warm import Warm
 
 
-def test_a_plan_is_reviewed_and_carried_out(opens: Opens) -> None:
-    plan = {"file_path": "plan.md", "content": "# Plan\n\n1. do it\n"}
-    replies = [
-        tools({"name": "write_file", "args": plan}),
-        says("exit_plan_mode", plan_filename="plan.md"),
-        {"text": "Carried out."},
-    ]
-    with opens(replies, "--approval-mode", "plan") as terminal:
-        terminal.say("make a plan", then="1. do it")
-        terminal.waits_for("[y] yes")
-        terminal.press("y", then="Carried out.")
-        terminal.waits_for("plan mode", gone=True)
-
-
 def test_always_for_a_plan_ends_with_it_and_the_mode_is_what_the_footer_says(
     folder: Path, opens: Opens
 ) -> None:

@@ -1,8 +1,7 @@
-"""test_terminals: narrow, resized, stopped, without colours or a cursor: the session fits its terminal."""
+"""Narrow, resized, stopped, without colours or a cursor: the session fits its terminal."""
 
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -12,24 +11,6 @@ from session.terminal import ENTRY, HELD, Opens, edit
 from interlock.engine.read import list_runs
 
 SHELL = 'set -m; "$0" "$@"; echo stopped; fg'
-STREAM = {
-    "text": "\n\n".join(f"paragraph {n} of a long answer" for n in range(60)),
-    "chunks": 300,
-    "delay_s": 1,
-}
-
-
-@pytest.mark.sweep
-def test_resized_while_an_answer_streams_everything_is_there_once(opens: Opens) -> None:
-    with opens([STREAM, {"text": "And on."}]) as terminal:
-        terminal.say("tell me")
-        for columns, rows in ((60, 20), (100, 30), (40, 12), (80, 24)):
-            terminal.resize(columns, rows)
-            time.sleep(0.3)
-        terminal.waits_for("paragraph 59")
-        terminal.say("go on", then="And on.")
-        text = "\n".join(terminal.scrollback)
-    assert [text.count(f"paragraph {n} of") for n in range(60)] == [1] * 60
 
 
 def test_what_comes_after_a_resize_is_wrapped_at_the_new_width(opens: Opens) -> None:
@@ -104,19 +85,6 @@ def test_a_signal_ends_a_session_of_lines_cleanly(busy: bool, folder: Path, open
         assert terminal.ends() == 0
         assert ("Go on with: interlock -r " in "\n".join(terminal.screen)) is busy
     assert [run.status for run in list_runs(folder.parent / "state")] == ["interrupted"] * busy
-
-
-@pytest.mark.sweep
-def test_nothing_that_a_model_or_a_file_says_reaches_the_terminal_raw(folder: Path, opens: Opens) -> None:
-    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m"
-    (folder / "evil.txt").write_text(evil)
-    show = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "cat evil.txt"}}]}
-    with opens([{"text": f"a {evil} b"}, show, {"text": "Over."}], "-y") as terminal:
-        terminal.say("first", then=" b")
-        terminal.say("second", then="Over.")
-        assert b"\x1b]0;" not in terminal.written
-        assert b"\x1b[2J" not in terminal.written
-        assert "\x9b".encode() not in terminal.written
 
 
 def test_stopped_with_ctrl_z_the_terminal_is_the_shells_and_the_session_comes_back(opens: Opens) -> None:

@@ -1,6 +1,5 @@
 """Typing in a terminal: long pastes, several lines, files, history, an editor."""
 
-import time
 from pathlib import Path
 
 from folders import put, tree
@@ -160,19 +159,3 @@ def test_everything_fits_in_40_columns(folder: Path, opens: Opens) -> None:
                 terminal.waits_for(shown, gone=True)
         footer = "accepts edits · replies.json · 100% left"
         until(lambda: terminal.screen[-1] == footer, "the footer, whole")
-
-
-def test_emacs_keys_move_in_the_line_and_vi_keys_do_if_asked_for(opens: Opens) -> None:
-    with opens([]) as terminal:
-        terminal.waits_for("›")
-        terminal.type("word", then="› word")
-        terminal.press("c-a")
-        terminal.type("first ", then="› first word")
-        terminal.press("c-k")
-        terminal.waits_for("word", gone=True)
-        terminal.press("c-u")
-        terminal.say("/vim", then="vi keys are on")
-        terminal.type("two words", then="› two words")
-        terminal.press("escape")
-        time.sleep(0.6)
-        terminal.type("0dw", then="› words")

@@ -7,21 +7,11 @@ from pathlib import Path
 
 from folders import put
 from patience import until
-from scripted import shell, tools
-from session.terminal import Opens, Terminal, edit
+from scripted import PNG, shell, tools
+from session.terminal import Opens, edit
 
 MADE = shell("mkdir -p __pycache__; echo > __pycache__/m.pyc; sleep 0.1")
 SLOW = shell("touch began; until [ -e go ]; do sleep 0.05; done")
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-
-
-def sent(terminal: Terminal, line: str, *shown: str) -> None:
-    terminal.type(line, then=line[-20:])
-    terminal.press("enter")
-    for text in shown:
-        terminal.waits_for(text)
 
 
 def test_an_undo_is_known_to_the_model_and_to_the_next_session(folder: Path, opens: Opens) -> None:
@@ -29,21 +19,22 @@ def test_an_undo_is_known_to_the_model_and_to_the_next_session(folder: Path, ope
     replies = [edit(), tools(MADE), {"text": "Both."}, {"expect": told, "text": "I know."}]
     with opens(replies, "-y") as terminal:
         terminal.say("write it", then="Both.")
-        sent(terminal, "/undo", "Undoing the last change (write_file", "D notes.txt")
-        sent(terminal, "/quit")
+        terminal.sends("/undo", "Undoing the last change (write_file", "D notes.txt")
+        terminal.sends("/quit")
         assert "pyc" not in "\n".join(terminal.scrollback).partition("/undo")[2]
         terminal.ends()
     with opens(None, "-c") as terminal:
         terminal.waits_for("↶ The user undid write_file notes.txt")
         terminal.say("and now?", then="I know.")
-        sent(terminal, "/show", "undone")
+        terminal.sends("/show", "undone")
 
 
 def test_a_no_says_how_to_go_on_here_and_is_no_error(folder: Path, opens: Opens) -> None:
-    with opens([edit(), {"text": "Then not."}]) as terminal:
+    with opens([edit(), {"text": "Then not.", "expect": "another file"}]) as terminal:
         terminal.say("write it", then="[y] yes, once")
         terminal.type("n", then="why not?")
-        sent(terminal, "another file", "Then not.")
+        terminal.sends("another file", "▸ no: another file", "Then not.")
+        assert not (folder / "notes.txt").exists()
         terminal.waits_for_line(r"– 'write_file' was refused by a person \(.*\): another file\..*")
         terminal.waits_for("or say what to do instead")
         screen = " ".join("\n".join(terminal.scrollback).split())
@@ -71,19 +62,19 @@ def test_keys_and_servers_are_seen_tested_and_removed_here(folder: Path, opens: 
     )
     with opens([], rows=40) as terminal:
         terminal.waits_for("›")
-        sent(terminal, "/auth", "…abcd", "GROQ_API_KEY in ~/.gemini/.env")
-        sent(terminal, "/auth test openai", "127.0.0.1:9 can't be reached")
-        sent(terminal, "/auth remove groq", "Removed groq from ~/.gemini/.env.")
+        terminal.sends("/auth", "…abcd", "GROQ_API_KEY in ~/.gemini/.env")
+        terminal.sends("/auth test openai", "127.0.0.1:9 can't be reached")
+        terminal.sends("/auth remove groq", "Removed groq from ~/.gemini/.env.")
         assert own.read_text() == "OPENAI_BASE_URL='http://127.0.0.1:9/v1'\n"
-        sent(terminal, "/auth remove openai", "Removed openai from ~/.gemini/.env.")
-        sent(terminal, "/auth", "No key and no server is set. Set one: /auth set PROVIDER")
-        sent(terminal, "/model nonsense", "like", "/model openai:gpt-5.")
+        terminal.sends("/auth remove openai", "Removed openai from ~/.gemini/.env.")
+        terminal.sends("/auth", "No key and no server is set. Set one: /auth set PROVIDER")
+        terminal.sends("/model nonsense", "like", "/model openai:gpt-5.")
 
 
 def test_context_editor_search_and_images(folder: Path, opens: Opens) -> None:
     programs = folder.parent / "bin"
     programs.mkdir()
-    (folder.parent / "clip.png").write_bytes(PNG)
+    (folder.parent / "clip.png").write_bytes(base64.b64decode(PNG))
     for name, line in {
         "wl-paste": f"cat {folder.parent}/clip.png",
         "edits": 'echo "from the editor" > "$1"',
@@ -93,13 +84,13 @@ def test_context_editor_search_and_images(folder: Path, opens: Opens) -> None:
     replies = [{"text": "The needle is here."}, {"text": "I see it."}]
     with opens(replies, env=env, rows=40) as terminal:
         terminal.say("first prompt", then="needle")
-        sent(terminal, "/context", "system prompt", "tools", "your prompts", "free")
-        sent(terminal, "/editor", "› from the editor")
+        terminal.sends("/context", "system prompt", "tools", "your prompts", "free")
+        terminal.sends("/editor", "› from the editor")
         terminal.press("c-u")
         terminal.press("c-v", then="[image #1]")
-        sent(terminal, " what is it?", "I see it.")
-        sent(terminal, "/clear", "A new conversation")
-        sent(terminal, "/resume", "Go on with which run?")
+        terminal.sends(" what is it?", "I see it.")
+        terminal.sends("/clear", "A new conversation")
+        terminal.sends("/resume", "Go on with which run?")
         terminal.type("needle", then="…The needle is here.")
         terminal.press("enter", then="I see it.")
 
@@ -119,8 +110,8 @@ def test_a_resize_loses_no_line_and_keeps_what_is_typed(opens: Opens) -> None:
 def test_an_export_begins_with_the_conversation_and_history_fits(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "It is **written**."}], "-y", rows=50) as terminal:
         terminal.say("write notes.txt", then="written")
-        sent(terminal, "/export", "Exported run")
-        sent(terminal, "/history", "finish")
+        terminal.sends("/export", "Exported run")
+        terminal.sends("/history", "finish")
         at = next(n for n, line in enumerate(terminal.screen) if line.startswith("step"))
         rows = [line for line in terminal.screen[at + 1 :] if line.strip()][:-2]
         assert rows and all(re.match(r"(\d+)? +\d\d:\d\d:\d\d ", row) for row in rows), rows

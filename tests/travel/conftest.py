@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 from commands import Done, Run
+from scripted import says, tools
 
 from interlock.engine import Options, Outcome, run_sync
 
 
 def shell(line: str) -> dict[str, Any]:
-    return {"tool_calls": [{"name": "run_shell_command", "args": {"command": line}}]}
+    return says("run_shell_command", command=line)
 
 
 def write(path: str, content: str) -> dict[str, Any]:
-    return {"tool_calls": [{"name": "write_file", "args": {"file_path": path, "content": content}}]}
+    return says("write_file", file_path=path, content=content)
 
 
 MAKES = shell("mkdir d; echo 2 > d/b; chmod 600 d/b; ln -s ../a.txt d/l")
 REPLIES: list[dict[str, Any]] = [
-    {"tool_calls": write("a.txt", "one\n")["tool_calls"] + MAKES["tool_calls"]},
-    {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]},
+    tools(*write("a.txt", "one\n")["tool_calls"], *MAKES["tool_calls"]),
+    says("read_file", file_path="a.txt"),
     shell("rm a.txt; mv d/b c; echo more >> own"),
     {"text": "done"},
 ]

@@ -10,13 +10,15 @@ from scripted import call, says, tools
 from travel.conftest import REPLIES, Desk, shell, write
 from travel.trees import tree_of
 
-from interlock.engine import Decision, resume_sync
+from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client
 
 
 def test_a_fork_has_the_files_of_then_and_goes_on_from_there(desk: Desk) -> None:
     (desk.work / "own").write_text("mine\n")
     run = desk.run().run
+    put(desk.folder / "full" / "x", "")
+    assert "isn't empty" in desk("fork", run, "--at", "1", "--workspace", str(desk.folder / "full")).err
     before, parent = tree_of(desk.work), rows_of(desk.home, run)
     fork = desk("fork", run, "--at", "3", "--json").json
     folder = Path(fork["workspace"])
@@ -82,10 +84,16 @@ def test_undo_takes_back_all_that_a_run_did_and_nothing_else(desk: Desk) -> None
     (desk.work / "own").write_text("mine\n")
     before = tree_of(desk.work)
     run = desk.run().run
+    made = (desk.work / "c").read_text()
     (desk.work / "later").write_text("by a person")
+    (desk.work / "c").write_text("changed by a person")
+    changed = tree_of(desk.work)
+    refused = desk("undo", run)
+    assert refused.code == 2 and "'c'" in refused.err and tree_of(desk.work) == changed
+    (desk.work / "c").write_text(made)
     done = desk("undo", run)
     assert done.code == 0, done.err
-    assert tree_of(desk.work) == {**before, "later": tree_of(desk.work)["later"]}
+    assert tree_of(desk.work) == {**before, "later": changed["later"]}
     assert "Nothing to undo" in desk("undo", run).err
 
 
@@ -97,15 +105,6 @@ def test_a_fork_here_and_now_leaves_the_files_alone(desk: Desk) -> None:
     before = tree_of(desk.work)
     Client.at_home().fork(run, in_place=True)
     assert tree_of(desk.work) == before
-
-
-def test_undo_refuses_what_somebody_changed_since(desk: Desk) -> None:
-    run = desk.run().run
-    (desk.work / "c").write_text("changed by a person")
-    tree = tree_of(desk.work)
-    refused = desk("undo", run)
-    assert refused.code == 2 and "'c'" in refused.err
-    assert tree_of(desk.work) == tree
 
 
 def test_one_call_is_shown_and_taken_back_by_its_number_or_id(desk: Desk) -> None:
@@ -183,37 +182,18 @@ def test_a_line_that_may_write_has_its_snapshot(desk: Desk, line: str) -> None:
     assert tree_of(desk.work) == before
 
 
-def test_a_run_goes_on_without_git_and_says_so_once(desk: Desk) -> None:
+def test_a_run_goes_on_without_git_and_says_so_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-
-    def note(event: object) -> None:
-        if getattr(event, "type", "") == "error":
-            told.append(event.message)  # type: ignore[attr-defined]
-
-    from interlock.engine import run_sync
-
-    empty = desk.folder / "bin"
-    empty.mkdir()
-    (empty / "sh").symlink_to("/bin/sh")
-    (empty / "bash").symlink_to("/bin/bash")
-    options = desk.options(REPLIES)
-    import os
-
-    path, os.environ["PATH"] = os.environ["PATH"], str(empty)
-    try:
-        outcome = run_sync("main", {"prompt": "Do it."}, options=options, renderers=[note])
-    finally:
-        os.environ["PATH"] = path
+    for name in ("sh", "bash"):
+        put(desk.folder / "bin" / name).unlink()
+        (desk.folder / "bin" / name).symlink_to(f"/bin/{name}")
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(desk.folder / "bin"))
+        note = lambda event: told.append(getattr(event, "message", ""))  # noqa: E731
+        outcome = run_sync("main", {"prompt": "Do it."}, options=desk.options(REPLIES), renderers=[note])
     assert outcome.status == "done"
     assert len([line for line in told if "git isn't installed" in line]) == 1
     assert "has no snapshots" in desk("undo", outcome.run).err
-
-
-def test_a_step_that_there_isnt_is_named_with_those_that_there_are(desk: Desk) -> None:
-    run = desk.run([{"text": "hello"}]).run
-    assert "no step 99: it has -1 to" in desk("fork", run, "--at", "99").err
-    put(desk.folder / "full" / "x", "")
-    assert "isn't empty" in desk("fork", run, "--at", "1", "--workspace", str(desk.folder / "full")).err
 
 
 def test_the_last_run_of_a_folder_takes_its_snapshots_along(desk: Desk) -> None:

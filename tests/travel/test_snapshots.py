@@ -187,14 +187,6 @@ def test_a_repository_with_a_submodule_is_kept_with_the_submodules_files(tmp_pat
     assert work.joinpath("sub", "file").read_text() == "one"
 
 
-def test_without_git_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    shots = made(tmp_path)
-    tmp_path.joinpath("work", "a").write_text("a")
-    with pytest.raises(SnapshotError, match="git isn't installed"):
-        shots.take(REF)
-
-
 def test_a_folder_with_too_many_files_is_refused_by_name(tmp_path: Path) -> None:
     shots = made(tmp_path, maxFiles=3)
     for number in range(4):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from patience import until
+from scripted import call, says, shell, tools
 from web.lab import Lab, Person
 
 LONG = ("-y", "--no-loop-check", "--max-turns", "999", "--max-session-turns", "999")
@@ -69,8 +70,8 @@ def test_why_a_run_cannot_start_stands_beside_its_form(lab: Lab, person: Callabl
 
 def test_several_questions_stand_with_their_options(lab: Lab, person: Callable[..., Person]) -> None:
     one = {"question": "Which size?", "type": "choice", "options": [{"label": "small"}, {"label": "large"}]}
-    asks = {"name": "ask_user", "args": {"questions": [one, {"question": "Which name?"}]}}
-    run = lab.park("several", "paint it", replies=[{"tool_calls": [asks]}, {"text": "So be it."}])
+    asks = says("ask_user", questions=[one, {"question": "Which name?"}])
+    run = lab.park("several", "paint it", replies=[asks, {"text": "So be it."}])
     somebody = person()
     somebody.do_go("/")
     somebody.do_see(f"[data-run='{run}'] p:has-text('Which size?') + ul:has-text('large')")
@@ -81,8 +82,8 @@ def test_next_leads_to_the_runs_own_next_request_before_those_of_others(
     lab: Lab, person: Callable[..., Person]
 ) -> None:
     earlier = lab.park("earlier", "fix earlier", script="edit")
-    files = [{"name": "write_file", "args": {"file_path": name, "content": ""}} for name in ("a.py", "b.py")]
-    run = lab.park("two", "write two", replies=[{"tool_calls": files}, {"text": "Written."}])
+    files = [call("write_file", file_path=name, content="") for name in ("a.py", "b.py")]
+    run = lab.park("two", "write two", replies=[tools(*files), {"text": "Written."}])
     somebody = person()
     first, second = (one["id"] for one in somebody.fetched(f"/api/requests?run={run}"))
     somebody.do_go(f"/request/{first}")
@@ -116,14 +117,7 @@ def test_a_tab_that_is_signed_out_is_signed_in_by_the_address_in_it_or_in_anothe
 def test_a_server_that_restarts_leaves_nothing_out_and_doubles_nothing(
     lab: Lab, person: Callable[..., Person]
 ) -> None:
-    replies = [
-        {
-            "text": f"Answer {n}.",
-            "delay_s": 0.4,
-            "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n}"}}],
-        }
-        for n in range(12)
-    ]
+    replies = [tools(shell(f"echo {n}"), text=f"Answer {n}.", delay_s=0.4) for n in range(12)]
     model = lab.script("steady", [*replies, {"text": "The end."}])
     somebody = person()
     given = {"prompt": "go", "model": model, "approval_mode": "yolo"}
@@ -137,10 +131,7 @@ def test_a_server_that_restarts_leaves_nothing_out_and_doubles_nothing(
         lab.serve(port)
     somebody.do_see(".said.assistant:has-text('The end.')")
     somebody.do_see(".badge.done")
-    said = somebody.page.eval_on_selector_all(
-        ".talk .said.assistant", "all => all.map(one => one.textContent)"
-    )
-    assert said == [*(f"Answer {n}." for n in range(12)), "The end."]
+    assert _answers(somebody) == [*(f"Answer {n}." for n in range(12)), "The end."]
     somebody.complaints.clear()  # the browser notes each lost connection
 
 
@@ -166,17 +157,9 @@ def test_a_page_that_is_asked_for_while_the_server_is_away_comes_with_it(
 def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Callable[..., Person]) -> None:
     turns = 150
     command = "head -c 10000000 /dev/zero | tr '\\0' x"
-    replies: list[dict[str, Any]] = [
-        {
-            "text": f"Turn {n}.",
-            "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n}"}}],
-        }
-        for n in range(turns)
-    ]
-    replies.append(
-        {"text": "Large.", "tool_calls": [{"name": "run_shell_command", "args": {"command": command}}]}
-    )
-    run = lab.park("long", "go", *LONG, replies=[*replies, {"text": "The end."}])
+    replies = [tools(shell(f"echo {n}"), text=f"Turn {n}.") for n in range(turns)]
+    replies += [tools(shell(command), text="Large."), {"text": "The end."}]
+    run = lab.park("long", "go", *LONG, replies=replies)
     somebody = person()
     somebody.do_go(f"/run/{run}")
     somebody.do_see(".said.assistant:has-text('The end.')")
@@ -190,12 +173,10 @@ def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Call
             break
         somebody.page.evaluate("window.scrollTo(0, 0)")
         somebody.page.wait_for_timeout(100)
-    said = somebody.page.eval_on_selector_all(
-        ".talk .said.assistant", "all => all.map(one => one.textContent)"
-    )
-    assert said == [*(f"Turn {n}." for n in range(turns)), "Large.", "The end."], "in order, each once"
-    whole = {"file_path": "calc.py", "content": "a = 1  # each line counts, shown or not\n" * 20_000}
-    waits = lab.park("whole", "write", replies=[{"tool_calls": [{"name": "write_file", "args": whole}]}])
+    in_order = [*(f"Turn {n}." for n in range(turns)), "Large.", "The end."]
+    assert _answers(somebody) == in_order, "each once"
+    many = "a = 1  # each line counts, shown or not\n" * 20_000
+    waits = lab.park("whole", "write", replies=[says("write_file", file_path="calc.py", content=many)])
     somebody.do_go(f"/request/{waits}-1.1")
     somebody.do_see("h1:has-text('calc.py (+20000 −2)')")
     somebody.do_see(".diffs .plus:has-text('+20000')")
@@ -208,13 +189,7 @@ def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Call
 def test_a_reader_that_takes_nothing_is_cut_before_it_holds_a_megabyte(
     lab: Lab, person: Callable[..., Person]
 ) -> None:
-    replies = [
-        {
-            "text": f"{n} {'x' * 30_000}",
-            "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n}"}}],
-        }
-        for n in range(120)
-    ]
+    replies = [tools(shell(f"echo {n}"), text=f"{n} {'x' * 30_000}") for n in range(120)]
     run = lab.park("flood", "go", *LONG, replies=[*replies, {"text": "The end."}])
     somebody = person()
     assert lab.server
@@ -222,12 +197,8 @@ def test_a_reader_that_takes_nothing_is_cut_before_it_holds_a_megabyte(
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", lab.port))
-        lines = (
-            f"GET /api/runs/{run}/events HTTP/1.1",
-            f"Host: 127.0.0.1:{lab.port}",
-            f"Authorization: Bearer {lab.token}",
-        )
-        slow.sendall("\r\n".join([*lines, "", ""]).encode())
+        head = f"GET /api/runs/{run}/events HTTP/1.1\r\nHost: 127.0.0.1:{lab.port}\r\n"
+        slow.sendall(f"{head}Authorization: Bearer {lab.token}\r\n\r\n".encode())
         until(lambda: _is_closed(slow, lab.port), "the cut")
         assert _held(lab.server.pid) - before < 30_000, "KB that the server grew by"
         read = b""
@@ -239,11 +210,13 @@ def test_a_reader_that_takes_nothing_is_cut_before_it_holds_a_megabyte(
     somebody.do_see(".said.assistant:has-text('The end.')")
 
 
+def _answers(somebody: Person) -> list[str]:
+    texts = "all => all.map(one => one.textContent)"
+    return somebody.page.eval_on_selector_all(".talk .said.assistant", texts)
+
+
 def _held(pid: int) -> int:
-    line = next(
-        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")
-    )
-    return int(line.split()[1])
+    return int(Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[0])
 
 
 def _is_closed(client: socket.socket, port: int) -> bool:
