@@ -184,7 +184,7 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
     assert system is not None and Content.model_validate(ours["systemInstruction"]).parts == system.parts
 
 
-def test_the_sdk_asks_by_httpx_where_aiohttp_is_installed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sdk_asks_by_httpx_where_aiohttp_is_installed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     made = GeminiProvider("gemini-2.5-pro", "k", "http://127.0.0.1:1")
     asking = made._model.client._api_client  # pyright: ignore
     assert not asking._use_aiohttp()
