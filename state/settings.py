@@ -123,8 +123,7 @@ class ToolSettings(Section):
     browser: str = ""
     """Browser executable for `browser_action`; empty: the first Chromium or Chrome on the PATH."""
     web_search: str = Field("", alias="webSearch")
-    """Backend of `web_search`. Empty: Gemini with Google's search; a URL with `{query}`; else a command line, which
-    gets the query on stdin."""
+    """Command line that answers `web_search`; it gets the query on stdin. Empty: Gemini with Google's search."""
     discovery_command: str = Field("", alias="discoveryCommand")
     """Command that prints declarations of further tools as JSON (gemini-cli)."""
     call_command: str = Field("", alias="callCommand")

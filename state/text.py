@@ -237,9 +237,9 @@ def as_seconds(text: str) -> float:
         return 0.0
 
 
-def counted(number: int, what: str) -> str:
-    """`1 call`, `3 calls`, `1,200 calls`."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+def counted(number: int, what: str, several: str = "") -> str:
+    """`1 call`, `3 calls`, `1,200 calls`; `several`: of a word whose plural is another."""
+    return f"{number:,} {what if number == 1 else several or f'{what}s'}"
 
 
 def estimate_tokens(text: str) -> int:

@@ -66,6 +66,7 @@ class Processes(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
+        on_errors: Callable[[bytes], None] | None = None,  # takes stderr, which else is part of the output
         ours: bool = False,  # a helper program of a tool, not a command of the model's: never sandboxed
     ) -> Ended:
         """Run to completion; past the limit, `output` keeps 20 % head and 80 % tail, and a file has all of it."""

@@ -3,9 +3,8 @@
 import base64
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import warm
 from commands import Ended, execute, one_call, response
 from fake_gemini.fake import FakeGemini
 from folders import put
-from serving import Quiet, serving
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -150,44 +148,9 @@ def test_a_search_that_a_rule_asks_about_names_what_searches(
     assert fake_gemini.requests == []
 
 
-class Engine(Quiet):
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)  # type: ignore[attr-defined]
-        rows = [
-            {"title": "T", "url": "https://t.example/", "content": "About it."},
-            {"url": "https://u.example/"},
-        ]
-        body = json.dumps({"results": [] if "nothing" in self.path else rows}).encode()
-        self.answer(500 if "broken" in self.path else 200, body)
-
-
-@pytest.fixture
-def engine() -> Iterator[HTTPServer]:
-    server = HTTPServer(("127.0.0.1", 0), Engine)
-    server.asked = []  # type: ignore[attr-defined]
-    with serving(server):
-        yield server
-
-
 def setting(home: Path, value: str) -> None:
     (home / ".interlock").mkdir(exist_ok=True)
     (home / ".interlock/settings.json").write_text(json.dumps({"tools": {"webSearch": value}}))
-
-
-def test_a_search_by_an_address_lists_what_it_answers(
-    interlock: Callable[..., Ended], engine: Any, home: Path
-) -> None:
-    setting(home, f"http://127.0.0.1:{engine.server_address[1]}/search?q={{query}}&format=json")
-    found = response(interlock(*one_call("web_search", query="a b&c"), "-y"))
-    assert found["content"].endswith(
-        "[1] T (https://t.example/)\nAbout it.\n\n[2] (no title) (https://u.example/)"
-    )
-    assert engine.asked == ["/search?q=a%20b%26c&format=json"]
-    assert (
-        "Nothing was found." in response(interlock(*one_call("web_search", query="nothing"), "-y"))["content"]
-    )
-    failed = response(interlock(*one_call("web_search", query="broken"), "-y"))
-    assert failed["error"]["type"] == "http_status"
 
 
 def test_a_search_by_a_command_gets_the_query_on_stdin(interlock: Callable[..., Ended], home: Path) -> None:

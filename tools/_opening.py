@@ -166,6 +166,18 @@ def kind_of(workspace: Workspace, path: Path) -> Literal["file", "directory", "o
     return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
 
 
+def directory_of(workspace: Workspace, path: str) -> Path:
+    """The real path of a directory that a call names. Raises `ToolError`: missing, not a directory."""
+    real = workspace.readable(path)
+    kind = kind_of(workspace, real)
+    if kind == "missing":
+        raise trouble(workspace, real, FileNotFoundError())
+    if kind != "directory":
+        text = f"{workspace.relative(real)!r} is a file; name the directory around it."
+        raise ToolError("not_a_directory", text)
+    return real
+
+
 def real_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None:
     """The real path of a found file, if it may be read; with `ignored`, including git-ignored files."""
     # Git-ignored files can be written but not read; private files can be neither.

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
+from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, line_at
 from interlock.tools._opening import open_target, trouble
@@ -74,8 +75,8 @@ class Applied:
         return line + sum(count for other, count in self.moved if other < line) if line else 0
 
     def message(self, shown: str) -> str:
-        count = len(self.done) + len(self.failed)
-        head = f"Edited {shown!r}: {len(self.done)} of {count} {'block' if count == 1 else 'blocks'}"
+        count = counted(len(self.done) + len(self.failed), "block")
+        head = f"Edited {shown!r}: {len(self.done)} of {count}"
         places = "; ".join(f"block {n} {where}" for n, where in sorted(self.done.items()))
         lines = [f"{head} applied ({places})." if self.done else f"Nothing of {shown!r} was changed."]
         lines += [f"Block {n} was not applied: {self.failed[n].message}" for n in sorted(self.failed)]

@@ -8,9 +8,10 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, in_thread
+from interlock.state.text import counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._opening import kind_of
+from interlock.tools._opening import directory_of
 from interlock.tools.search.ripgrep import has_magic, literal, matcher
 
 _MOST_FILES = 1000
@@ -41,14 +42,7 @@ async def run(args: GlobArgs, context: ToolContext) -> ToolResult:
 
 
 def _find(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolResult:
-    start = workspace.readable(args.dir_path)
-    kind = kind_of(workspace, start)
-    if kind == "missing":
-        text = f"No directory {args.dir_path!r}; list_directory shows those that are there."
-        raise ToolError("file_not_found", text)
-    if kind != "directory":
-        text = f"{workspace.relative(start)!r} is a file; name the directory around it."
-        raise ToolError("not_a_directory", text)
+    start = directory_of(workspace, args.dir_path)
     pattern = _below(args.pattern, start, workspace)
     if pattern is None:
         text = f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
@@ -81,7 +75,7 @@ def _result(pattern: str, files: list[str]) -> ToolResult:
     if not files:
         text = f"No file matches {pattern!r}. Ignored files aren't searched; '**/' searches all directories."
         return ToolResult(status="success", content=text, meta={"summary": "no files"})
-    count = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
+    count = counted(len(files), "file")
     lines = [f"{count} for {pattern!r}:", *files[:_MOST_FILES]]
     if len(files) > _MOST_FILES:
         lines.append(f"… {len(files) - _MOST_FILES} more aren't shown; narrow the pattern or dir_path.")

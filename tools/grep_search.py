@@ -9,7 +9,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolResult
 from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import clean
+from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
 from interlock.tools._opening import NotAFileError, kind_of, trouble
@@ -133,10 +133,9 @@ def _result(args: GrepSearchArgs, lines: Sequence[Line], more: bool, context: To
         text = f"No matches for {args.pattern!r}{where}. Ignored and binary files aren't searched."
         return ToolResult(status="success", content=text, meta={"summary": "no matches"})
     files = len({line.path for line in lines})
-    in_files = f"{files} {'file' if files == 1 else 'files'}"
-    count = (
-        in_files if args.names_only else f"{matches} {'match' if matches == 1 else 'matches'} in {in_files}"
-    )
+    count = counted(files, "file")
+    if not args.names_only:
+        count = f"{counted(matches, 'match', 'matches')} in {count}"
     if more:
         count = f"first {count}"
     body = "\n".join(_rows(lines, args.names_only, context.workspace))

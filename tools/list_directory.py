@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from interlock.state.calls import ToolError, ToolResult
+from interlock.state.calls import ToolResult
 from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import clean
+from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import entry_kind, kind_of, open_directory, trouble
+from interlock.tools._opening import directory_of, entry_kind, kind_of, open_directory, trouble
 from interlock.tools.search.ripgrep import matcher
 
 _MOST_ENTRIES = 2000
@@ -37,10 +37,8 @@ async def run(args: ListDirectoryArgs, context: ToolContext) -> ToolResult:
 
 
 def _list(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
-    path = workspace.readable(args.dir_path)
+    path = directory_of(workspace, args.dir_path)
     shown = workspace.relative(path)
-    if kind_of(workspace, path) in ("file", "other"):
-        raise ToolError("not_a_directory", f"{shown!r} is a file; read_file shows what is in it.")
     left_out = [matcher(pattern) for pattern in args.ignore]
     ignored = workspace.ignored_in(path, git=args.respect_git_ignore)
     try:
@@ -112,7 +110,7 @@ def _result(shown: str, lines: list[str], total: int, ignored: int) -> ToolResul
         text += f"\n… {total - len(lines)} more entries aren't shown; narrow it with glob."
     if ignored:
         text += f"\n({ignored} ignored)"
-    count = f"{total} {'entry' if total == 1 else 'entries'}"
+    count = counted(total, "entry", "entries")
     return ToolResult(status="success", content=clean(text), meta={"summary": count})
 
 
@@ -149,17 +147,11 @@ async def _list_files(args: ListFilesArgs, context: ToolContext) -> ToolResult:
 
 
 def _below(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
-    start = workspace.readable(path)
-    kind = kind_of(workspace, start)
-    if kind == "missing":
-        raise trouble(workspace, start, FileNotFoundError())
-    if kind != "directory":
-        text = f"{workspace.relative(start)!r} is a file; name the directory around it."
-        raise ToolError("not_a_directory", text)
+    start = directory_of(workspace, path)
     entries = _entries(start, workspace.walk(start, stop=stop.check))
     shown = workspace.relative(start)
     where = "the workspace" if shown == "." else repr(shown)
-    count = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
+    count = counted(len(entries), "entry", "entries")
     lines = [f"{count} below {where}, ignored ones left out:", *entries[:_MOST_BELOW]]
     if len(entries) > _MOST_BELOW:
         lines.append(f"… {len(entries) - _MOST_BELOW} more aren't shown; list one of the directories.")

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import clean, listed
+from interlock.state.text import clean, counted, listed
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace, ignored_text
 from interlock.tools._content import MOST_CHARS, decode, heading, notice, page
@@ -194,8 +194,7 @@ def _result(parts: list[str], left_out: list[str], problems: list[ToolError]) ->
         text += f"\nNot shown, because there was no more room or they aren't text: {names}."
     if problems:
         text += "\n" + "\n".join(map(str, problems))
-    count = f"{len(parts)} {'file' if len(parts) == 1 else 'files'}"
-    return ToolResult(status="success", content=clean(text), meta={"summary": count})
+    return ToolResult(status="success", content=clean(text), meta={"summary": counted(len(parts), "file")})
 
 
 TOOL = Tool(

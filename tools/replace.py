@@ -7,6 +7,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
+from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, line_at, lines_of, shortened
 from interlock.tools._opening import Target, open_target
@@ -56,8 +57,7 @@ def _plan(
         if old:
             text = f"No file {target.shown!r}. Find it with glob; to create it leave old_string empty."
             raise ToolError("file_not_found", text)
-        count = len(lines_of(new))
-        message = f"Created {target.shown!r}: {count} {'line' if count == 1 else 'lines'}."
+        message = f"Created {target.shown!r}: {counted(len(lines_of(new)), 'line')}."
         return target.change(target.encode(new), message)
     if not old:
         raise ToolError(*create_existing(target.shown, target.file))
@@ -73,8 +73,7 @@ def _edit(target: Target, file: TextFile, old: str, new: str, expected: int | No
     after = target.encode(raw)
     if after == target.before:
         raise ToolError("no_change", _same(target.shown, text, found))
-    count = len(found.spans)
-    head = f"Edited {target.shown!r}: {count} {'replacement' if count == 1 else 'replacements'}"
+    head = f"Edited {target.shown!r}: {counted(len(found.spans), 'replacement')}"
     head += f" (old_string was found {found.how})." if found.how else "."
     made = target.change(after, head + _now_there(raw.replace("\r\n", "\n"), found.spans))
     return made.model_copy(update={"how": found.found})

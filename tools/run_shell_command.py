@@ -8,7 +8,7 @@ from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.errors import RunError
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Ended, Tool, ToolContext
-from interlock.tools._opening import kind_of, trouble
+from interlock.tools._opening import directory_of
 
 
 class RunShellCommandArgs(Args):
@@ -34,7 +34,7 @@ class RunShellCommandArgs(Args):
 
 
 async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
-    directory = _directory(args, context)
+    directory = directory_of(context.workspace, args.dir_path)
     argv = ["bash", "-c", args.command]
     if args.is_background:
         return await _start(args, argv, directory, context)
@@ -51,17 +51,6 @@ async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
         on_output=context.emit_output,
     )
     return _result(ended, timeout_s, shell.inactivity_timeout_s)
-
-
-def _directory(args: RunShellCommandArgs, context: ToolContext) -> Path:
-    path = context.workspace.readable(args.dir_path)
-    kind = kind_of(context.workspace, path)
-    if kind == "directory":
-        return path
-    if kind != "missing":
-        text = f"{args.dir_path!r} is a file; name the directory to run the command in."
-        raise ToolError("not_a_directory", text)
-    raise trouble(context.workspace, path, FileNotFoundError())
 
 
 async def _start(
@@ -125,7 +114,7 @@ def _meta(ended: Ended) -> dict[str, JsonValue]:
 
 async def preview(args: RunShellCommandArgs, context: ToolContext) -> Preview:
     try:
-        where = context.workspace.relative(_directory(args, context))
+        where = context.workspace.relative(directory_of(context.workspace, args.dir_path))
     except ToolError as problem:
         return Preview(text=args.command, problem=str(problem))
     lines = [args.command, f"in {'the workspace' if where == '.' else where}"]

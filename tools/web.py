@@ -1,12 +1,9 @@
-"""web: fetch the text of a page; search the web with Gemini and Google's search or the backend in settings."""
+"""web: fetch the text of a page; search the web with Gemini and Google's search, or the command in settings."""
 
-import json
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from pydantic import Field, JsonValue
 
@@ -134,8 +131,6 @@ FETCH = Tool(
 )
 
 
-_SLOT = "{query}"
-_MOST_RESULTS = 10
 _COMMAND_S = 60
 _PAGE_CHARS = 40_000
 
@@ -150,50 +145,12 @@ async def _search(args: WebSearchArgs, context: ToolContext) -> ToolResult:
     backend = context.settings.tools.web_search
     if not backend:
         if context.ask is None:
-            raise ToolError("no_model", "No model here can search; name a backend in tools.webSearch.")
+            raise ToolError("no_model", "No model here can search; name a command in tools.webSearch.")
         text = (await context.ask("web_search", [Message(role="user", content=args.query)], "web")).text
-    elif backend.startswith(("http://", "https://")):
-        text = await _by_address(backend, args.query, context)
     else:
         text = await _by_command(backend, args.query, context)
     found = text.strip() or "Nothing was found."
     return ToolResult(status="success", content=clean(f"Results for {args.query!r}:\n\n{found}"))
-
-
-async def _by_address(address: str, query: str, context: ToolContext) -> str:
-    # The setting names the address, so it may be private; if a person was asked, then as it was shown.
-    page = await _fetched(
-        _filled(address, query), context if context.shown else replace(context, reach="any")
-    )
-    text = page.body.decode("utf-8", "replace")
-    if page.status >= 400:
-        raise ToolError("http_status", f"The search at {page.url!r} answered {page.status} {page.reason}.")
-    return (_listed(text) or text)[:_PAGE_CHARS]
-
-
-def _filled(address: str, query: str) -> str:
-    if _SLOT not in address:
-        raise ToolError(
-            "bad_setting", f"Setting tools.webSearch is {address!r}, expected an address with {_SLOT}."
-        )
-    return address.replace(_SLOT, quote(query, safe=""))
-
-
-def _listed(text: str) -> str:
-    """Title, address and excerpt of each entry in JSON with `results` (SearXNG's format); else empty."""
-    try:
-        found: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return ""
-    rows: Any = cast(dict[str, Any], found).get("results") if isinstance(found, dict) else None
-    if not isinstance(rows, list):
-        return ""
-    results = [cast(dict[str, Any], row) for row in cast(list[Any], rows) if isinstance(row, dict)]
-    lines = [
-        f"[{n}] {row.get('title') or '(no title)'} ({row.get('url')})\n{row.get('content') or ''}".rstrip()
-        for n, row in enumerate(results[:_MOST_RESULTS], 1)
-    ]
-    return "\n\n".join(lines) or "Nothing was found."
 
 
 async def _by_command(command: str, query: str, context: ToolContext) -> str:
@@ -213,12 +170,8 @@ async def _by_command(command: str, query: str, context: ToolContext) -> str:
 
 async def _search_preview(args: WebSearchArgs, context: ToolContext) -> Preview:
     backend = context.settings.tools.web_search
-    if not backend.startswith(("http://", "https://")):
-        by = "with Google's search, by Gemini" if not backend else f"with `{backend}`"
-        return Preview(text=f"search the web for {args.query!r} {by}")
-    address = _filled(backend, args.query)
-    note = await note_for_people(address)
-    return Preview(text=f"GET {address}" + (f"\n{note}" if note else ""))
+    by = f"with `{backend}`" if backend else "with Google's search, by Gemini"
+    return Preview(text=f"search the web for {args.query!r} {by}")
 
 
 SEARCH = Tool(

@@ -10,6 +10,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.calls import ToolError
+from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, lines_of
 from interlock.tools._opening import Target, open_target
@@ -42,9 +43,8 @@ def _plan(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes
 def _message(target: Target, after: bytes, content: str) -> str:
     if after == target.before:
         return f"{target.shown!r} has exactly this content already; nothing had to be written."
-    count = len(lines_of(content))
     done = "Created" if target.before is None else "Overwrote"
-    return f"{done} {target.shown!r}: {count} {'line' if count == 1 else 'lines'}."
+    return f"{done} {target.shown!r}: {counted(len(lines_of(content)), 'line')}."
 
 
 TOOL = Tool(
@@ -105,8 +105,7 @@ def _inserted(args: InsertContentArgs, context: ToolContext, earlier: Mapping[st
     if line := omission(args.content, allowed=file.text):
         raise ToolError("omission_placeholder", omission_message(line))
     new = args.content.replace("\r\n", "\n").removesuffix("\n") + "\n"
-    count = len(lines_of(new))
-    what = f"{count} {'line' if count == 1 else 'lines'}"
+    what = counted(len(lines_of(new)), "line")
     if target.file is None:
         if args.line > 1:
             raise ToolError("file_not_found", f"No file {target.shown!r}; to create it give line 0 or 1.")
@@ -124,7 +123,7 @@ def _offset(target: Target, file: TextFile, line: int) -> int:
     if line == 0 or line == len(lines) + 1:
         return len(file.text)
     if line > len(lines):
-        has = f"{target.shown!r} has {len(lines)} {'line' if len(lines) == 1 else 'lines'}"
+        has = f"{target.shown!r} has {counted(len(lines), 'line')}"
         raise ToolError(
             "invalid_tool_params", f"{has}, so nothing can be put before line {line}; 0 is its end."
         )

@@ -165,7 +165,7 @@ class _Firing:
         """None: the hook's effect is unknown, and its intent stays open, as after a kill of the run."""
         inside = self.hooks.inside if hook.source == FLAGS else None
         processes = inside or self.hooks.processes
-        reply = await run_hook(hook, payload, processes, self.hooks.around, apart=inside is None)
+        reply = await run_hook(hook, payload, processes, self.hooks.around)
         if reply.lost and not _may_repeat(self.firing.event, hook.idempotent):
             return None
         self.left.remove(hook.id)

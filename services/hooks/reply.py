@@ -1,11 +1,7 @@
 """reply: runs hooks, parses their replies and merges those for one event."""
 
-import asyncio
 import json
-import os
-import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +11,6 @@ from pydantic import BaseModel, Field, JsonValue, StrictBool, StrictStr, Validat
 
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import runs_isolated
-from interlock.services.process.supervised import readable
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
 from interlock.state.messages import Frozen
@@ -282,13 +277,10 @@ def _tool_config(configs: Sequence[JsonValue]) -> JsonValue:
     return {"mode": mode, "allowedFunctionNames": allowed}
 
 
-_CHUNK = 65_536
 _ARGUMENTS = frozenset({"tool_input", "updatedInput", "tailToolCallRequest"})
 """Fields of `hookSpecificOutput` that get executed."""
 _KEPT = REASON_CHARS * 4
 """In bytes: a character has at most four."""
-_APART, _TOGETHER = 'exec bash -c "$2" 2>"$1"', 'exec bash -c "$2"'
-"""The supervisor merges both streams; stderr must not end up in the JSON."""
 
 
 @dataclass(frozen=True)
@@ -329,27 +321,23 @@ class HookEnvironment:
 
 
 async def run_hook(
-    hook: Hook,
-    payload: Mapping[str, JsonValue],
-    processes: Processes,
-    around: HookEnvironment,
-    *,
-    apart: bool = True,
+    hook: Hook, payload: Mapping[str, JsonValue], processes: Processes, around: HookEnvironment
 ) -> Reply:
-    """Run a hook; `apart`: stderr comes through our temporary folder. Never raises: the reply reports any failure."""
+    """Run a hook. Never raises: the reply reports any failure."""
     if hook.broken:
         why = f"A required hook can't be run: {hook.broken}"
         return Reply(decision="block", reason=why, warning=hook.broken)
     stdin = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
-    async with _errors() as (fifo, stderr):
-        ended = await processes.run(
-            ["bash", "-c", _APART if apart else _TOGETHER, "hook", str(fifo), hook.command],
-            cwd=around.workspace,
-            timeout_s=hook.timeout_s,
-            limit_chars=OUTPUT_CHARS,
-            env={**around.environment(), **_isolation(hook.command, around.workspace), **hook.env},
-            stdin=stdin,
-        )
+    stderr = bytearray()
+    ended = await processes.run(
+        ["bash", "-c", hook.command],
+        cwd=around.workspace,
+        timeout_s=hook.timeout_s,
+        limit_chars=OUTPUT_CHARS,
+        env={**around.environment(), **_isolation(hook.command, around.workspace), **hook.env},
+        stdin=stdin,
+        on_errors=lambda chunk: stderr.extend(chunk[: max(0, _KEPT - len(stderr))]),
+    )
     reply = read_reply(
         ended, bytes(stderr).decode("utf-8", "replace"), required=hook.required, timeout_s=hook.timeout_s
     )
@@ -361,33 +349,3 @@ async def run_hook(
 def _isolation(command: str, workspace: Path) -> dict[str, str]:
     """Keep Python from importing what lies in the workspace, where the model writes, if the hook needs none of it."""
     return {"PYTHONSAFEPATH": "1"} if runs_isolated(command, workspace) else {}
-
-
-@asynccontextmanager
-async def _errors() -> AsyncGenerator[tuple[Path, bytearray]]:
-    """Yield a named pipe for stderr and a buffer with its beginning; output may be unlimited."""
-    with tempfile.TemporaryDirectory(prefix="interlock-hook-") as folder:
-        fifo, stderr = Path(folder) / "stderr", bytearray()
-        os.mkfifo(fifo, 0o600)
-        # Opened for reading and writing, so that it neither waits for a writer nor gets EOF.
-        read = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
-        pump = asyncio.ensure_future(_pump(read, stderr))
-        try:
-            yield fifo, stderr
-            _take(read, stderr)
-        finally:
-            pump.cancel()
-            await asyncio.gather(pump, return_exceptions=True)
-            os.close(read)
-
-
-async def _pump(read: int, stderr: bytearray) -> None:
-    while True:
-        await readable(read)
-        _take(read, stderr)
-
-
-def _take(read: int, stderr: bytearray) -> None:
-    """Read what is available, at most one pipe's capacity, and discard what exceeds the limit."""
-    with suppress(BlockingIOError):
-        stderr += os.read(read, _CHUNK)[: max(0, _KEPT - len(stderr))]

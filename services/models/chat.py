@@ -25,7 +25,7 @@ from interlock.services.models.request import (
     RequestHash,
     tagged,
 )
-from interlock.services.models.script import ReplyRecorder
+from interlock.services.models.script import write_reply
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
@@ -107,7 +107,7 @@ class ChatModels:
         self._agent = agent
         self._temperature: float | None = None
         self._providers = Providers(env, fake, self.facts)
-        self._recorder = ReplyRecorder(record_to) if record_to else None
+        self._record_to = record_to
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
         self._on_commands, self._done = on_commands, set[str]()
@@ -339,9 +339,11 @@ class ChatModels:
     def _record(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
         message = self._redact.message(answer.message(request.ordinal, self._taken(call.messages, self)))
-        if self._recorder is not None:
+        if self._record_to is not None:
+            about = {"role": request.role, "agent": request.agent, "ordinal": request.ordinal}
+            end = {"finish_reason": answer.finish_reason, "problem": answer.problem}
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
-            self._recorder.add(request, message, answer)
+            write_reply(self._record_to, message, **about, **end, usage=answer.usage)
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
         self.facts.counted(request.model, answer.usage.input, request.size)
         usage = answer.usage.model_copy(update={"usd": self.facts.cost(request.model, answer.usage)})

@@ -2,15 +2,12 @@
 
 import ipaddress
 import json
-from base64 import b64encode
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Literal, cast
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -24,9 +21,9 @@ from interlock.services.models.names import (
     provider_of,
     provider_spec,
     resolve,
-    tls,
 )
-from interlock.services.models.probe import bearer
+from interlock.services.models.probe import bearer, fetched
+from interlock.state.errors import UserError
 from interlock.state.messages import Reply, Usage
 from interlock.state.settings import Settings
 from interlock.state.text import object_of
@@ -37,7 +34,6 @@ _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vl
 _OLLAMA = "http://127.0.0.1:11434"
 _ANSWER_S = 2.0
 """Seconds for each question; a server that is busy may be asked again."""
-_REDIRECT = 300
 
 
 @dataclass(frozen=True)
@@ -88,25 +84,14 @@ def is_near(url: str) -> bool:
 
 def asked(url: str, key: str, model: str) -> Server:
     """Ask a server what it is and has; `model`: the one whose window matters."""
-    root = urlsplit(url.rstrip("/").removesuffix("/v1"))
-    headers = {"Content-Type": "application/json", **bearer(key)}
-    if root.username:
-        headers["Authorization"] = (
-            f"Basic {b64encode(unquote_to_bytes(root.netloc.rpartition('@')[0])).decode()}"
-        )
-    connected = partial(HTTPSConnection, context=tls(url)) if root.scheme == "https" else HTTPConnection
+    root = url.rstrip("/").removesuffix("/v1")
 
-    def fetched(path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        sent = json.dumps(body) if body else None
-        try:
-            with closing(connected(root.hostname or "", root.port, timeout=_ANSWER_S)) as server:
-                server.request("POST" if body else "GET", f"{root.path}{path}", sent, headers)
-                answer = server.getresponse()
-                return object_of(json.loads(answer.read())) if answer.status < _REDIRECT else {}
-        except (OSError, HTTPException, ValueError):
-            return {}
+    def told(path: str, body: object = None) -> dict[str, Any]:
+        with suppress(UserError):
+            return fetched(f"{root}{path}", bearer(key), body, _ANSWER_S)
+        return {}
 
-    listed = _dicts(fetched("/v1/models").get("data"))
+    listed = _dicts(told("/v1/models").get("data"))
     if not listed:
         return Server(url, True)
     owners = (str(one.get("owned_by")) for one in listed)
@@ -114,11 +99,11 @@ def asked(url: str, key: str, model: str) -> Server:
     kind: Kind = kinds[0] if kinds else ""
     models = {str(one.get("id")): _number(one.get("max_model_len")) for one in listed}
     if kind == "llama.cpp":
-        own = object_of(fetched("/props").get("default_generation_settings"))
+        own = object_of(told("/props").get("default_generation_settings"))
         models = dict.fromkeys(models, _number(own.get("n_ctx")))
     elif kind == "ollama":
-        models[model] = _of_ollama(fetched("/api/show", {"model": model}))
-    elif not kind and (own := _dicts(fetched("/api/v0/models").get("data"))):
+        models[model] = _of_ollama(told("/api/show", {"model": model}))
+    elif not kind and (own := _dicts(told("/api/v0/models").get("data"))):
         kind = "lm studio"
         models = {str(one.get("id")): _of_studio(one) for one in own}
     return Server(url, True, kind, models)

@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from copy import copy
-from importlib.util import find_spec
 from typing import Any, cast
 
+from google.genai import _api_client
 from google.genai.types import GenerateContentConfig
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
@@ -34,8 +34,7 @@ from interlock.state.errors import ModelError
 from interlock.state.messages import DataPart
 from interlock.state.settings import Thinking
 
-_BY_HTTPX = find_spec("aiohttp") is None
-"""If aiohttp is installed the SDK uses it, and it has no request hook."""
+_api_client.has_aiohttp = False  # if it is installed the SDK would use it, and it has no request hook
 _CONTENTS: ContextVar[bytes] = ContextVar("contents")
 """The encoded `contents` of the current request, and what follows it."""
 _ANSWERS: ContextVar[list[Any]] = ContextVar("answers")
@@ -76,7 +75,6 @@ _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}
 """The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 _HOOKS = {"request": [_put_contents], "response": [_keep_answer, acknowledge]}
-_HOOKED: Json = {"event_hooks": _HOOKS} if _BY_HTTPX else {}
 _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client requires a message; `extra_body` replaces it."""
 
@@ -128,7 +126,7 @@ class GeminiProvider:
                 include_thoughts=_thinks(model),
                 max_retries=1,  # pyright: ignore[reportCallIssue] - one attempt: retrying is our job
                 # httpx uses `verify`; websockets, never opened here, uses `ssl`.
-                client_args={**({"verify": tls, "ssl": tls} if tls else {}), **_HOOKED},
+                client_args={**({"verify": tls, "ssl": tls} if tls else {}), "event_hooks": _HOOKS},
             )
 
     def for_model(self, model: str) -> "GeminiProvider":
@@ -145,13 +143,11 @@ class GeminiProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Make the request once."""
-        body, answers = self._body(request), list[Any]()
-        if _BY_HTTPX:
-            _CONTENTS.set(self._encoded(body))
-            _ANSWERS.set(answers)
-            body = {"contents": _PLACE}
+        answers = list[Any]()
+        _CONTENTS.set(self._encoded(self._body(request)))
+        _ANSWERS.set(answers)
         options: dict[str, Any] = {
-            "http_options": {"extra_body": body},
+            "http_options": {"extra_body": {"contents": _PLACE}},
             "automatic_function_calling": {"disable": True},  # otherwise the SDK copies its request again
         }
         if not self._fixed:

@@ -17,18 +17,6 @@ _UNSIGNED = ("gemini-1", "gemini-2", "gemma", "learnlm")
 """Families that require no signature."""
 
 
-class _Shared(dict[str, Any]):
-    """JSON that the client reads but never modifies, so its deep copies of a request can share it."""
-
-    def __deepcopy__(self, memo: object) -> "_Shared":
-        return self
-
-
-class _SharedList(list[_Shared]):
-    def __deepcopy__(self, memo: object) -> "_SharedList":
-        return self
-
-
 class GeminiBody:
     """Builds the `contents`, `systemInstruction` and `tools` of a request."""
 
@@ -42,16 +30,16 @@ class GeminiBody:
         rest = [m for m in request.messages if m.role != "system"]
         body: Json = {"contents": self._contents(rest)}
         if system:
-            body["systemInstruction"] = _Shared(parts=[{"text": m.text} for m in system])
+            body["systemInstruction"] = {"parts": [{"text": m.text} for m in system]}
         if request.feature == "web":
             body["tools"] = [{"googleSearch": {}}]
         elif request.tools:
             body["tools"] = [self._tools(request.tools)]
         return body
 
-    def _contents(self, messages: Sequence[Message]) -> _SharedList:
+    def _contents(self, messages: Sequence[Message]) -> list[Json]:
         """Merge neighbours of one role: Gemini's roles must alternate, and answers directly follow their calls."""
-        contents = _SharedList()
+        contents: list[Json] = []
         unsigned_from = _last_question(messages) if self._signed else len(messages)
         for index, (message, parts) in enumerate(zip(messages, self._parts(messages), strict=True)):
             if not parts:
@@ -62,7 +50,7 @@ class GeminiBody:
             if contents and contents[-1]["role"] == role:
                 contents[-1]["parts"] = [*contents[-1]["parts"], *parts]
             else:
-                contents.append(_Shared(role=role, parts=parts))
+                contents.append({"role": role, "parts": parts})
         return contents
 
 
@@ -89,11 +77,11 @@ class Encoded:
         return content, json.dumps(content).encode()
 
 
-def _declared(tools: Sequence[ToolDeclaration]) -> _Shared:
+def _declared(tools: Sequence[ToolDeclaration]) -> Json:
     declared = [
         {"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters} for t in tools
     ]
-    return _Shared(functionDeclarations=declared)
+    return {"functionDeclarations": declared}
 
 
 def _last_question(messages: Sequence[Message]) -> int:

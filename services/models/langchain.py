@@ -115,9 +115,6 @@ class LangChainProvider:
         if pieces:
             yield self._end(_sum(pieces), usd)
 
-    async def aclose(self) -> None:
-        """No-op: LangChain's models have no close; their connections go with them."""
-
     def _bound(self, request: ModelRequest) -> Any:
         options: dict[str, Any] = {"temperature": request.temperature}
         if request.thinking != "auto" and self._spec.cls == "ChatOpenAI":

@@ -280,8 +280,9 @@ class Providers:
         return self._known[model]
 
     async def aclose(self) -> None:
-        for provider in self._known.values():
-            await provider.aclose()
+        """Close Gemini's client, on the loop that used it; LangChain's models have no close."""
+        if self._gemini is not None:
+            await self._gemini.aclose()
         self._known.clear()
         self._gemini = None
 

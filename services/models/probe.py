@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from interlock.services.models.names import GEMINI, PROVIDERS, gemini_key
+from interlock.services.models.names import GEMINI, PROVIDERS, gemini_key, tls
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
 from interlock.state.text import object_of, one_line, visible
@@ -71,7 +71,7 @@ def fetched(
     import httpx
 
     try:
-        with httpx.Client(timeout=wait_s) as client:
+        with httpx.Client(timeout=wait_s, verify=tls(url)) as client:
             answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         host = url.partition("://")[2].partition("/")[0]

@@ -96,10 +96,6 @@ class Provider(Protocol):
         """Yield chunks as they arrive. Client exceptions pass through; `failure.explain` interprets them."""
         ...
 
-    async def aclose(self) -> None:
-        """Close connections, on the loop that used them."""
-        ...
-
 
 T = TypeVar("T")
 _SLACK = 512

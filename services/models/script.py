@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_validator
 
-from interlock.services.models.request import OWN_ID, Answer, CallPiece, Chunk, ModelRequest, PerMessage
+from interlock.services.models.request import OWN_ID, CallPiece, Chunk, ModelRequest, PerMessage
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
 from interlock.state.messages import Frozen, Message, Usage, estimate_message
 from interlock.state.text import estimate_tokens, first_fault
@@ -183,9 +183,6 @@ class ScriptProvider:
             await asyncio.sleep(0)
         yield self._end(entry, request)
 
-    async def aclose(self) -> None:
-        """No-op: nothing is open."""
-
     def _entry(self, request: ModelRequest) -> Scripted:
         """Return the next unused error before the reply with this ordinal, else the reply."""
         key = (request.agent, request.role, request.ordinal)
@@ -284,23 +281,3 @@ def _failure(error: ScriptedError, path: Path) -> ModelError:
         retry_after_s=error.retry_after,
         terminal=error.status == 404,
     )
-
-
-class ReplyRecorder:
-    """Appends to one file; each new run uses a new file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def add(self, request: ModelRequest, message: Message, answer: Answer) -> None:
-        """Write one reply; it is in the file on return."""
-        write_reply(
-            self._path,
-            message,
-            role=request.role,
-            agent=request.agent,
-            ordinal=request.ordinal,
-            usage=answer.usage,
-            finish_reason=answer.finish_reason,
-            problem=answer.problem,
-        )

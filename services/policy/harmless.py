@@ -11,8 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from interlock.services.policy.readers import document
-from interlock.services.policy.reading import Reading
+from interlock.services.policy.reading import Reading, document
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, literal, names
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]

@@ -6,20 +6,52 @@ Only listed options pass (`commands.toml`). Paths are limited to what the file t
 import os
 import posixpath
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any, Literal
 
 from interlock.services.files.protected import is_private
 from interlock.services.policy.git import prints_texts, runs_nothing, shows_nothing_private, shows_private
-from interlock.services.policy.readers import FIND_FLAGS, FIND_VALUES, Reader, readers
+from interlock.services.shell.commands import Options
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView
 from interlock.state.workspace import PathRefused, Workspace
 
+
+@cache
+def document() -> Mapping[str, Any]:
+    """Return what `commands.toml` holds."""
+    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+
+
+@dataclass(frozen=True, slots=True)
+class Reader(Options):
+    """The options that a program may have, and the kind of its operands."""
+
+    operands: Literal["paths", "pattern", "lines", "text", "format", "none"] = "paths"
+    """`pattern`: a pattern followed by paths; `lines`: which lines, as sed is told (`1,20p`), followed by paths;
+    `format`: date's, `+%F`."""
+    most: int = 1_000
+
+
+@cache
+def readers(table: Literal["reader", "git_reader"]) -> Mapping[str, Reader]:
+    """Program, or subcommand of git → its options."""
+    return {name: Reader(**row) for several, row in document()[table].items() for name in several.split()}
+
+
+_FIND_FLAGS = names(
+    "-print -print0 -ls -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false"
+)
+_FIND_VALUES = names(
+    "-name -iname -printf -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex"
+    " -iregex -perm -user -group"
+)
 _PRINTERS = names("echo printf seq")
 """They print their words: no variable may stand there, whose value is none of the model's business."""
 _QUESTIONS = names("command test [ wait")
@@ -299,10 +331,10 @@ class Reading:
             starts = starts and not word.text.startswith(("-", "(", "!"))
             if starts:
                 known = self.path(word)
-            elif word.text in FIND_VALUES:
+            elif word.text in _FIND_VALUES:
                 known = next(remaining, None) is not None
             else:
-                known = word.text in FIND_FLAGS
+                known = word.text in _FIND_FLAGS
             if not known:
                 return False
         return True

@@ -1,17 +1,19 @@
 """shell_decision: applies the rules to a shell line: each simple command by itself; the strictest decision wins."""
 
+import os
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
+from pathlib import Path
 from typing import NamedTuple
 
+from interlock.services.files.disk import read_file
 from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, restricts
-from interlock.services.policy.patches import patched
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import STRICTNESS, Rule
 from interlock.services.policy.targets import runs_others, sets_more, several, spellings
@@ -116,7 +118,7 @@ class _LineCheck:
             for path, base in product(_paths_in(word.text), self.folders.bases or (".",)):
                 if found := self.workspace.protected(posixpath.join(base, path)):
                     return f"may change {found.part!r} ({found.what})"
-        return patched(command, self.line, self.folders.bases or (".",), self.workspace)
+        return _patched(command, self.line, self.folders.bases or (".",), self.workspace)
 
     def _holds_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
         """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there, and
@@ -282,3 +284,51 @@ def _problem(target: Word, folders: Folders, workspace: Workspace) -> str | None
     except PathRefused as refused:
         return f"writes to {target.text!r}: {str(refused).rstrip('.')}"
     return None
+
+
+# ---- patches: no argument of the command names the files that they change
+
+_APPLIES = (("apply",), ("am",))
+_UNSEEN = "applies a patch that is only known when it runs"
+_LARGEST = 5_000_000
+"""Bytes of a patch that is looked into."""
+_NAMED = re.compile(
+    r"^(?:\+\+\+|---|\*\*\*|(?:rename|copy) (?:from|to)|Index:|diff --git) +(.+?)[ \t]*$", re.MULTILINE
+)
+_ESCAPED = re.compile(r"\\([0-7]{3}|.)")
+
+
+def _patched(
+    command: ShellCommand, line: ShellLine, bases: Sequence[str], workspace: Workspace
+) -> str | None:
+    """A clause about a file that the program trusts, and that the patch of this command changes or may change."""
+    words = command.argv
+    if not words or not (program_of(words[0]) == "patch" or (words[0] == "git" and words[1:2] in _APPLIES)):
+        return None
+    read = (r.target.text for r in line.redirects if r.kind == "read" and r.target is not None)
+    named = [
+        text for word in (*words[1:], *read) for text in (word, word.partition("=")[2], word[2:]) if text
+    ]
+    found = [p for text, base in product(named, bases) if os.path.isfile(p := workspace.root / base / text)]  # noqa: PTH113 - a name may be too long for Path.is_file
+    if command.fed or (not found and len(line.commands) > 1):  # another command of the line may make it
+        return _UNSEEN
+    try:
+        changed = [*_patched_files(found)]
+    except OSError:  # too large, or unreadable
+        return _UNSEEN
+    for path, base in product(changed, bases):
+        if touched := workspace.protected(posixpath.join(base, path)):
+            return f"applies a patch that changes {touched.part!r} ({touched.what})"
+    return None
+
+
+def _patched_files(patches: Sequence[Path]) -> Iterator[str]:
+    """The files that patches name; git quotes odd names."""
+    for patch in patches:
+        for name in _NAMED.findall(read_file(patch, _LARGEST).decode("utf-8", "replace")):
+            for one in (name.partition("\t")[0], *name.split()):
+                yield _ESCAPED.sub(_letter, one.strip('"'))
+
+
+def _letter(escaped: re.Match[str]) -> str:
+    return chr(int(escaped[1], 8)) if len(escaped[1]) == 3 else escaped[1]

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.harmless import SETS, harmless_setting, row_of
-from interlock.services.policy.readers import document
+from interlock.services.policy.reading import document
 from interlock.services.shell.commands import LANGUAGES
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
 

@@ -63,33 +63,34 @@ class SupervisedProcesses:
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
+        on_errors: Callable[[bytes], None] | None = None,
         ours: bool = False,
     ) -> Ended:
         """See `Processes.run`; a failure possibly caused by the sandbox has a `hint`."""
         # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
         output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
+        watch = Watch(output, on_output)
         with ExitStack() as stack:
-            read, write = os.pipe()
-            stack.callback(os.close, read)
             try:
                 inside = None if ours else await self._entered(stack, cwd)
-                child = Supervised(
-                    [*(inside.prefix if inside else ()), *argv],
-                    cwd=cwd,
-                    env={**self._env, **(env or {})},
-                    output=write,
-                    mode="once-sandboxed" if inside else "once",
-                    stdin=stdin,
-                    most=self._most,
-                )
+                with ExitStack() as theirs:  # the command's ends of the pipes
+                    write = watch.pipe(stack, theirs, watch.hear)
+                    stderr = watch.pipe(stack, theirs, on_errors) if on_errors else None
+                    child = Supervised(
+                        [*(inside.prefix if inside else ()), *argv],
+                        cwd=cwd,
+                        env={**self._env, **(env or {})},
+                        output=write,
+                        errors=stderr,
+                        mode="once-sandboxed" if inside else "once",
+                        stdin=stdin,
+                        most=self._most,
+                    )
             except (OSError, ValueError) as error:
                 return Ended("not_started", None, None, _reason(error), 0, None, 0.0)
-            finally:
-                os.close(write)
             stack.callback(child.close)
             stack.callback(output.discard)
-            watch = Watch(child, read, output, on_output)
-            ended = await watch.until_end(timeout_s, inactivity_s or float("inf"))
+            ended = await watch.until_end(child, timeout_s, inactivity_s or float("inf"))
             return replace(ended, hint=await asyncio.to_thread(inside.left, ended)) if inside else ended
 
     async def start(
@@ -308,20 +309,25 @@ Why = Literal["exited", "timeout", "inactivity"]
 class Watch:
     """One run of one command."""
 
-    def __init__(
-        self, child: Supervised, read: int, output: ProcessOutput, on_output: Callable[[str], None] | None
-    ) -> None:
-        self._child = child
-        self._read = read
-        self._output = output
-        self._on_output = on_output
-        self._started, self._spoke = child.asked_at, time.monotonic()
-        os.set_blocking(read, False)
+    def __init__(self, output: ProcessOutput, on_output: Callable[[str], None] | None) -> None:
+        self._output, self._on_output = output, on_output
+        self._sources: dict[int, Callable[[bytes], None]] = {}
 
-    async def until_end(self, timeout_s: float, inactivity_s: float) -> Ended:
-        """Wait for the command, all its descendants and all of its output."""
+    def pipe(self, ours: ExitStack, theirs: ExitStack, take: Callable[[bytes], None]) -> int:
+        """Return the command's end of a pipe; `take` gets what comes out of ours, and nothing at its end."""
+        read, write = os.pipe()
+        ours.callback(os.close, read)
+        theirs.callback(os.close, write)
+        os.set_blocking(read, False)
+        self._sources[read] = take
+        return write
+
+    async def until_end(self, child: Supervised, timeout_s: float, inactivity_s: float) -> Ended:
+        """Wait for the command, all its descendants and all that they write."""
+        self._child = child
+        self._started, self._spoke = child.asked_at, time.monotonic()
         end = asyncio.ensure_future(self._child.finished())
-        pump = asyncio.ensure_future(self._pump())
+        pumps = [asyncio.ensure_future(self._pump(*source)) for source in self._sources.items()]
         try:
             try:
                 why = await self._until(end, timeout_s, inactivity_s)
@@ -330,43 +336,43 @@ class Watch:
                 raise
             if why != "exited":
                 await self._stopped(end)
-            await asyncio.wait({pump}, timeout=_DRAIN_S)
-            if pump.done():
+            done, _ = await asyncio.wait(pumps, timeout=_DRAIN_S)
+            for pump in done:
                 pump.result()
         finally:
-            for task in (end, pump):
+            for task in (end, *pumps):
                 task.cancel()
-            await asyncio.gather(end, pump, return_exceptions=True)
+            await asyncio.gather(end, *pumps, return_exceptions=True)
         return await self._ended(why)
 
     async def _until(self, end: asyncio.Future[None], timeout_s: float, inactivity_s: float) -> Why:
-        while True:
-            now = time.monotonic()
-            total, silent = self._started + timeout_s - now, self._spoke + inactivity_s - now
-            await asyncio.wait({end}, timeout=max(0.0, min(total, silent)))
-            now = time.monotonic()
-            if end.done():
-                end.result()
-                return "exited"
-            if now >= self._started + timeout_s:
+        while not end.done():
+            now, over, silent = time.monotonic(), self._started + timeout_s, self._spoke + inactivity_s
+            if now >= over:
                 return "timeout"
-            if now >= self._spoke + inactivity_s:
+            if now >= silent:
                 return "inactivity"
+            await asyncio.wait({end}, timeout=min(over, silent) - now)
+        end.result()
+        return "exited"
 
     async def _stopped(self, end: asyncio.Future[None]) -> None:
         self._child.stop()
         await asyncio.wait({end}, timeout=_STOP_S)
 
-    async def _pump(self) -> None:
+    async def _pump(self, source: int, take: Callable[[bytes], None]) -> None:
         while True:
-            await readable(self._read)
-            chunk = os.read(self._read, _CHUNK)
+            await readable(source)
+            chunk = os.read(source, _CHUNK)
             self._spoke = time.monotonic()
-            text = self._output.feed(chunk) if chunk else self._output.end()
-            if text and self._on_output:
-                self._on_output(text)
+            take(chunk)
             if not chunk:
                 return
+
+    def hear(self, chunk: bytes) -> None:
+        text = self._output.feed(chunk) if chunk else self._output.end()
+        if text and self._on_output:
+            self._on_output(text)
 
     async def _ended(self, why: Why) -> Ended:
         file = await asyncio.to_thread(self._output.save) if self._output.omitted else None

@@ -1,13 +1,14 @@
 """Gemini, against a server that speaks its REST protocol."""
 
 import asyncio
-import copy
 import threading
 from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from google.genai import _api_client
 
+from interlock.services.models.gemini import GeminiProvider
 from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
 from interlock.services.models.request import ModelRequest
 from interlock.state.messages import (
@@ -163,11 +164,12 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
     assert system is not None and Content.model_validate(ours["systemInstruction"]).parts == system.parts
 
 
-async def test_the_clients_deep_copies_share_the_history() -> None:
-    body = GeminiBody("gemini-2.5-pro")(
-        ModelRequest("gemini-2.5-pro", [Message(role="user", content="x")], (), None, 1.0, "", "main", 0)
-    )
-    assert copy.deepcopy(body)["contents"][0] is body["contents"][0]
+async def test_the_sdk_asks_by_httpx_where_aiohttp_is_installed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = GeminiProvider("gemini-2.5-pro", "k", "http://127.0.0.1:1")
+    asking = made._model.client._api_client  # pyright: ignore
+    assert not asking._use_aiohttp()
+    monkeypatch.setattr(_api_client, "has_aiohttp", True)  # as without our switch
+    assert asking._use_aiohttp()
 
 
 @pytest.mark.parametrize(("offered", "told"), [("run_shell_command", 1), ("execute_command", 1), ("read", 0)])
