@@ -75,7 +75,7 @@ def _luminance(colour: str) -> float:
 def test_the_page_says_who_decided_what_and_when_and_what_it_cost(page: Path, desk: Desk) -> None:
     text = page.read_text()
     assert "Decisions of people" in text and "approved (once) fine" in text
-    assert "Tokens and cost" in text and "model.prices" in text
+    assert "Tokens and cost" in text and "models.NAME.price" in text
     assert "<script" not in text and "http://" not in text.replace(NASTY, "").split("<body>")[0]
 
 

@@ -94,7 +94,8 @@ def test_helpers_use_the_main_model_where_it_is_not_geminis() -> None:
 
 
 def test_a_models_window_is_known_or_a_million() -> None:
-    ours = settings(tokenLimits={"pro": 5000, "openai:gpt-5": 400_000})
+    windows = {"pro": {"contextWindow": 5000}, "openai:gpt-5": {"contextWindow": 400_000}}
+    ours = Settings.model_validate({"models": windows})
     assert [limit(ours, m) for m in ("gemini-2.5-pro", "openai:gpt-5", "gemini-x", "gemma-4-27b")] == [
         5000,
         400_000,
