@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from interlock.graphs import _langgraph, _stored
-from interlock.graphs._tool_nodes import before_tool_calls
+from interlock.graphs._watch import before_tool_calls
 
 ROOT = Path(__file__).parent.parent
 INTERNALS = (
