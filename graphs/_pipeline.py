@@ -33,7 +33,7 @@ from interlock.graphs._contract import (
 )
 from interlock.graphs._fusing import Branch, Choice, Fan, Task, Wiring
 from interlock.graphs._langgraph import driven, is_graph, run_tasks, starts_anywhere
-from interlock.graphs._subgraph import Node, Replayed, Subgraph, Subgraphs, langgraph_part
+from interlock.graphs._subgraph import Node, Replayed, Subgraph, langgraph_part
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
@@ -65,7 +65,7 @@ class Graph:
     """It always stops for a person, so a loop through it needs no other bound."""
     needs: tuple[str, ...] = ()
     """Keys that a parent's state must have."""
-    subgraphs: Subgraphs = field(default_factory=Subgraphs, init=False)
+    subgraphs: dict[str, Subgraph] = field(default_factory=dict[str, Subgraph], init=False)
 
     def __post_init__(self) -> None:
         self.wiring = Wiring()
@@ -139,7 +139,7 @@ class Graph:
             check(graph)
             self.bounds |= {name} if graph.asks else set()
         subgraph = Subgraph(build, cast(Any, check), labels, replayed)
-        self.subgraphs.declared[name] = self._contracts[name] = subgraph
+        self.subgraphs[name] = self._contracts[name] = subgraph
         reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
         self.wiring.add_graph(name, subgraph.run, subgraph.whole, reducers, fusable=fusable)
 
@@ -280,7 +280,7 @@ class Graph:
         """Check and compile; subgraphs keep LangGraph's default persistence (`engine.md`)."""
         compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
         start = Task(self.wiring, START, channels_of(self.input or self.state).keys(), sent=True)
-        run_tasks(compiled, start, self.subgraphs.declared)
+        run_tasks(compiled, start, self.subgraphs)
         return compiled
 
     def _note(self, source: str, target: str) -> None:

@@ -1,7 +1,7 @@
 """_subgraph: a graph as a node of another. It is declared when a run first enters it, as many never are."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -117,22 +117,6 @@ class Subgraph:
     def __getattr__(self, name: str) -> Any:
         """For LangGraph, which asks nested graphs of a waiting run for their state."""
         return getattr(self.compiled, name)
-
-
-class Subgraphs(Mapping[str, "Graph"]):
-    """The nested graphs of a graph, by node name."""
-
-    def __init__(self) -> None:
-        self.declared: dict[str, Subgraph] = {}
-
-    def __getitem__(self, name: str) -> "Graph":
-        return self.declared[name].graph
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.declared)
-
-    def __len__(self) -> int:
-        return len(self.declared)
 
 
 def langgraph_part(where: str, graph: Any, state: type) -> Node:

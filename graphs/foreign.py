@@ -21,7 +21,6 @@ from typing import Any, cast
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
-from interlock.graphs._aside import ExitError, kept_aside
 from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
 from interlock.graphs._langgraph import (
     compiled_graph,
@@ -35,8 +34,7 @@ from interlock.graphs._langgraph import (
     with_saver,
 )
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._tool_nodes import before_tool_calls, tool_nodes
-from interlock.graphs._watch import Watch
+from interlock.graphs._watch import ExitError, Watch, before_tool_calls, kept_aside, tool_nodes
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import THEIR_ERRORS, InterlockError, RunError, SetupError

@@ -6,7 +6,6 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_kept import kept_parts, memory_of
 from interlock.nodes.compress_snapshot import (
     BadSnapshot,
     Cut,
@@ -14,6 +13,8 @@ from interlock.nodes.compress_snapshot import (
     find_cut,
     is_attempt,
     kept,
+    kept_parts,
+    memory_of,
     opening_length,
     sections_of,
     size,

@@ -151,7 +151,8 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, StreamW
         again = load("run/continue_stream").text(problem=state["stream_problem"])
         request.messages.append(Message(role="user", origin="continue", content=again))
     model, retry = deps.settings.model, state.get("retry")
-    limit = model.reply_limits.get(request.model, model.max_reply_tokens)
+    own = deps.settings.entry(request.model).max_reply_tokens
+    limit = model.max_reply_tokens if own is None else own
     loops = not model.disable_loop_detection
     watch = StreamWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit, loops)
     call = ModelCall(

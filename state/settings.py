@@ -34,10 +34,12 @@ class ModelEntry(Section):
     """Tokens of its context window; null: as its server says, or as the table of models does."""
     output_limit: int | None = Field(None, alias="outputLimit", gt=0)
     """Tokens of a reply at most; null: as its provider's package says."""
+    max_reply_tokens: int | None = Field(None, alias="maxReplyTokens", ge=0)
+    """Its own `model.maxReplyTokens`; null: that."""
     takes: list[Literal["tools", "images", "PDFs", "audio", "thinking"]] | None = None
     """What it can take; null: as its provider's package says."""
     price: Price | None = None
-    """What it costs; null: as the provider says, or as the table of models does."""
+    """What it costs; null: as the provider says, or as the table of models does. A budget in US dollars needs it."""
     prompt_profile: Literal["full", "small"] | None = Field(None, alias="promptProfile")
     """Which system prompt and tools it gets; null: small ones if its window is under 32k, or its server slow."""
 
@@ -51,10 +53,6 @@ class ModelSettings(Section):
     """Alias → model id."""
     roles: dict[str, str] = Field(default_factory=dict[str, str])
     """Role → alias, overriding the defaults in `services/models`."""
-    token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
-    """Model name or alias → tokens of its context window."""
-    prices: dict[str, Price] = Field(default_factory=dict[str, Price])
-    """Model name, alias or provider → price; needed for a budget in US dollars."""
     prompt_profile: Literal["auto", "full", "small"] = Field("auto", alias="promptProfile")
     """How much prompt and how many tools models get; `auto`: little if the window is under 32k, or the server slow."""
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
@@ -81,8 +79,6 @@ class ModelSettings(Section):
     """Score from which a request goes to `pro` (gemini-cli: 90)."""
     max_reply_tokens: int = Field(16_000, alias="maxReplyTokens", ge=0)
     """Tokens (4 bytes each) of one reply's text outside of calls; its thoughts may have twice as many. 0: no limit."""
-    reply_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="replyLimits")
-    """Model → its own `max_reply_tokens`."""
     disable_loop_detection: bool = Field(False, alias="disableLoopDetection")
     """Don't stop a model that repeats itself."""
     skip_next_speaker_check: bool = Field(False, alias="skipNextSpeakerCheck")
@@ -388,6 +384,13 @@ class Settings(Section):
     hooks: Any = Field(default_factory=dict[str, Any])
     """Event → definitions, from the last source only; `services/hooks` merges all sources."""
     hooks_config: HooksConfig = Field(default_factory=HooksConfig.default, alias="hooksConfig")
+
+    def entry(self, model: str) -> ModelEntry:
+        """What `models` says of a resolved model: by its name, one of its aliases, or its provider."""
+        provider, colon, _ = model.partition(":")
+        aliases = (alias for alias, target in self.model.aliases.items() if target == model)
+        found = (self.models.get(name) for name in (model, *aliases, provider if colon else "gemini"))
+        return next(filter(None, found), ModelEntry.default())
 
     def processor_files(self, root: Path, home: Path) -> list[Path]:
         return [home / name[2:] if name.startswith("~/") else root / name for name in self.processors]

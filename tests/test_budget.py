@@ -13,7 +13,7 @@ from fake_gemini.fake import FakeGemini
 from interlock.state.errors import InputError
 
 COST = {"input": 6_000, "output": 1_000}
-PRICES = {"model": {"prices": {"script": {"input": 50.0, "output": 1000.0}}}}
+PRICES = {"models": {"script": {"price": {"input": 50.0, "output": 1000.0}}}}
 """A reply of COST is 1.30 dollars."""
 
 
@@ -72,7 +72,7 @@ def test_a_first_call_whose_request_alone_is_over_the_budget_is_not_made(tmp_pat
 
 def test_a_budget_in_dollars_needs_a_price(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", family(1), limits={"max_budget_usd": 2.0})
-    with pytest.raises(InputError, match=r"price of 'script:.*model\.prices") as refused:
+    with pytest.raises(InputError, match=r"price of 'script:.*models\.NAME\.price") as refused:
         stage.run("main", {"prompt": "go"})
     assert refused.value.field == "limits.max_budget_usd"
 

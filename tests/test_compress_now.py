@@ -74,7 +74,7 @@ def test_neither_a_full_window_nor_an_output_as_large_ends_a_run(tmp_path: Path)
     long = {"text": "\n".join(f"{n} is a line of an answer that goes on" for n in range(400))}
     silent = [{"role": "compressor", "text": ""}] * 6
     folder = tmp_path / "stage"
-    window = {"model": {"tokenLimits": {f"script:{folder / 'script.json'}": 16_000}}}
+    window = {"models": {"script": {"contextWindow": 16_000}}}
     stage = Stage(folder, [long, long, read, {"text": "read"}, *silent], settings=window)
     (stage.work / "big.txt").write_text("\n".join(f"{n} is a line of a long file" for n in range(1_900)))
     outcome = run_sync("main", {"prompt": "keep the API"}, options=stage.options)

@@ -198,7 +198,9 @@ def test_a_bug_of_ours_is_no_failure_of_the_model(
 
 
 def test_a_request_that_cannot_fit_is_not_made(tmp_path: Path, fake_gemini: FakeGemini) -> None:
-    stage = Stage(tmp_path, fake_gemini, tokenLimits={"gemini-2.5-pro": 100})
+    stage = Stage(tmp_path, fake_gemini)
+    small = {"models": {"gemini-2.5-pro": {"contextWindow": 100}}}
+    stage.given = replace(stage.given, overrides={**stage.given.overrides, **small})
     outcome = stage.play([GOOD])
     assert (outcome.status, outcome.exit_code) == ("context_overflow", 1)
     assert not fake_gemini.requests

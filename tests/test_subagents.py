@@ -353,7 +353,7 @@ def test_a_compression_that_failed_is_not_tried_at_every_turn_of_an_agent(tmp_pa
     said = ["\n".join(f"{n}{i}: the file is as it was." for i in range(250)) for n in range(2, 8)]
     turns = [says("worker:0", call("glob", pattern=text[:9]), text=text, usage=used) for text in said]
     stage = Stage(tmp_path / "stage", [])
-    stage.settings = {"model": {"tokenLimits": {stage.options.model: 20_000}}}
+    stage.settings = {"models": {"script": {"contextWindow": 20_000}}}
     stage.write(
         [*turns, says("worker:0", DONE), *[{"agent": "worker:0", "role": "compressor", "text": "no"}] * 9]
     )

@@ -66,6 +66,8 @@ class Scene:
     """Part of the output."""
     model: dict[str, Any] = field(default_factory=dict[str, Any])
     """Settings under `model`."""
+    models: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Settings under `models`."""
     second: Replies = field(default_factory=list[dict[str, Any]])
     """Replies of a second model, the fallback for the first."""
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -183,7 +185,7 @@ SCENES: dict[str, Scene] = {
         output={"response": f"Now I will do the rest.\n\n{DONE['text']}"},
     ),
     "a window that is too small": Scene(
-        [DONE], status="context_overflow", exit_code=1, model={"tokenLimits": {"tiny": 5}}
+        [DONE], status="context_overflow", exit_code=1, models={"script": {"contextWindow": 5}}
     ),
     "a command that isn't there": Scene([], {"prompt": "/nothing"}, status="failed", exit_code=42),
     "an empty answer, then a good one": Scene([{"text": ""}, DONE]),
@@ -257,11 +259,10 @@ def options(scene: Scene, folder: Path) -> Options:
     put(second, scene.second)
     chain = [f"script:{first}", f"script:{second}"] if scene.second else []
     aliases = {"aliases": {"auto": f"script:{first}"}} if chain else {}
-    limits = scene.model.get("tokenLimits") and {f"script:{first}": 5}
     quick = {"retryDelayScale": 0, "streamRetryDelay": 0, "fallback": chain or ["pro", "flash", "flash-lite"]}
     return place.options(
         model="auto" if chain else f"script:{first}",  # only `auto` falls back to another model
-        overrides={"model": {**quick, **aliases, **scene.model, "tokenLimits": limits or {}}},
+        overrides={"model": {**quick, **aliases, **scene.model}, "models": scene.models},
         limits=scene.limits,
     )
 
@@ -301,13 +302,13 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Call
 
 @pytest.mark.parametrize(
     ("limits", "said"),
-    [({}, "the reply ran on with words without sentences"), ({"first": 300}, "ran past 300 tokens")],
+    [({}, "the reply ran on with words without sentences"), ({"maxReplyTokens": 300}, "ran past 300 tokens")],
 )
 def test_a_reply_that_ran_on_is_told_by_what_it_was(
     limits: dict[str, int], said: str, tmp_path: Path
 ) -> None:
-    own = {f"script:{tmp_path / name}.json": limit for name, limit in limits.items()}
-    played = play(Scene([{"text": NOISE, "chunks": 90}, DONE], model={"replyLimits": own}), tmp_path)
+    scene = Scene([{"text": NOISE, "chunks": 90}, DONE], models={"script": limits})
+    played = play(scene, tmp_path)
     (told,) = played.told("loop_detected")
     assert said in told.detail
     assert told.count == 1

@@ -184,7 +184,7 @@ def _table(title: str, header: tuple[str, ...], found: Iterable[tuple[str, ...]]
 
 
 def _dollars(usd: float | None) -> str:
-    return "— (no price known; set model.prices)" if usd is None else f"${usd:.4f}"
+    return "— (no price known; set models.NAME.price)" if usd is None else f"${usd:.4f}"
 
 
 def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:

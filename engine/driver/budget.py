@@ -218,6 +218,6 @@ def _over(limit: str, spent: str, latest: str, used_up: bool, *, first: bool = F
 
 def no_price(model: str) -> str:
     return (
-        f"A budget in US dollars needs the price of {model!r}: set model.prices in settings, "
-        '{"NAME": {"input": USD, "output": USD}} for a million tokens, or give limits.max_tokens instead.'
+        f"A budget in US dollars needs the price of {model!r}: set models.NAME.price in settings, "
+        '{"input": USD, "output": USD} for a million tokens, or give limits.max_tokens instead.'
     )

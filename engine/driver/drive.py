@@ -242,7 +242,7 @@ def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, save
     for task in snapshot.tasks:
         inner = graph.subgraphs.get(task.name)
         if inner is not None and isinstance(task.state, StateSnapshot):
-            check_stored(run, inner, inner.compiled, task.state, saver)
+            check_stored(run, inner.graph, inner.compiled, task.state, saver)
 
 
 def child_in(interrupted: object) -> str:

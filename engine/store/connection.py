@@ -5,10 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from interlock.engine.store.audit import Audit
 from interlock.services.files.disk import BUSY_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from interlock.engine.store.saver import Saver
 
 Values = Sequence[object] | Mapping[str, object]
 
@@ -29,25 +32,6 @@ class Column(NamedTuple):
     """What its values are in Python."""
     needed: bool
     """Whether it takes no null."""
-
-
-class Source(Protocol):
-    """Buffers rows of its own until the connection commits."""
-
-    @property
-    def waits(self) -> bool: ...
-
-    def write(self) -> None:
-        """Write them in the open transaction."""
-        ...
-
-    def written(self) -> None:
-        """They are committed."""
-        ...
-
-    def give_up(self) -> None:
-        """Drop them: they can't be written."""
-        ...
 
 
 class Connection(ABC):
@@ -73,7 +57,8 @@ class Connection(ABC):
         """By row, where one is named."""
         self._tables: set[str] = set()
         """Tables with buffered rows."""
-        self._sources: list[Source] = []
+        self.saver: Saver | None = None
+        """Buffers checkpoints of its own until the connection commits."""
         self._check: Callable[[], None] | None = None
         self._turn = threading.RLock()
         self._audit: Audit | None = None
@@ -127,12 +112,12 @@ class Connection(ABC):
                 return
             with self.begun(synced):
                 self.write_waiting(self._waiting.values())
-                for source in self._sources:
-                    source.write()
+                if self.saver:
+                    self.saver.write()
                 yield self
             self._forget()
-            for source in self._sources:
-                source.written()
+            if self.saver:
+                self.saver.written()
 
     def later(self, table: str, sql: str, values: Values, row: object = None) -> None:
         """Write a row that nothing external depends on: with the driver's next commit; on other connections at once.
@@ -151,14 +136,10 @@ class Connection(ABC):
                 with self.transaction():
                     self.stored(sql, values)
 
-    def join(self, source: Source) -> None:
-        """Include the source's buffered rows in every commit from now on."""
-        self._sources.append(source)
-
     def flush(self, *, last: bool = False) -> None:
         """Commit buffered rows, if any. `last`: if that fails they are dropped, as after a kill."""
         with self._turn:
-            if self.in_transaction or not (self._waiting or any(source.waits for source in self._sources)):
+            if self.in_transaction or not (self._waiting or (self.saver and self.saver.waits)):
                 return
             try:
                 with self.transaction():
@@ -166,8 +147,8 @@ class Connection(ABC):
             except Exception:
                 if last:
                     self._forget()
-                    for source in self._sources:
-                        source.give_up()
+                    if self.saver:
+                        self.saver.give_up()
                 raise
 
     def guard(self, check: Callable[[], None]) -> None:

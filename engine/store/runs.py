@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import Store, blobs_of, explained, put, select
 from interlock.engine.store.connection import Connection
@@ -18,6 +18,9 @@ from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
 from interlock.state.errors import BusyError, StoreError
+
+if TYPE_CHECKING:
+    from interlock.engine.driver.lease import Lease
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""
@@ -223,15 +226,7 @@ def refuse_driven(conn: Connection, run: str) -> None:
         raise BusyError(f"Run {run!r} is driven by process {owner.pid} on {owner.host}. Stop it there first.")
 
 
-class Held(Protocol):
-    """A lease as its owner knows it."""
-
-    run: str
-    epoch: int
-    held: bool
-
-
-def fence(conn: Connection, lease: Held) -> None:
+def fence(conn: Connection, lease: "Lease") -> None:
     """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
 
     def check() -> None:
@@ -243,7 +238,7 @@ def fence(conn: Connection, lease: Held) -> None:
     conn.guard(check)
 
 
-def lost(conn: Connection, lease: Held) -> BusyError:
+def lost(conn: Connection, lease: "Lease") -> BusyError:
     """The error for a run that was taken over, removed or released."""
     row = conn.execute("select pid, host, epoch from lease where run = ?", (lease.run,)).fetchone()
     if row is None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -70,7 +70,7 @@ class Saver(BaseCheckpointSaver[int]):
         """Thread → nested namespaces with rows on disk."""
         self._statuses: dict[str, str] = {}
         if conn.buffers:
-            conn.join(self)
+            conn.saver = cast(Any, self)  # the type checker sees this module's own types twice
 
     @property
     def waits(self) -> bool:

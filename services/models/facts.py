@@ -14,10 +14,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from interlock.services.files.filesystem import locked, replace_file
 from interlock.services.models.known import FREE, Able, Known, Prices, Rates, able, cost_of, edition, known
 from interlock.services.models.names import (
-    entry_of,
     gemini_key,
     limit,
-    names_of,
     provider_of,
     provider_spec,
     resolve,
@@ -242,7 +240,7 @@ class ModelFacts:
 
     def able(self, model: str) -> Able:
         """What it can take and write: as settings say, else as its provider's package does."""
-        own, found = entry_of(self._settings, model), able(model)
+        own, found = self._settings.entry(model), able(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
         return Able(own.output_limit or found.output, takes)
 
@@ -258,18 +256,18 @@ class ModelFacts:
         return windows.get(model.partition(":")[2]) or only
 
     def first_token_s(self, model: str, elsewhere: float) -> float:
-        own = entry_of(self._settings, model).first_token_timeout_s
+        own = self._settings.entry(model).first_token_timeout_s
         return own or (_NEAR_FIRST_S if self.server(model).near else elsewhere)
 
     def constrains(self, model: str) -> bool:
-        own = entry_of(self._settings, model).response_format
+        own = self._settings.entry(model).response_format
         return self.server(model).constrains if own is None else own
 
     def protocol(self, model: str, wanted: str) -> str:
         """How the model calls tools; `auto` only if that has to be found out."""
         if wanted != "auto":
             return wanted
-        own = entry_of(self._settings, model).protocol
+        own = self._settings.entry(model).protocol
         if own or not self.server(model).near:
             return own or "native"
         return self.seen(model).protocol or "auto"
@@ -287,7 +285,7 @@ class ModelFacts:
 
     def is_small(self, model: str) -> bool:
         """Whether the model gets the small prompt where nobody says which."""
-        if own := entry_of(self._settings, model).prompt_profile:
+        if own := self._settings.entry(model).prompt_profile:
             return own == "small"
         if not self.server(model).near:
             return False
@@ -350,10 +348,7 @@ class ModelFacts:
 
 def own_price(settings: Settings, model: str) -> Prices | None:
     """What settings say, by the model's name, one of its aliases, or its provider."""
-    prices = settings.model.prices
-    named = (prices[name] for name in names_of(settings.model, model) if name in prices)
-    found = entry_of(settings, model).price or next(named, None)
-    if found is None:
+    if (found := settings.entry(model).price) is None:
         return None
     cached, written = (found.input if one is None else one for one in (found.cached, found.written))
     return [Rates(0, found.input, found.output, cached, written)]

@@ -23,7 +23,7 @@ from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.frames import with_room
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
-from interlock.state.settings import ModelEntry, ModelSettings, Settings
+from interlock.state.settings import Settings
 from interlock.state.text import nearest
 
 if TYPE_CHECKING:
@@ -157,25 +157,10 @@ def thinks(model: str) -> bool:
     return provider_of(model) in ("gemini", "openai")
 
 
-def entry_of(settings: Settings, model: str) -> ModelEntry:
-    """What `models` in settings says of a resolved model: by its name, one of its aliases, or its provider."""
-    found = (settings.models.get(name) for name in names_of(settings.model, model))
-    return next(filter(None, found), ModelEntry.model_validate({}))
-
-
-def names_of(settings: ModelSettings, model: str) -> list[str]:
-    """The names under which settings can speak of a model: its own, its aliases, its provider's."""
-    return [model, *(a for a, target in settings.aliases.items() if target == model), provider_of(model)]
-
-
 def limit(settings: Settings, model: str, told: int | None = None) -> int:
     """Return the context window in tokens: as set for it, else what its server `told`, else the built-in value."""
-    if own := entry_of(settings, model).context_window:
-        return own
-    for name, tokens in settings.model.token_limits.items():
-        if model in (name, settings.model.aliases.get(name)):
-            return tokens
-    return told or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
+    own = settings.entry(model).context_window or told
+    return own or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
 
 
 def _alias(settings: Settings, name: str) -> str | None:

@@ -21,7 +21,7 @@ from interlock.engine.store.keeping import CANDIDATES
 CALL = shell("touch a.txt")
 ASKS = tools(CALL, usage={"input": 1000, "output": 100, "cached": 500})
 ENDS = {"text": "ok", "usage": {"input": 2140, "output": 50}}
-PRICES = {"script": {"input": 1.0, "output": 10.0, "cached": 0.1}}
+PRICE = {"input": 1.0, "output": 10.0, "cached": 0.1}
 COST = (500 * 1 + 500 * 0.1 + 100 * 10 + 2140 * 1 + 50 * 10) / 1e6
 
 
@@ -29,7 +29,10 @@ COST = (500 * 1 + 500 * 0.1 + 100 * 10 + 2140 * 1 + 50 * 10) / 1e6
 def ended(run: Run, home: Path) -> dict[str, str]:
     """Name → id of runs: approved, rejected, failed and parked."""
     (home / ".interlock").mkdir()
-    settings: dict[str, Any] = {"model": {"prices": PRICES, "skipNextSpeakerCheck": True}}
+    settings: dict[str, Any] = {
+        "models": {"script": {"price": PRICE}},
+        "model": {"skipNextSpeakerCheck": True},
+    }
     put(home / ".interlock" / "settings.json", settings)
     put(Path("s.json"), [ASKS, ENDS])
     put(Path("f.json"), [{"error": {"status": 400}}])

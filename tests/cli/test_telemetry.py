@@ -130,8 +130,8 @@ def set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def write(**telemetry: Any) -> None:
         file = Path.home() / ".interlock" / "settings.json"
         file.parent.mkdir(exist_ok=True)
-        prices = {"script": {"input": 1, "output": 2}}
-        settings = {"model": {"prices": prices}, "telemetry": {"enabled": True, **telemetry}}
+        models = {"script": {"price": {"input": 1, "output": 2}}}
+        settings = {"models": models, "telemetry": {"enabled": True, **telemetry}}
         put(file, settings)
 
     return write

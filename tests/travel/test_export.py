@@ -92,7 +92,7 @@ def test_page_json_and_markdown_tell_the_same_run_with_who_decided_and_what_it_c
 ) -> None:
     text = page.read_text()
     assert "Decisions of people" in text and "approved (once) fine" in text
-    assert "Tokens and cost" in text and "model.prices" in text
+    assert "Tokens and cost" in text and "models.NAME.price" in text
     assert "<script" not in text and "http://" not in text.replace(NASTY, "").split("<body>")[0]
     told = json.loads(desk.cli("export", "latest", "--format", "json").out)
     assert told["format"] == "interlock-run-1"

@@ -133,8 +133,8 @@ async def test_anthropics_format_is_billed_as_it_counts(bench: Any, monkeypatch:
 
 
 def test_the_providers_own_figure_wins_then_that_of_the_settings() -> None:
-    prices = {"gemini": {"input": 1, "output": 2, "cached": 0.5, "cacheWrite": 4}}
-    facts = ModelFacts(Settings.model_validate({"model": {"prices": prices}}), {})
+    price = {"input": 1, "output": 2, "cached": 0.5, "cacheWrite": 4}
+    facts = ModelFacts(Settings.model_validate({"models": {"gemini": {"price": price}}}), {})
     usage = usage_of(tokens(1_000_000, 1_000_000, cached=200_000, cache_creation=100_000))
     assert usage
     assert facts.cost("gemini-2.5-pro", usage) == pytest.approx(0.7 + 0.1 + 0.4 + 2)

@@ -86,7 +86,8 @@ def test_roles_have_aliases_and_settings_decide() -> None:
 
 
 def test_a_models_window_is_known_or_a_million() -> None:
-    ours = settings(tokenLimits={"pro": 5000, "openai:gpt-5": 400_000})
+    windows = {"pro": {"contextWindow": 5000}, "openai:gpt-5": {"contextWindow": 400_000}}
+    ours = Settings.model_validate({"models": windows})
     found = {m: limit(ours, m) for m in ("gemini-2.5-pro", "openai:gpt-5", "gemini-x", "gemma-4-27b")}
     assert [*found.values()] == [5000, 400_000, DEFAULT_LIMIT, 256_000]
 
