@@ -95,7 +95,6 @@ def event_object(event: Event) -> dict[str, Any]:
 
 
 def outcome_object(outcome: Outcome) -> dict[str, Any]:
-    """The result in `json` format."""
     result: dict[str, Any] = {"session_id": outcome.run}
     if outcome.workflow in _CONVERSATIONS:
         result["response"] = outcome.output.get("response", "")

@@ -52,8 +52,6 @@ _SHARED = {
 
 
 class Person(NamedTuple):
-    """Who sends a request."""
-
     name: str
     """Recorded with decisions; empty: the user whose server this is."""
     role: str

@@ -57,8 +57,6 @@ def record_of(home: Path, drive: str) -> Path:
 
 
 class Recorder:
-    """The stream of one drive."""
-
     def __init__(self, call: Call, options: Options, run: str) -> None:
         self._call, self._options, self._run = call, options, run
         self._kwargs, self._modes = call.asked, call.asked["stream_mode"]
