@@ -12,11 +12,12 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 HERE = Path(__file__).parent.parent
 TURNS = 120
@@ -59,38 +60,19 @@ def replies(scene: str) -> list[dict[str, Any]]:
 
 def measure(scene: str) -> dict[str, Any]:
     """Drive the turns in this process, whose `interlock` is the clone's."""
-    from interlock.engine import Options, run_sync
-    from interlock.engine.store.steps import StepLog
+    from turns import drive
 
-    spent: list[float] = []
-    started = StepLog.started
-
-    def noted(self: StepLog, task: str, namespace: str, node: str, workflow: str) -> None:
-        started(self, task, namespace, node, workflow)
-        if node == "check_limits":
-            spent.append(time.process_time())
-
-    StepLog.started = noted
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "work").mkdir()
         (folder / "work" / "notes.txt").write_text("a line of some length, to be read\n" * 60)
         (folder / "script.json").write_text(json.dumps(replies(scene)))
-        options = Options(
-            home=folder / "home",
-            user_home=folder,
-            workspace=folder / "work",
-            model=f"script:{folder / 'script.json'}",
-            approval_mode="yolo",
-            env={"PATH": os.environ["PATH"], "HOME": name},
-            limits={"max_turns": TURNS + 10},
-            # Equal calls are a loop; without the check by a model, every turn costs the same.
-            overrides={"model": {"disableLoopDetection": True, "skipNextSpeakerCheck": bool(SCENES[scene])}},
-        )
-        outcome = run_sync("main", {"prompt": "go"}, options=options)
+        env = {"PATH": os.environ["PATH"], "HOME": name}
+        model, asks = f"script:{folder / 'script.json'}", not SCENES[scene]
+        told = drive(folder, model, env, TURNS, asks=asks, approval_mode="yolo")
         with sqlite3.connect(folder / "home" / "interlock.db") as conn:
             found = {table: _rows(conn, table) for table in _tables(conn)}
-    return {"status": outcome.status, "cpu": spent[TURNS - 1] - spent[5], "tables": found}
+    return {"status": told["status"], "cpu": sum(told["cpu"][5 : TURNS - 1]), "tables": found}
 
 
 def _tables(conn: sqlite3.Connection) -> list[str]:

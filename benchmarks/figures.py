@@ -47,8 +47,16 @@ class Ended(NamedTuple):
     """The most that it and its children held in memory, as each request was seen."""
 
 
+def command(*words: str, python: str = sys.executable) -> list[str]:
+    return [python, "-P", "-c", _ENTRY, *words]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), "INTERLOCK_HOME": f"{folder}/state"}
+
+
 def run(argv: list[str], folder: Path, replies: list[Any], *, kill: bool = False) -> Ended:
-    """`kill`: end it at its first request."""
+    """Run a program in `folder/work`, beside a model that gives these replies. `kill`: end it at its first request."""
     asked: list[float] = []
     held: list[int] = [0]
     with FakeGemini(replies) as fake, tempfile.TemporaryFile() as said:
@@ -63,12 +71,7 @@ def run(argv: list[str], folder: Path, replies: list[Any], *, kill: bool = False
             return log(*args)
 
         fake.log = noted  # type: ignore[method-assign]
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "INTERLOCK_HOME": f"{folder}/state",
-            **fake.env,
-        }
+        env = {**environment(folder), **fake.env}
         began = time.perf_counter()
         process = subprocess.Popen(argv, cwd=folder / "work", env=env, stdout=said, stderr=said)
         _, status, used = os.wait4(process.pid, 0)
@@ -98,7 +101,7 @@ def _resident(pid: int) -> int:
 
 def _round(python: str, folder: Path) -> dict[str, float]:
     def interlock(*words: str, replies: list[Any] | None = None, kill: bool = False) -> Ended:
-        return run([python, "-P", "-c", _ENTRY, *words], folder, replies or [], kill=kill)
+        return run(command(*words, python=python), folder, replies or [], kill=kill)
 
     def driven(*replies: Any, kill: bool = False) -> Ended:
         words = ("-p", "go", "-m", "gemini-2.5-pro", "-y")

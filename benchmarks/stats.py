@@ -1,16 +1,15 @@
 """stats: how long `interlock stats` takes over a month of 10,000 runs, beside `interlock runs`, as whole processes."""
 
 import json
-import os
 import random
-import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from figures import command, run
 
 from interlock.engine.store import Store, put
 from interlock.engine.store.runs import NewRun, insert_run
@@ -71,32 +70,20 @@ def fill(home: Path) -> None:
                 put(conn, "approvals", {**row, "request": text})
 
 
-def timed(home: Path, words: Sequence[str]) -> tuple[float, float]:
-    """Wall and processor time of a whole process, in milliseconds."""
-    code = "import sys; from interlock.cli.main import main; sys.exit(main())"
-    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        (sys.executable, "-P", "-c", code, *words),
-        env={**os.environ, "INTERLOCK_HOME": str(home)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
-    took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return took * 1000, worked * 1000
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         empty, full = Path(folder) / "empty", Path(folder) / "full"
-        Store(empty).open()
-        fill(full)
+        for place in (empty, full):
+            (place / "work").mkdir(parents=True)
+        Store(empty / "state").open()
+        fill(full / "state")
         rows = [(empty, ("runs",)), (full, ("runs",))]
         rows += [(full, ("stats", "--by", by)) for by in ("day", "model", "workflow", "repository")]
         # In turns, so that what else the machine does meets all of them.
-        found = [[timed(*row) for row in rows] for _ in range(TIMES)]
-        least = [[min(one[n][part] for one in found) for part in (0, 1)] for n in range(len(rows))]
+        found = [[run(command(*words), place, []) for place, words in rows] for _ in range(TIMES)]
+        least = [
+            (min(one[n].wall for one in found), min(one[n].cpu for one in found)) for n in range(len(rows))
+        ]
         for (home, words), (took, worked) in zip(rows, least, strict=True):
             where, first = "empty" if home == empty else f"{RUNS} runs", least[0]
             ratio = f"{took / first[0]:.1f} and {worked / first[1]:.1f} times the first"

@@ -29,8 +29,10 @@ LONG, EARLY, LATE = 1000, range(6, 15), range(989, 999)
 """The long run has a scripted model and short files, so that nothing is compressed."""
 
 
-def drive(folder: Path, model: str, env: dict[str, str], turns: int = TURNS) -> dict[str, Any]:
-    """Run the turns in this process; returns the time of each, and the size of what they left."""
+def drive(
+    folder: Path, model: str, env: dict[str, str], turns: int = TURNS, *, asks: bool = False, **more: Any
+) -> dict[str, Any]:
+    """Run the turns in this process; returns the time of each. `asks`: the model whether it is done, too."""
     from interlock.engine import Options, run_sync
     from interlock.engine.store.steps import StepLog
 
@@ -58,7 +60,8 @@ def drive(folder: Path, model: str, env: dict[str, str], turns: int = TURNS) -> 
         env=env,
         limits={"max_turns": turns + 10},
         # 300 equal calls are a loop, and the next-speaker check would add a request.
-        overrides={"model": {"disableLoopDetection": True, "skipNextSpeakerCheck": True}},
+        overrides={"model": {"disableLoopDetection": True, "skipNextSpeakerCheck": not asks}},
+        **more,
     )
     outcome = run_sync("main", {"prompt": "go"}, options=options)
     if outcome.status != "done":
@@ -72,7 +75,7 @@ def drive(folder: Path, model: str, env: dict[str, str], turns: int = TURNS) -> 
         "resident": resident,
         "peak_mb": peak,
         "written_kb": kb,
-        **_bytes(folder / "home" / "interlock.db"),
+        "status": outcome.status,
     }
 
 
@@ -157,6 +160,7 @@ def _measure(kind: str, url: str) -> None:
             told = drive(
                 folder, "gemini-2.5-pro", {**env, "GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url}
             )
+        told |= _bytes(folder / "home" / "interlock.db")
     print(json.dumps(told))
 
 

@@ -30,8 +30,6 @@ from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible, visible_json
 
 if TYPE_CHECKING:
-    from mcp import types
-
     from interlock.graphs._pipeline import Pipeline
 
 _NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
@@ -92,8 +90,6 @@ async def serve(workflows: "Mapping[str, Pipeline]", client: Client) -> None:
 
 
 class _Calls:
-    """The calls under way."""
-
     def __init__(self) -> None:
         self._open: set[_Caller] = set()
         self._stopped = asyncio.Event()
@@ -236,11 +232,11 @@ async def _played(
     return await client.start(workflow.name, input, renderers=[caller], asker=caller, stop=caller.stopping)
 
 
-def _failed(text: str) -> "types.CallToolResult":
+def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _result(outcome: Outcome) -> "types.CallToolResult":
+def _result(outcome: Outcome) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(text=_text(outcome))]
     ended_badly = outcome.exit_code != 0 and outcome.status != "waiting"
     return types.CallToolResult(content=content, structured_content=_facts(outcome), is_error=ended_badly)

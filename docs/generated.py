@@ -97,7 +97,6 @@ def _sentence(text: str) -> str:
 
 
 def help_text() -> str:
-    """The output of `interlock --help`."""
     code = "import sys; from interlock.cli.main import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
     return f"```text\n{done.stdout.rstrip()}\n```\n"

@@ -64,7 +64,6 @@ class Server:
         self.again()
 
     def promote(self) -> None:
-        """Make a standby the primary."""
         self._control("promote")
 
     def restart(self) -> None:

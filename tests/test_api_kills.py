@@ -1,4 +1,4 @@
-"""`kill -9` of `interlock serve` under programs' runs. `benchmarks/api_kills.py` does it 200 times."""
+"""`kill -9` of `interlock serve` under programs' runs."""
 
 from pathlib import Path
 

@@ -31,8 +31,6 @@ _LONGEST_FILE = 256_000
 
 @dataclass
 class Given:
-    """What a prompt brings."""
-
     text: str = ""
     files: list[Path] = field(default_factory=list[Path])
     """Pictures and PDFs, to be attached."""

@@ -87,7 +87,6 @@ def diagram(args: Args) -> int | None:
 
 
 def _pipeline(workflow: str, options: Options) -> "Pipeline":
-    """The workflow, including the user's own nodes."""
     return Client(options).workflow(workflow, with_own_nodes=True)
 
 

@@ -189,7 +189,6 @@ def _delivery(client: Client, row: RunRow | None) -> tuple[bool, str]:
 
 
 def _ended(row: RunRow | None) -> str:
-    """How it ended, and why."""
     if row is None:
         return "removed"
     return f"{row.status}: {one_line(row.error['message'])}" if row.error else row.status

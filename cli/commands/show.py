@@ -66,7 +66,6 @@ def calls_in_full(client: Client, run: str, paint: Paint) -> Iterator[str]:
 
 
 def call_in_full(number_: int, call: Call, paint: Paint) -> Iterator[str]:
-    """Everything known about a call's decisions, one per line."""
     yield f"{number_:>3}  {paint(call.tool, 'bold')} · {came_to(call)} · {one_line(call.summary, 100)}"
     yield f"     arguments {visible_json(call.args)}"
     for decision in call.decided:

@@ -72,9 +72,7 @@ class Bar:
             self.text = ""
 
 
-def bar(event: Progress, width: int = 20) -> str:
+def bar(event: Progress) -> str:
     """`━━━━────  indexing 1,200 of 10,000 files`."""
-    filled = width * event.done // max(event.total, 1)
-    return (
-        f"{'━' * filled}{'─' * (width - filled)} {event.what} {event.done:,} of {event.total:,} {event.unit}"
-    )
+    filled = 20 * event.done // max(event.total, 1)
+    return f"{'━' * filled}{'─' * (20 - filled)} {event.what} {event.done:,} of {event.total:,} {event.unit}"

@@ -188,7 +188,6 @@ def _dollars(usd: float | None) -> str:
 
 
 def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
-    """Requests, tokens and cost of each model."""
     for name, used in models.items():
         tokens = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
         yield f"{name}: {counted(used['requests'], 'request')}, {tokens}, {_dollars(used['usd'])}"

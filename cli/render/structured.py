@@ -38,14 +38,11 @@ def _second(seconds: int) -> str:
 
 
 class JsonView(View):
-    def __init__(self, indent: int | None = 2) -> None:
-        self._indent = indent
-
     def finish(self, outcome: Outcome) -> None:
-        write_json(outcome_object(outcome), self._indent)
+        write_json(outcome_object(outcome), 2)
 
     def failed(self, error: InterlockError) -> None:
-        write_json({"error": error_object(error)}, self._indent)
+        write_json({"error": error_object(error)}, 2)
 
 
 class StreamJsonView(View):
@@ -98,7 +95,6 @@ def event_object(event: Event) -> dict[str, Any]:
 
 
 def outcome_object(outcome: Outcome) -> dict[str, Any]:
-    """The result in `json` format."""
     result: dict[str, Any] = {"session_id": outcome.run}
     if outcome.workflow in _CONVERSATIONS:
         result["response"] = outcome.output.get("response", "")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rapidfuzz.distance import LCSseq
+from rapidfuzz.process import extractOne
 
 from interlock.state.text import visible
 
@@ -89,35 +90,19 @@ def _change(removed: Sequence[str], added: Sequence[str], old: int, new: int) ->
 
 
 def _pairs(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Pair lines one by one if there are equally many, else those most alike, in order."""
+    """Pair lines one by one if there are equally many, else each with the likest one below the last pair."""
     if len(removed) == len(added):
         yield from zip(range(len(removed)), range(len(added)), strict=True)
         return
-    if not removed or not added or len(removed) * len(added) > _MOST_PAIRS:
+    if len(removed) * len(added) > _MOST_PAIRS:
         return
-    one, other = ([line.strip()[:_MOST_PIECES] for line in lines] for lines in (removed, added))
-    yield from _aligned([[LCSseq.normalized_similarity(a, b) for b in other] for a in one])
-
-
-def _aligned(alike: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Pairs in both sequences' order with the highest total similarity, each above the threshold."""
-    rows, columns = len(alike), len(alike[0])
-    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
-    for i in range(rows - 1, -1, -1):
-        for j in range(columns - 1, -1, -1):
-            paired = alike[i][j] + best[i + 1][j + 1] if alike[i][j] >= _ALIKE else 0.0
-            best[i][j] = max(best[i + 1][j], best[i][j + 1], paired)
-    pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < rows and j < columns:
-        if best[i][j] == best[i + 1][j]:
-            i += 1
-        elif best[i][j] == best[i][j + 1]:
-            j += 1
-        else:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-    return pairs
+    lines, at = [line.strip()[:_MOST_PIECES] for line in added], 0
+    for number, line in enumerate(removed):
+        alike = LCSseq.normalized_similarity
+        found = extractOne(line.strip()[:_MOST_PIECES], lines[at:], scorer=alike, score_cutoff=_ALIKE)
+        if found:
+            yield number, at + found[2]
+            at += found[2] + 1
 
 
 def _marked(old: str, new: str) -> tuple[Pieces, Pieces] | None:

@@ -93,7 +93,6 @@ class App:
         self.app.key_processor.before_key_press += self._pressed
 
     async def run(self, prompt: str, run: str | None) -> None:
-        """Run the session until the person leaves."""
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self.exit)

@@ -25,8 +25,6 @@ MARK = "❯ "
 
 @dataclass(frozen=True)
 class Row:
-    """One choice in a picker."""
-
     name: str
     about: str = ""
     value: Any = None

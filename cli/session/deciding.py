@@ -49,8 +49,6 @@ _HINT = "↑ ↓ Enter · a longer text and / go to the input line"
 
 
 class Desk(Protocol):
-    """What a question needs of the terminal."""
-
     async def handed_over(self, work: Callable[[], Any]) -> Any: ...
     async def view(self, requests: Sequence[Request], /) -> None:
         """Show all of it in a pager."""

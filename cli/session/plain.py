@@ -33,7 +33,6 @@ class Lines:
         self.left = False
 
     async def run(self, session: Session, prompt: str, run: str | None) -> None:
-        """Run the session until the person leaves."""
         self._cancel = session.cancel
         self._listen()
         session.begin()

@@ -70,7 +70,6 @@ _ADVISES = frozenset({"auth", "doctor"})
 
 
 async def show_printed(session: Session, name: str, arguments: Sequence[str]) -> None:
-    """Show what `interlock NAME ARGUMENTS` writes."""
     text = await to_thread(lambda: printed(name, [*arguments]))
     text = in_session(text) if name in _ADVISES else text
     lines = text.split("\n") if text else []

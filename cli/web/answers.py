@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.guard import BODY_LIMIT, ROLES, Person
@@ -57,6 +59,16 @@ def answering(
             return failed(500, bug(error))
 
     return endpoint
+
+
+def routed(table: str, owners: Mapping[str, Any], *given: Any) -> list[Route]:
+    """The routes of a table: method, path, the role that it needs, and whose function answers, from `given` on."""
+    found: list[Route] = []
+    for method, path, role, name in (line.split() for line in table.strip().splitlines()):
+        owner, _, function = name.partition(".")
+        answer = partial(getattr(owners[owner], function), *given)
+        found.append(Route(path, answering(answer, role), methods=[method]))
+    return found
 
 
 def check_role(person: Person, role: str) -> None:

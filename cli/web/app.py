@@ -4,10 +4,9 @@ import os
 import socket
 import sys
 import webbrowser
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,27 +15,49 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from interlock.cli.web import acts, looks
-from interlock.cli.web.answers import RefusedError, Served, answering, failed, run_of, whole
+from interlock.cli.web import acts, looks, stats, stream
+from interlock.cli.web.answers import RefusedError, Served, failed, routed, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
-from interlock.cli.web.api.streams import Streaming
 from interlock.cli.web.guard import BODY_LIMIT, Access, Guard, Tokens, is_shell
 from interlock.cli.web.prompts import Prompts
-from interlock.cli.web.stats import stats
-from interlock.cli.web.stream import changes, events
 from interlock.engine.client import Client, Options
-from interlock.engine.client.record import Cursor
 from interlock.state.errors import UserError
 
 _STATIC = Path(__file__).parent / "static"
 _SIGNED_S = 30 * 24 * 3600
 """Seconds that a browser stays signed in."""
 
-_STUCK_S = 10.0
-"""Seconds for which a reader of the page's events may take nothing; it goes on from its last place later."""
-
-Answer = Callable[[Served, Request], Awaitable[Any]]
+TABLE = """
+GET   /stats                          view    stats.stats
+GET   /api/me                         view    looks.me
+GET   /api/changes                    view    stream.changes
+GET   /api/requests                   view    looks.requests
+GET   /api/requests/{id}              view    looks.request
+GET   /api/requests/{id}/file         view    looks.request_file
+GET   /api/workflows                  view    looks.workflows
+GET   /api/workflows/{name}           view    looks.workflow
+GET   /api/workflows/{name}/diagram   view    looks.workflow_diagram
+GET   /api/runs                       view    looks.runs
+GET   /api/runs/{run}                 view    looks.run
+GET   /api/runs/{run}/events          view    stream.events
+GET   /api/runs/{run}/diagram         view    looks.diagram
+GET   /api/runs/{run}/steps           view    looks.steps
+GET   /api/runs/{run}/calls           view    looks.calls
+GET   /api/runs/{run}/calls/{call}/output  view    looks.output
+GET   /api/runs/{run}/state           view    looks.state
+GET   /api/runs/{run}/seen            view    looks.seen
+GET   /api/runs/{run}/diff            view    looks.diff
+GET   /api/runs/{run}/replay          view    looks.replay
+GET   /api/runs/{run}/export          view    looks.export
+POST  /api/runs                       drive   acts.start
+POST  /api/runs/{run}/decide          decide  acts.decide
+POST  /api/runs/{run}/prompt          drive   acts.prompt
+POST  /api/runs/{run}/stop            drive   acts.stop
+POST  /api/runs/{run}/fork            drive   acts.fork
+POST  /api/runs/{run}/rewind          drive   acts.rewind
+POST  /api/runs/{run}/undo            drive   acts.undo
+"""
 
 
 class Page:
@@ -46,7 +67,7 @@ class Page:
         self.options, self.client = options, Client(options)
         self.served = Served(options, self.client, Apart(), Prompts(options))
         self.tokens = Tokens(options.home)
-        routes, resume = api_routes(self.client, answering)
+        routes, resume = api_routes(self.client)
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -59,54 +80,13 @@ class Page:
         self.guard = Guard(app, self.tokens, access)
 
     def _routes(self) -> list[BaseRoute]:
-        def look(path: str, answer: Answer) -> Route:
-            return Route(path, answering(lambda request: answer(self.served, request), "view"))
-
-        def act(path: str, role: str, answer: Answer) -> Route:
-            return Route(
-                path, answering(lambda request: answer(self.served, request), role), methods=["POST"]
-            )
-
+        owners = {"looks": looks, "acts": acts, "stats": stats, "stream": stream}
         return [
             Route("/login", self.login, methods=["POST"]),
             Route("/ok", _ok),
-            look("/stats", stats),
-            *self._own(look, act),
+            *routed(TABLE, owners, self.served),
             Mount("/static", StaticFiles(directory=_STATIC)),
             Route("/{path:path}", _shell),
-        ]
-
-    @staticmethod
-    def _own(look: Callable[[str, Answer], Route], act: Callable[[str, str, Answer], Route]) -> list[Route]:
-        run = "/api/runs/{run}"
-        return [
-            look("/api/me", _me),
-            look("/api/changes", _changes),
-            look("/api/requests", looks.requests),
-            look("/api/requests/{id}", looks.request),
-            look("/api/requests/{id}/file", looks.request_file),
-            look("/api/workflows", looks.workflows),
-            look("/api/workflows/{name}", looks.workflow),
-            look("/api/workflows/{name}/diagram", looks.workflow_diagram),
-            look("/api/runs", looks.runs),
-            look(run, looks.run),
-            look(f"{run}/events", _events),
-            look(f"{run}/diagram", looks.diagram),
-            look(f"{run}/steps", looks.steps),
-            look(f"{run}/calls", looks.calls),
-            look(f"{run}/calls/{{call}}/output", looks.output),
-            look(f"{run}/state", looks.state),
-            look(f"{run}/seen", looks.seen),
-            look(f"{run}/diff", looks.diff),
-            look(f"{run}/replay", looks.replay),
-            look(f"{run}/export", looks.export),
-            act("/api/runs", "drive", acts.start),
-            act(f"{run}/decide", "decide", acts.decide),
-            act(f"{run}/prompt", "drive", acts.prompt),
-            act(f"{run}/stop", "drive", acts.stop),
-            act(f"{run}/fork", "drive", acts.fork),
-            act(f"{run}/rewind", "drive", acts.rewind),
-            act(f"{run}/undo", "drive", acts.undo),
         ]
 
     async def login(self, request: Request) -> Response:
@@ -126,21 +106,6 @@ class Page:
         """Whether it is the token of the page: those of programs sign no browser in."""
         person = await self.guard.known(token)
         return person is not None and not person.name
-
-
-async def _events(page: Served, request: Request) -> Response:
-    row = run_of(page.client, request)
-    cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
-    Cursor.read(cursor)  # refused here: a stream that has begun can't tell its reader
-    return Streaming(events(page.client, row.run, cursor), patience=_STUCK_S)
-
-
-async def _changes(page: Served, _: Request) -> Response:
-    return Streaming(changes(page.client), patience=_STUCK_S)
-
-
-async def _me(_: Served, request: Request) -> dict[str, str]:
-    return request.state.person._asdict()
 
 
 async def _ok(_: Request) -> Response:

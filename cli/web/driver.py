@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """One drive."""
-
     options: Options
     run: str
     workflow: str = ""

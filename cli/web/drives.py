@@ -122,13 +122,9 @@ async def pieces(home: Path, run: str) -> AsyncGenerator[dict[str, Any]]:
 
 def _recent(data: bytes) -> int:
     """The place behind the last answer that is complete: the record has it."""
-    found = 0
-    for line in data.splitlines(keepends=True)[:-1]:
-        found += len(line)
-    last = 0
-    place = 0
-    for line in data[:found].splitlines(keepends=True):
+    last = place = 0
+    for line in data.splitlines(keepends=True):
         place += len(line)
-        if b'"type":"message"' in line and b'"delta":false' in line:
+        if line.endswith(b"\n") and b'"type":"message"' in line and b'"delta":false' in line:
             last = place
     return last

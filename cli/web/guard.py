@@ -4,7 +4,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
-from interlock.engine.client.served import all_served, change, serve, served, unserve
+from interlock.engine.client.served import all_served, change, serve, unserve
 from interlock.services.files.disk import write_private
 
 Message = MutableMapping[str, Any]
@@ -53,8 +52,6 @@ _SHARED = {
 
 
 class Person(NamedTuple):
-    """Who sends a request."""
-
     name: str
     """Recorded with decisions; empty: the user whose server this is."""
     role: str
@@ -73,16 +70,6 @@ class Tokens:
     def __init__(self, home: Path) -> None:
         self._home, self._page, self._once = home, home / "page.token", ""
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._move(home / "tokens.json")
-
-    def _move(self, old: Path) -> None:
-        """Into the store, from the file that 0.1 kept them in."""
-        if not old.exists():
-            return
-        for name, kept in json.loads(old.read_text()).items():
-            if served(self._home, "token", name) is None:
-                serve(self._home, "token", name, {**kept, "revoked": False})
-        old.unlink()
 
     @property
     def page(self) -> str:

@@ -28,6 +28,10 @@ _FILE = 1_000_000
 _LINE = 160
 
 
+async def me(_: Served, request: Request) -> dict[str, str]:
+    return request.state.person._asdict()
+
+
 async def runs(page: Served, request: Request) -> Any:
     query = request.query_params
     words, status = query.get("q", "").lower().split(), query.get("status") or None
@@ -89,7 +93,6 @@ def _request(page: Served, name: str) -> dict[str, Any]:
 
 
 def _prompt(told: Sequence[Any]) -> str:
-    """What the person asked for last."""
     said = (event.content for event in reversed(told) if event.type == "message" and event.role == "user")
     return next(said, "")
 

@@ -7,9 +7,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from starlette.requests import Request
+
+from interlock.cli.web.answers import Served, run_of
+from interlock.cli.web.api.streams import Streaming
 from interlock.cli.web.drives import pieces
 from interlock.engine.client import Client
 from interlock.engine.client.following import Standing, changed
+from interlock.engine.client.record import Cursor
 
 _QUEUED = 16
 """Events between the run's record and a slow reader; more wait in the store. With `_MOST` they hold less than 1 MB."""
@@ -20,6 +25,8 @@ _MOST = 40_000
 _BEAT_S = 10.0
 _CALM_S = 1.0
 """Seconds between two events that say that some run changed."""
+_STUCK_S = 10.0
+"""Seconds for which a reader may take nothing; it goes on from its last place later."""
 _LIVE = ("message", "thought", "tool_output", "node_start", "progress", "custom", "error", "retry", "result")
 
 
@@ -28,7 +35,18 @@ def sent(data: object, id: str = "", event: str = "") -> bytes:
     return f"{head}data: {json.dumps(data, default=repr)}\n\n".encode()
 
 
-async def events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
+async def events(page: Served, request: Request) -> Any:
+    row = run_of(page.client, request)
+    cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
+    Cursor.read(cursor)  # refused here: a stream that has begun can't tell its reader
+    return Streaming(_events(page.client, row.run, cursor), patience=_STUCK_S)
+
+
+async def changes(page: Served, _: Request) -> Any:
+    return Streaming(_changes(page.client), patience=_STUCK_S)
+
+
+async def _events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
     """A run's record and its live pieces; `: beat` shows a silent connection that it lives."""
     queue = asyncio.Queue[bytes](_QUEUED)
     readers = [
@@ -53,7 +71,7 @@ async def events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]
             reader.cancel()
 
 
-async def changes(client: Client) -> AsyncGenerator[bytes]:
+async def _changes(client: Client) -> AsyncGenerator[bytes]:
     """Says at once which requests wait, when that changes, and now and then that some run changed."""
     waiting: tuple[str, ...] | None = None
     told = beat = 0.0

@@ -6,12 +6,11 @@ import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from interlock.cli.web import drives
 from interlock.cli.web.answers import RefusedError, submitted
-from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import part, seconds, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
 from interlock.cli.web.api.recorder import Call, begin_record, end_record, events_in
@@ -161,8 +160,7 @@ class Lanes:
         before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
         before = one.body["before"] if again else before
         served.change(self.home, "thread", thread.id, {}, run)
-        call = _call(one, row is None, field)
-        work = Work(self._options(one, row is None), run, graph, call=call)
+        work = Work(self._options(one, row is None), run, graph, call=Call(one, row is None, field))
         if not await self._turns.taken(one, run, graph, lambda: self.lasts(one.id)):
             return
         try:
@@ -350,29 +348,3 @@ def _modes(given: Mapping[str, Any]) -> tuple[str, ...]:
     if wrong := [mode for mode in modes if mode not in _MODES]:
         raise RefusedError(422, f"stream_mode {wrong[0]!r} isn't supported. Expected of {', '.join(_MODES)}.")
     return modes
-
-
-def _call(one: Served, new: bool, field: str | None) -> Call:
-    kwargs = one.body["kwargs"]
-    given = kwargs["input"]
-    if field is not None and isinstance(given, dict) and field not in given and "messages" in given:
-        given = {field: shown.prompt_in(cast("dict[str, Any]", given))}
-    about = {"run_id": one.id, "graph_id": kwargs["graph_id"], "assistant_id": one.body["assistant_id"]}
-    return Call(
-        one.id,
-        one.thread,
-        new,
-        field,
-        given,
-        kwargs["command"] or {},
-        tuple(kwargs["stream_mode"]),
-        kwargs["subgraphs"],
-        kwargs["interrupt_before"],
-        kwargs["interrupt_after"],
-        kwargs["config"],
-        {**one.body["metadata"], **about, "run_attempt": 1},
-        kwargs["checkpoint"],
-        kwargs["protocol"],
-        one.body.get("by", ""),
-        one.body.get("again", False),
-    )

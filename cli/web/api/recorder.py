@@ -7,15 +7,16 @@ import os
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import dumped, plain
 from interlock.cli.web.api.protocol import protocol_events
 from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads, turns
 from interlock.engine.client.fleet import is_on_server
+from interlock.engine.client.served import Served
 from interlock.graphs._langgraph import TAP
 from interlock.state.errors import InterlockError, RunError, bug
 
@@ -25,31 +26,30 @@ if TYPE_CHECKING:
 NATIVE = ("values", "updates", "messages", "custom", "tasks", "checkpoints", "debug")
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """What a program asked for: one drive of a thread's run."""
 
-    id: str
-    thread: str
+    row: Served
     new: bool
     """The run begins with it."""
     prompt_field: str | None
     """Of a workflow of Interlock's; None: it is a graph of LangGraph's."""
-    input: Any = None
-    command: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    modes: tuple[str, ...] = ("values",)
-    subgraphs: bool = False
-    before: Any = None
-    after: Any = None
-    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    checkpoint: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    protocol: bool = False
-    """Its stream is that of the second event protocol."""
-    by: str = ""
-    """Who asked; empty: the user whose server it is."""
-    again: bool = False
-    """A limit over all workers stopped it, and has room again."""
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        return self.row.body["kwargs"]
+
+    @property
+    def input(self) -> Any:
+        """What a person said last in a list of messages is a workflow's prompt."""
+        given, field = self.asked["input"], self.prompt_field
+        if field is not None and isinstance(given, dict) and field not in given and "messages" in given:
+            return {field: shown.prompt_in(cast("dict[str, Any]", given))}
+        return self.asked["input"]
+
+    @property
+    def command(self) -> Mapping[str, Any]:
+        return self.asked["command"] or {}
 
 
 def record_of(home: Path, drive: str) -> Path:
@@ -57,13 +57,13 @@ def record_of(home: Path, drive: str) -> Path:
 
 
 class Recorder:
-    """The stream of one drive."""
-
     def __init__(self, call: Call, options: Options, run: str) -> None:
         self._call, self._options, self._run = call, options, run
+        self._kwargs, self._modes = call.asked, call.asked["stream_mode"]
+        self._metadata = {**call.row.body["metadata"], "run_id": call.row.id, "run_attempt": 1}
         self.failed: Exception | None = None
         self._lock = threading.Lock()
-        self._file = record_of(options.home, call.id).open("ab", buffering=0)
+        self._file = record_of(options.home, call.row.id).open("ab", buffering=0)
         self._first = True
         self._said: dict[str, Any] = {}
         self._message = 0
@@ -80,8 +80,8 @@ class Recorder:
     async def tap(self, app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
         """Drive the graph as the program asked; yields what nodes write."""
         config, graph_input = self._config(config), self._input(graph_input)
-        given |= {"interrupt_before": self._call.before, "interrupt_after": self._call.after}
-        parts = self._by_protocol if self._call.protocol else self._by_modes
+        given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
+        parts = self._by_protocol if self._kwargs["protocol"] else self._by_modes
         try:
             async with aclosing(cast("Any", parts(app, graph_input, config, given))) as found:
                 async for data in found:
@@ -92,16 +92,11 @@ class Recorder:
             raise
 
     def _config(self, config: Any) -> Any:
-        call = self._call
-        own = {k: v for k, v in call.config.items() if k in ("tags", "recursion_limit", "max_concurrency")}
-        configurable = {**call.config.get("configurable", {}), **config["configurable"]}
-        return {
-            **config,
-            **own,
-            "configurable": configurable,
-            "metadata": {**call.metadata},
-            "run_id": call.id,
-        }
+        asked: Mapping[str, Any] = self._kwargs["config"]
+        own = {k: v for k, v in asked.items() if k in ("tags", "recursion_limit", "max_concurrency")}
+        configurable = {**asked.get("configurable", {}), **config["configurable"]}
+        more = {"configurable": configurable, "metadata": {**self._metadata}, "run_id": self._call.row.id}
+        return {**config, **own, **more}
 
     def _input(self, graph_input: Any) -> Any:
         """The first input, with what a resume changes or skips, too."""
@@ -114,9 +109,9 @@ class Recorder:
         return replace(cast(Any, graph_input), **_moves(self._call.command))
 
     async def _by_modes(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
-        wanted = self._call.modes
+        wanted = self._modes
         native = {"messages" if mode == "messages-tuple" else mode for mode in wanted} & {*NATIVE}
-        modes, subgraphs = [*native | {"custom"}], self._call.subgraphs
+        modes, subgraphs = [*native | {"custom"}], self._kwargs["subgraphs"]
         if "events" not in wanted:
             stream = app.astream(graph_input, config, stream_mode=modes, subgraphs=subgraphs, **given)
             async for part in stream:
@@ -127,16 +122,16 @@ class Recorder:
             graph_input, config, version="v2", stream_mode=modes, subgraphs=subgraphs, **given
         )
         async for event in stream:
-            if event["event"] == "on_chain_stream" and event["run_id"] == self._call.id:
+            if event["event"] == "on_chain_stream" and event["run_id"] == self._call.row.id:
                 for data in self._part(event["data"]["chunk"], given):
                     yield data
             self.write("events", event)
 
     def _part(self, part: Any, given: Any) -> list[Any]:
         """Write a part of the stream, if it was asked for; returns what a node wrote to it."""
-        namespace, mode, data = part if self._call.subgraphs else ((), *part)
+        namespace, mode, data = part if self._kwargs["subgraphs"] else ((), *part)
         place = "".join(f"|{one}" for one in namespace)
-        wanted = self._call.modes
+        wanted = self._modes
         shown_ = self._shaped(data, given) if self._call.prompt_field is not None else data
         if mode == "messages":
             self._say(place, data)
@@ -154,8 +149,8 @@ class Recorder:
 
     def _say(self, place: str, data: Any) -> None:
         message: Any = data[0]
-        about = {**data[1], "thread_id": self._call.thread}
-        if "messages-tuple" in self._call.modes:
+        about = {**data[1], "thread_id": self._call.row.thread}
+        if "messages-tuple" in self._modes:
             self.write(f"messages{place}", [message, about])
             return
         from langchain_core.messages import BaseMessageChunk, message_chunk_to_message
@@ -202,7 +197,9 @@ class Recorder:
     def _placed(self, config: Any) -> Any:
         """A config with the thread as programs name it."""
         return (
-            {"configurable": {**config["configurable"], "thread_id": self._call.thread}} if config else None
+            {"configurable": {**config["configurable"], "thread_id": self._call.row.thread}}
+            if config
+            else None
         )
 
     def _asked(self, interrupt: Any) -> dict[str, Any]:
@@ -210,21 +207,24 @@ class Recorder:
 
     def emitted(self, event: "Event", /) -> None:
         """An event of Interlock's own workflow, as a part of the stream: tokens as messages, the others as custom."""
-        call = self._call
-        if call.protocol or call.prompt_field is None:
+        if self._kwargs["protocol"] or self._call.prompt_field is None:
             return
         if (
             event.type == "message"
-            and "messages-tuple" in call.modes
+            and "messages-tuple" in self._modes
             and cast("Any", event).role == "assistant"
         ):
             content, delta = cast("Any", event).content, cast("Any", event).delta
-            chunk = {"type": "AIMessageChunk", "content": content, "id": f"{call.id}-{self._message}"}
+            chunk = {
+                "type": "AIMessageChunk",
+                "content": content,
+                "id": f"{self._call.row.id}-{self._message}",
+            }
             if delta:
-                self.write("messages", [chunk, {"langgraph_node": "turn", **call.metadata}])
+                self.write("messages", [chunk, {"langgraph_node": "turn", **self._metadata}])
             else:
                 self._message += 1
-        elif "custom" in call.modes:
+        elif "custom" in self._modes:
             self.write("custom", event.model_dump(mode="json"))
 
     def close(self, status: str) -> None:
@@ -288,10 +288,10 @@ def end_record(home: Path, drive: str, error: Mapping[str, str] | None = None) -
 
 async def drive(options: Options, run: str, workflow: str, call: Call, live: Renderer) -> None:
     """Drive a thread's run, and note in its rows how that ended; `pending`: a limit over all workers stopped it."""
-    home = options.home
+    home, name = options.home, call.row.id
     options = turns.limited(options) if is_on_server(home) else options
     client = Client(options)
-    served.change(home, "drive", call.id, {"begun": True})
+    served.change(home, "drive", name, {"begun": True})
     recorder = Recorder(call, options, run)
     status, waits = "error", dict[str, Any]()
     TAP.set(recorder.tap)
@@ -311,7 +311,7 @@ async def drive(options: Options, run: str, workflow: str, call: Call, live: Ren
         recorder.fail(recorder.failed or (error if isinstance(error, InterlockError) else bug(error)))
         raise
     finally:
-        served.change(home, "drive", call.id, {"status": status, "error": _error(recorder.failed), **waits})
+        served.change(home, "drive", name, {"status": status, "error": _error(recorder.failed), **waits})
         recorder.close(status)
 
 
@@ -328,18 +328,18 @@ def _error(error: Exception | None) -> dict[str, str] | None:
 
 async def _driven(client: Client, run: str, workflow: str, call: Call, renderers: Any) -> Outcome:
     given: Any = call.input
-    if call.again:
+    if call.row.body.get("again"):
         return await client.go_on(run, renderers=renderers)
     if call.new:
         return await client.start(workflow, given or {}, renderers=renderers, run=run)
     if "resume" in call.command:
         found = threads.waiting(client.options, run)
-        client.decide(run, threads.decisions(found, call.command["resume"]), call.by)
+        client.decide(run, threads.decisions(found, call.command["resume"]), call.row.body["by"])
         return await client.go_on(run, renderers=renderers)
     if call.prompt_field is not None:
         text = str(given.get(call.prompt_field) or "").strip() if given else ""
         return await client.go_on(run, text or None, renderers=renderers, instead=True)
-    return await client.take_up(run, _given(call), call.checkpoint, renderers=renderers)
+    return await client.take_up(run, _given(call), call.asked["checkpoint"], renderers=renderers)
 
 
 def _given(call: Call) -> Any:

@@ -1,14 +1,14 @@
 """routes: the API's table of routes: method, path, the role that a token needs, and what answers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 
-from interlock.cli.web.answers import RefusedError
+from interlock.cli.web.answers import RefusedError, routed
 from interlock.cli.web.api.answers import answer
 from interlock.cli.web.api.assistants import Assistants
 from interlock.cli.web.api.commands import Commands, Sockets
@@ -17,10 +17,6 @@ from interlock.cli.web.api.lanes import Lanes
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import Threads
 from interlock.engine.client import Client
-
-Answer = Callable[[Request], Awaitable[Response]]
-Wrap = Callable[[Answer, str], Answer]
-"""Adds the check of the role, and an answer for each error."""
 
 TABLE = """
 GET    /info                                          view    server.info
@@ -81,13 +77,13 @@ POST   /store/namespaces                              view    items.namespaces
 """
 
 
-def routes(client: Client, wrap: Wrap) -> tuple[list[BaseRoute], Callable[[], None]]:
+def routes(client: Client) -> tuple[list[BaseRoute], Callable[[], None]]:
     """The API's routes, and what goes on with the runs that an earlier server left: to be called in the loop."""
     threads, assistants = Threads(client), Assistants(client)
     lanes = Lanes(threads, assistants)
     runs = Runs(lanes)
     commands = Commands(runs)
-    answering = {
+    owners = {
         "server": _Server(),
         "assistants": assistants,
         "threads": threads,
@@ -95,13 +91,8 @@ def routes(client: Client, wrap: Wrap) -> tuple[list[BaseRoute], Callable[[], No
         "commands": commands,
         "items": Items(client),
     }
-
-    found: list[BaseRoute] = [WebSocketRoute("/threads/{thread}/stream/events", Sockets(commands).serve)]
-    for method, path, role, name in (line.split() for line in TABLE.strip().splitlines()):
-        owner, _, method_name = name.partition(".")
-        answers: Any = getattr(answering[owner], method_name)
-        found.append(Route(path, wrap(answers, role), methods=[method]))
-    return found, runs.resume
+    socket = WebSocketRoute("/threads/{thread}/stream/events", Sockets(commands).serve)
+    return [socket, *routed(TABLE, owners)], runs.resume
 
 
 class _Server:

@@ -53,7 +53,6 @@ def payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
 
 
 def response_schema(request: ApprovalRequest) -> dict[str, Any]:
-    """The JSON Schema of the answer."""
     fields: dict[str, Any] = {"choice": {"type": "string", "enum": [*request.choices]}}
     about = "The request that this answers: refused if another one waits by then."
     fields["request"] = {"type": "string", "description": about}

@@ -93,7 +93,7 @@ class Threads:
             return {"interrupted": "interrupted", "error": "error"}.get(newest.get("status", ""), "idle")
         if newest.get("status") == "error" and row.status not in ("running", "waiting", "done"):
             return "error"
-        return "idle" if newest.get("rolled_back") else _STATUS.get(row.status, "idle")
+        return _STATUS.get(row.status, "idle")
 
     def shown(
         self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str] = frozenset()
