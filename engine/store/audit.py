@@ -242,9 +242,12 @@ class Audit:
     path: Path
     notes: list[Note] = field(default_factory=list[Note])
     _newest: tuple[int, str] = (0, "")
+    """The newest record that was committed."""
     _unwritten: bool = False
     _told: str = ""
     """Hash of the newest record that was found cut off."""
+    _uncommitted: tuple[tuple[int, str], str] | None = None
+    """The newest record of the open transaction, and what was found cut off then."""
 
     @cached_property
     def _folder(self) -> Path:
@@ -268,13 +271,20 @@ class Audit:
         kept = kept_head(self._folder, key)
         seq, before, there = self.conn.execute(_NEWEST, (kept[0] if kept else 0,)).fetchone() or (0, "", None)
         rows: list[tuple[object, ...]] = []
-        for note in (*self._cut_off(kept, there), *notes):
+        cut_off = [*self._cut_off(kept, there)]
+        for note in (*cut_off, *notes):
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
             before = hash_of(before, columns)
             rows.append((*columns[:5], *packed(note.key, note.body), before, mac_of(key, before)))
         self.conn.executemany("insert into audit values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        self._newest, self._unwritten = (seq, before), True
+        told = kept[1] if cut_off and kept else self._told
+        self._uncommitted = (seq, before), told
+
+    def taken_back(self) -> None:
+        """The open transaction's changes are gone, and their records with them."""
+        self.notes.clear()
+        self._uncommitted = None
 
     def _cut_off(self, kept: tuple[int, str] | None, there: str | None) -> Iterable[Note]:
         """A record of the chain's lost end: the head beside the store is about to be overwritten.
@@ -282,11 +292,12 @@ class Audit:
         `there`: the hash in the chain where the head has its own.
         """
         if kept and kept[1] not in (there, self._told):
-            self._told = kept[1]
             yield Note("", CUT_OFF, "", "[]", json.dumps({"record": kept[0], "hash": kept[1]}))
 
     def committed(self, *, synced: bool) -> None:
         """Note the newest record beside the store, so that its end can't be cut off unnoticed."""
+        if self._uncommitted:
+            (self._newest, self._told), self._unwritten, self._uncommitted = self._uncommitted, True, None
         if self._unwritten and synced:
             seq, digest = self._newest
             line = f"{seq:020d} {digest} {mac_of(self._key, digest)}\n"

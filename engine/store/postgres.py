@@ -139,7 +139,7 @@ class PostgresConnection(Connection):
 
     def _take_back(self) -> None:
         if self._audit:
-            self._audit.notes.clear()
+            self._audit.taken_back()
         with suppress(psycopg.Error):
             self._sending.close()
         if not self._own.closed and self._own.info.transaction_status != TransactionStatus.IDLE:

@@ -276,6 +276,7 @@ class Saver(BaseCheckpointSaver[int]):
         status, outcome = self._status(checkpoint["channel_values"], self._before(thread))
         self._statuses[thread] = status
         self.steps.root_step = metadata.get("step", 0)
+        self.steps.at_root(self.steps.root_step)
         self.conn.later(
             "runs",
             "update runs set step = ?, updated = ?, status = ?, outcome = ? where run = ?",

@@ -60,7 +60,7 @@ class SqliteConnection(Connection):
                 self.commit()
             except BaseException:
                 if self._audit:
-                    self._audit.notes.clear()
+                    self._audit.taken_back()
                 if self._conn.in_transaction:
                     self._conn.execute("rollback")
                 raise

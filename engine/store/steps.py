@@ -5,7 +5,7 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
@@ -91,6 +91,8 @@ class StepLog:
         self._redact = redact
         self._conn, self._run = conn, run
         self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
+        self.at_root: Callable[[int], None] = lambda _: None
+        """Called with the number of each root step that is saved."""
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
         now = unix_time()

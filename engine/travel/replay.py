@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.settling import Asker, settled
-from interlock.engine.driver.stop import stoppable
+from interlock.engine.driver.stop import Stop, stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, find_run, path, steps
 from interlock.engine.store import Store, reading
@@ -36,7 +36,7 @@ from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.services.transcript import ChainTranscript
-from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UserError
+from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.node import spec_of
 from interlock.state.text import jsonable, nearest
 
@@ -133,35 +133,45 @@ class Replayed:
     paths: "Paths"
     recorded_s: float
     replayed_s: float
-    outcome: Outcome
 
 
 async def replay(home: Path, name: str, until: int | None = None, swap: Swap | None = None) -> Replayed:
-    """Replay a run. Raises `UserError` if there is nothing to. `until`: compare no later steps, unless swapping."""
+    """Replay a run. `until`: replay and compare no later steps, unless swapping.
+
+    Raises `UserError` if there is nothing to replay, `StoppedError` if it was stopped before it found a difference.
+    """
     row, recorded = recorded_run(home, name)
     if until is not None:
         point_of(home, row, until)
-    with TemporaryDirectory(prefix="interlock-replay-") as folder:
+    last = None if swap else _last(row, recorded, until)
+    with TemporaryDirectory(prefix="interlock-replay-") as folder, stoppable() as stop:
         store = Store(Path(folder, "home")).open()
         script = Path(folder, "script.yaml")
         _seed(home, store, row.run, script)
         started = time.monotonic()
-        outcome = await _driven(home, store, row, script, swap)
+        end = _End(row.run, last, stop)
+        outcome = await _driven(home, store, row, script, swap, end)
         took = time.monotonic() - started
         made = points(store.home, row.run)
-        last = None if swap else _last(row, recorded, until)
+        if end.stopped:
+            last = made[-1].step if made else 0
         within = [p for p in made if last is None or p.step <= last]
         kept = [p for p in recorded if last is None or p.step <= last]
         found = divergence(kept, within)
+        if found is None and end.stopped:
+            raise StoppedError(
+                f"The replay of run {row.run!r} was stopped at step {last} of {recorded[-1].step}, without a difference"
+                f" until then. To repeat it up to a step: interlock replay {row.run} --until STEP"
+            )
         if found is not None:
             found["requests"] = _requests(home, store.home, row.run)
-            error = outcome.error or {}
-            found["error"] = (
-                {**error, "message": _NO_REPLY} if error.get("type") == "script" else outcome.error
-            )
+            error = outcome.error if outcome else None
+            is_script = error and error.get("type") == "script"
+            found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
         ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
-    ran = sum(step.ms for step in steps(home, row.run) if step.depth == 0) / 1000
-    return Replayed(row.run, within, found, ways, ran, took, outcome)
+    roots = (step for step in steps(home, row.run) if step.depth == 0)
+    ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
+    return Replayed(row.run, within, found, ways, ran, took)
 
 
 _NO_REPLY = "The record has no further reply of the model."
@@ -248,12 +258,37 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
         write_script(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run, script)
 
 
-async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None) -> Outcome:
-    """Drive to the end, or to a request with no recorded answer."""
+class _End:
+    """Ends a replay behind its last step."""
+
+    def __init__(self, run: str, last: int | None, stop: Stop) -> None:
+        self._run, self._last, self.stop = run, last, stop
+        self._reached = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a person or a signal ended it before."""
+        return bool(self.stop.why) and not self._reached
+
+    def services(self, own: DriveServices) -> DriveServices:
+        if own.journal.run == self._run and isinstance(own.deps.steps, StepLog):
+            own.deps.steps.at_root = self._at
+        return own
+
+    def _at(self, step: int) -> None:
+        if self._last is not None and step >= self._last and not self.stop.why:
+            self._reached = True
+            self.stop.later("cancelled")
+
+
+async def _driven(
+    home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None, end: _End
+) -> Outcome | None:
+    """Drive to the end, to the last step asked for, or to a request with no recorded answer; None: stopped before."""
 
     def services(own: DriveServices) -> DriveServices:
         own.transcript.origins = [*_origins(home, row)]
-        return recorded_services(hooked, swap.services(own) if swap else own)
+        return recorded_services(hooked, swap.services(own) if swap else end.services(own))
 
     hooked = first_state_of(store.home, row.run).get("hooked", "")
     options = Options(home=store.home, workspace=_folder(row, store), fake=script, env=dict(os.environ))
@@ -263,16 +298,20 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
         return swap.workflow(seen.workflow(own)) if swap else seen.workflow(own)
 
     async def resume(run: str, decisions: Sequence[Decision], prompt: str | None = None) -> Outcome:
-        rewire = runner.Rewire(services, workflow)
-        with stoppable() as stop:
-            return await runner.go_on(run, decisions, prompt, options, (), stop, rewire)
+        return await runner.go_on(
+            run, decisions, prompt, options, (), end.stop, runner.Rewire(services, workflow)
+        )
 
     def goes_on(outcome: Outcome) -> bool:
-        return outcome.status != "waiting" and (outcome.error or {}).get("type") != "script"
+        over = end.stop.why or outcome.status == "waiting"
+        return not over and (outcome.error or {}).get("type") != "script"
 
     answers = {name: [answer] for name, _, answer in answered_requests(home, row.run)}
     people, prompts = AsRecorded(answers, lambda request: request["id"]), prompts_after(home, row.run)
-    return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
+    try:
+        return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
+    except StoppedError:
+        return None
 
 
 def _folder(row: RunRow, store: Store) -> Path:

@@ -284,6 +284,15 @@ def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> N
     assert [*records(home)][-1].kind == "removed"
 
 
+def test_a_commit_that_fails_leaves_no_head_of_a_record_that_never_was(home: Path) -> None:
+    """As on a full disk, or in a driver that lost its run."""
+    with closing(Store(home).connect()) as conn:
+        conn.guard(lambda: conn.execute("select no_such_column"))
+        with pytest.raises(sqlite3.OperationalError), conn.transaction(synced=True):
+            conn.execute("update decisions set attempt = 9")
+    assert verify(home)[1] == []
+
+
 def test_a_key_of_ones_own_signs_and_another_key_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Path
 ) -> None:

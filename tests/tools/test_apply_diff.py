@@ -116,6 +116,8 @@ def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked() -> None
         for count in (40, 160)
     )
     assert many < 1.5 * few
+    alike = [Block(tuple(f"    valeu_{k} = compute({k}, other)" for k in range(20)), ("z",), 0)] * 9
+    assert lines_run(lambda: applied("f", file, alike, Work(2_000_000))) < 1_000_000
     assert applied("f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], Work(0)).done
     stop = StopFlag()
     stop.ask()

@@ -1,7 +1,9 @@
 """A replay follows the run, state by state, offline; changes since are reported with their step."""
 
 import json
+import os
 import random
+import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,8 @@ from travel.trees import tree_of
 from interlock import prompts
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs
+from interlock.engine.travel import replay
+from interlock.engine.travel.replay import points
 from interlock.graphs._additions import rooted_of
 from interlock.graphs._pipeline import Graph
 
@@ -93,6 +97,30 @@ def test_thirty_more_recorded_runs_replay_with_the_same_states(desk: Desk, first
     part, of = sweep_part()
     for seed in range(first + part, first + 10, of):
         check(desk, seed)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_replay_goes_no_further_than_asked_and_one_that_is_stopped_says_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+) -> None:
+    run = desk.run().run
+    last = points(desk.home, run)[-1].step
+    reached, old = list[int](), replay._End._at  # pyright: ignore[reportPrivateUsage]
+
+    def at(end: replay._End, step: int) -> None:  # pyright: ignore[reportPrivateUsage]
+        reached.append(step)
+        if is_stopped and step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        old(end, step)
+
+    monkeypatch.setattr(replay._End, "_at", at)  # pyright: ignore[reportPrivateUsage]
+    told = desk("replay", run, *([] if is_stopped else ["--until", "3"]))
+    assert 3 <= max(reached) < last
+    if is_stopped:
+        assert (told.code, told.out) == (130, "")
+        assert f"stopped at step {max(reached)} of {last}, without a difference until then" in told.err
+    else:
+        assert (told.code, told.out.count("\n"), max(reached)) == (0, 6, 3)
 
 
 def test_a_run_replays_where_neither_its_folder_nor_its_models_script_is(desk: Desk) -> None:

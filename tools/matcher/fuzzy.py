@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
@@ -35,6 +35,8 @@ _PROBED = 1 / 3 + 0.01
 """Share of `old` in the longest lines searched for. A window within 0.1 overall has one of them within 0.3."""
 _PAIR = 6
 """Characters that take as long to compare as a pair of lines."""
+_LINE, _WORDS = 30, 100
+"""The same for a line of a window, and for its words."""
 _MOST_COMPARED = 1_000_000
 """Pairs of lines compared: 0.3 s. Above it, fewer of `old`'s lines are searched for, and texts with even more likely
 places are too repetitive."""
@@ -57,13 +59,10 @@ _BLOCK = 4_096
 _LONGEST_LINE = 20_000
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
+    distance: float
     first: int
     """Index of its first line among the non-blank lines."""
-    distance: float
-    words: int
-    """Number of differing words and symbols."""
 
 
 def nearest_windows(text: str, old: str, work: Work) -> list[Window]:
@@ -73,14 +72,14 @@ def nearest_windows(text: str, old: str, work: Work) -> list[Window]:
         return []
     work.spend(len(text))
     lines = Lines(text, blank=False)
-    found = sorted(_measured(lines, wanted, work), key=lambda f: (f.distance, f.words))
+    found = sorted(_measured(lines, wanted, work))
     size = sum(map(len, wanted))
     if not found or found[0].distance > _LIMIT * size:
         return []
     best, rivals = found[0], found[1:]
     equals = [best, *(f for f in rivals if f.distance <= best.distance)]
     # Nearer by characters but not by words (`f(10)` to `f(1)` and `f(2)`): not equal, but not certain.
-    if len(equals) == 1 and any(f.words <= best.words for f in rivals):
+    if len(equals) == 1 and rivals and _has_fewer_words(lines, wanted, best, rivals, work):
         return []
     chosen = sorted(lines.starts[f.first] for f in equals)
     windows = [_window(text, old, lines, start, len(wanted)) for start in chosen]
@@ -100,10 +99,10 @@ def _measured(lines: Lines, wanted: list[str], work: Work) -> Iterator[_Found]:
     bare = [_bare(line) for line in wanted]
     cost = len(bare) + sum(map(len, bare)) * max(map(len, bare)) // _PAIR_CHARS
     for first in sorted(_candidates(lines, bare, _MOST_COMPARED // cost, work)):
-        work.spend(_PAIR * cost)
+        work.spend(_LINE * cost)
         measured = _distance(lines, first, wanted, bare, _RIVALS * size)
         if measured is not None:
-            yield measured
+            yield _Found(measured, first)
 
 
 def _candidates(lines: Lines, bare: list[str], most: int, work: Work) -> set[int]:
@@ -141,9 +140,8 @@ def _probes(bare: list[str], lines: Lines) -> list[int]:
 
 def _distance(
     lines: Lines, first: int, wanted: Sequence[str], bare: Sequence[str], most: float
-) -> _Found | None:
+) -> float | None:
     total = 0.0
-    words = 0
     for index, line in enumerate(wanted):
         there = lines[first + index].strip()
         if there == line:
@@ -153,8 +151,22 @@ def _distance(
         total += 0.1 * abs(len(line) - len(bare[index]) - len(there) + len(there_bare))
         if total > most:
             return None
-        words += Levenshtein.distance(TOKEN.findall(line), TOKEN.findall(there))
-    return _Found(first, total, words)
+    return total
+
+
+def _has_fewer_words(
+    lines: Lines, wanted: Sequence[str], best: _Found, rivals: Sequence[_Found], work: Work
+) -> bool:
+    """Whether some rival differs in no more words and symbols than the best."""
+    tokens = [TOKEN.findall(line) for line in wanted]
+
+    def words(found: _Found) -> int:
+        work.spend(_WORDS * len(wanted))
+        there = (TOKEN.findall(lines[found.first + index]) for index in range(len(wanted)))
+        return sum(map(Levenshtein.distance, tokens, there))
+
+    least = words(best)
+    return any(words(rival) <= least for rival in rivals)
 
 
 def _bare(line: str) -> str:
