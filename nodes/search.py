@@ -12,7 +12,7 @@ from interlock.state.deps import Deps
 from interlock.state.events import ErrorEvent, Progress
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.search import Asked, Candidates, SearchInput, SearchState
+from interlock.state.search import Asked, Candidates, CodeIndex, SearchInput, SearchState
 
 MOST_WAIT_S, _LOOK_S = 600.0, 0.5
 """Seconds to wait for another process that updates the index, and between looks at it."""
@@ -38,7 +38,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     if use == "never":
         return {**fresh, "error": {}, "label": "as it is"}
     until = time.monotonic() + MOST_WAIT_S
-    while not await deps.index().scan():
+    while not await _named(state, deps).scan():
         if time.monotonic() >= until:
             runtime.stream_writer(ErrorEvent(severity="warning", message=_STILL))
             label = "only" if use == "only" else "as it is"
@@ -54,7 +54,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Find changed files by timestamp and size, then by hash."""
     deps = runtime.context
-    waiting, removed = await deps.index().compare()
+    waiting, removed = await _named(state, deps).compare()
     if waiting:
         return {"removed": removed, "label": "changed"}
     await deps.index().release()
@@ -62,18 +62,18 @@ async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {"removed": removed, "label": "only" if only else "unchanged"}
 
 
-@node(reads=("added",), writes=("added",), labels=("embed", "store"), nondeterministic=True)
+@node(reads=("request", "added"), writes=("added",), labels=("embed", "store"), nondeterministic=True)
 async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    files = await deps.index().chunk()
+    files = await _named(state, deps).chunk()
     return {"added": state["added"] + files, "label": "embed" if deps.index().embeds else "store"}
 
 
-@node(reads=(), writes=("index_error",), nondeterministic=True)
-async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:  # noqa: ARG001 - a node's signature
+@node(reads=("request",), writes=("index_error",), nondeterministic=True)
+async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """If this fails, the update goes on by words alone."""
     try:
-        await runtime.context.index().embed()
+        await _named(state, runtime.context).embed()
     except ToolError as error:
         runtime.stream_writer(ErrorEvent(severity="warning", message=f"Only words are compared. {error}"))
         return {"index_error": str(error)}
@@ -83,7 +83,7 @@ async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:  # n
 @node(reads=("request",), labels=("more", "done", "only"), nondeterministic=True)
 async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    left, total = await deps.index().store()
+    left, total = await _named(state, deps).store()
     runtime.stream_writer(Progress(what="indexing", done=total - left, total=total, unit="files"))
     if left:
         return {"label": "more"}
@@ -137,6 +137,14 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
 
 def request_of(state: SearchState, deps: Deps) -> SearchInput:
     return SearchInput.model_validate_json(deps.transcript.message(state["request"]).text)
+
+
+def _named(state: SearchState, deps: Deps) -> CodeIndex:
+    """The index, with the path that this search names."""
+    try:
+        return deps.index().naming(_asked(state, deps).path)
+    except ToolError:  # the path is gone since the search began
+        return deps.index()
 
 
 def _asked(state: SearchState, deps: Deps) -> Asked:

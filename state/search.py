@@ -112,6 +112,10 @@ class CodeIndex(Protocol):
         """The query with its path normalised. Raises `ToolError` for missing paths and unknown languages."""
         ...
 
+    def naming(self, path: str) -> "CodeIndex":
+        """This index, whose phases include the hidden, ignored or made folder that the path leads to."""
+        ...
+
     async def scan(self) -> bool:
         """List the files. False: another process is updating the index."""
         ...
@@ -154,6 +158,6 @@ class CodeIndex(Protocol):
 
     async def info(self) -> IndexInfo: ...
 
-    async def update(self, report: Progress, within_s: float) -> IndexInfo:
-        """Run all phases for at most `within_s`; the rest is left for next time."""
+    async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
+        """Run all phases, naming a path, for at most `within_s`; the rest is left for next time."""
         ...

@@ -169,7 +169,7 @@ def test_what_git_and_the_user_ignore_and_what_is_no_text_is_not_found(stage: St
     assert paths(search(stage, "a comment long enough")) == ["latin.py"]
 
 
-def test_folders_are_left_out_by_their_marks(stage: Stage) -> None:
+def test_folders_are_left_out_by_their_marks_and_searched_where_they_are_named(stage: Stage) -> None:
     """Not by a word: `target`, `Dist` and `vendor` may be a project's own code."""
     own = ["target/a.py", "Target/a.py", "Dist/a.py", "vendor/a.py", "env/a.py"]
     made = [
@@ -185,6 +185,13 @@ def test_folders_are_left_out_by_their_marks(stage: Stage) -> None:
     for mark, text in {"crate/Cargo.toml": "", "cache/CACHEDIR.TAG": "", ".gitignore": "ignored/\n"}.items():
         write(stage, mark, text)
     assert {*paths(search(stage, "unfolded place"))} == {*own}
+    for name in made:
+        for path in (str(Path(name).parent), name.partition("/a")[0]):
+            assert paths(search(stage, "unfolded place", path=path)) == [name]
+    for name in ("crate/target/debug/a.py", "cache/a.py", "node_modules/x/a.py"):
+        assert paths(search(stage, "unfolded place", path=name)) == [name]
+    assert {*paths(search(stage, "unfolded place"))} == {*own}
+    assert {*paths(search(stage, "unfolded place", path="cache", index="never"))} == {"cache/a.py"}
     assert paths(search(stage, "unfolded place", path="crate")) == []
     (stage.work / "crate/Cargo.toml").unlink()
     assert paths(search(stage, "unfolded place", path="crate")) == ["crate/target/debug/a.py"]

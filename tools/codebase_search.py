@@ -31,7 +31,7 @@ async def run(args: CodebaseSearchArgs, context: ToolContext) -> ToolResult:
     index = context.index()
     asked = index.checked(Asked(query=args.query, path=args.path, language=args.language, limit=args.limit))
     within = min(_INDEXING_S, context.time_left_s / 2 if context.time_left_s else _INDEXING_S)
-    info = await index.update(_progress(context), within)
+    info = await index.update(asked.path, _progress(context), within)
     found = await index.query(asked)
     hits = await index.read(index.rank(found, asked))
     return _result(args, hits, info, found.error)
@@ -58,8 +58,7 @@ def _result(args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: s
     count = counted(len(hits), "result")
     if not hits:
         text = (
-            f"No relevant code found for {args.query!r}. Try other words, or grep_search for an exact text, and for"
-            " hidden, ignored or built folders, which aren't indexed."
+            f"No relevant code found for {args.query!r}. Try other words, or grep_search for an exact text."
         )
     else:
         found = [

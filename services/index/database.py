@@ -19,7 +19,7 @@ from interlock.services.files.disk import (
 from interlock.state.errors import StoreError
 from interlock.tools._syntax import installed
 
-VERSION = "4" if installed() else "4, cut by lines"
+VERSION = "3" if installed() else "3, cut by lines"
 """Version of schema, chunks and words; an index of another version is rebuilt."""
 _ENDS = ("", "-wal", "-shm")
 """Ends of the names of SQLite's files."""

@@ -16,7 +16,7 @@ from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile, transaction
 from interlock.services.index.embedding import Embedder
 from interlock.services.index.ranking import Meanings, by_words, columns, ranked
-from interlock.services.index.sources import Indexed, Source, indexed, read, sources
+from interlock.services.index.sources import Indexed, Source, indexed, left_out_around, read, sources
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
@@ -46,6 +46,7 @@ class WorkspaceIndex:
         self._meanings = Meanings()
         self._one = threading.Lock()
         self._updating = asyncio.Lock()
+        self._named = "."
         self._found: list[Source] | None = None
         self._pending: deque[Source] | None = None
         self._batch: list[Indexed] = []
@@ -71,6 +72,10 @@ class WorkspaceIndex:
         if not path.exists():
             raise ToolError("file_not_found", f"No file or folder {asked.path!r} in the workspace.")
         return asked.model_copy(update={"path": path.relative_to(root).as_posix()})
+
+    def naming(self, path: str) -> "WorkspaceIndex":
+        self._named = path
+        return self
 
     async def scan(self) -> bool:
         return await self._in_turn(self._scan)
@@ -125,10 +130,10 @@ class WorkspaceIndex:
     async def info(self) -> IndexInfo:
         return await self._in_turn(self._info)
 
-    async def update(self, report: Progress, within_s: float) -> IndexInfo:
+    async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
         async with self._updating:
             until = time.monotonic() + within_s
-            while not await self.scan():
+            while not await self.naming(path).scan():
                 if time.monotonic() >= until:
                     return (await self.info()).model_copy(update={"state": "indexing"})
                 report(*await self.built())
@@ -163,7 +168,7 @@ class WorkspaceIndex:
     def _scan(self) -> bool:
         if not self._file.lock():
             return False
-        found = sources(self._workspace, self._check)
+        found = sources(self._workspace, self._named, self._check)
         self._found = [source for source in found if self._redact(source.path) == source.path]
         self._pending, self._batch, self._failed = None, [], ""
         return True
@@ -178,14 +183,19 @@ class WorkspaceIndex:
             return 0, 0
         conn = self._file.writable()
         found = self._found or []
-        rows = conn.execute("select path, embedded, signature, sha256 from files")
-        known = {row[0]: row[1:] for row in rows}
+        # Files of a folder that another search named stay as they are, as long as it is there.
+        kept = {
+            inside for (inside,) in conn.execute("select distinct inside from files") if self._stays(inside)
+        }
+        rows = conn.execute("select path, inside, embedded, signature, sha256 from files")
+        known = {row[0]: row[1:] for row in rows if row[1] not in kept}
         pending, same, lacking = list[Source](), list[Source](), list[Source]()
         for source in found:
             self._check()
-            embedded, signature, digest = known.pop(source.path, (1, "", ""))
-            if not (signature and signature == source.signature):
-                touched = digest and self._digest(source) == digest
+            inside, embedded, signature, digest = known.pop(source.path, ("", 1, "", ""))
+            unmoved = inside == source.inside
+            if not (unmoved and signature and signature == source.signature):
+                touched = unmoved and digest and self._digest(source) == digest
                 (same if touched else pending).append(source)
                 if not touched:
                     continue
@@ -205,6 +215,11 @@ class WorkspaceIndex:
         self._pending, self._total = deque([*pending, *lacking]), len(found)
         self._lacking = {source.path for source in lacking}
         return len(self._pending), len(known)
+
+    def _stays(self, inside: str) -> bool:
+        if inside in ("", left_out_around(self._workspace, self._named)):
+            return False
+        return left_out_around(self._workspace, inside) == inside and (self._workspace.root / inside).exists()
 
     def _digest(self, source: Source) -> str:
         data = read(self._workspace, source.path)
@@ -306,8 +321,9 @@ def _forget(conn: sqlite3.Connection, path: str) -> None:
 def _add(conn: sqlite3.Connection, file: Indexed, embedded: bool) -> None:
     source = file.source
     (file_id,) = conn.execute(
-        "insert into files (path, language, embedded, signature, sha256) values (?, ?, ?, ?, ?) returning id",
-        (source.path, source.language, embedded, source.signature, file.sha256),
+        "insert into files (path, language, inside, embedded, signature, sha256)"
+        " values (?, ?, ?, ?, ?, ?) returning id",
+        (source.path, source.language, source.inside, embedded, source.signature, file.sha256),
     ).fetchone()
     for place, (chunk, words) in enumerate(zip(file.chunks, file.words, strict=True)):
         row = (file_id, chunk.start, chunk.end, chunk.name, chunk.text)

@@ -139,7 +139,10 @@ def _count(conn: sqlite3.Connection, stem: str) -> tuple[int] | None:
 def _narrowed(asked: Asked) -> tuple[str, list[str]]:
     """Build the SQL filter. Paths in a folder sort between `folder/` and `folder0`."""
     folder = asked.path.strip("/")
-    conditions, values = list[str](), list[str]()
+    conditions = [
+        "(files.inside = '' or substr(? || '/', 1, length(files.inside) + 1) = files.inside || '/')"
+    ]
+    values = [folder]
     if folder not in ("", "."):
         conditions.append("(files.path = ? or files.path >= ? and files.path < ?)")
         values += [folder, f"{folder}/", f"{folder}0"]

@@ -3,6 +3,7 @@ create table files (
     id integer primary key,
     path text not null unique,        -- relative to the workspace
     language text not null,
+    inside text not null,             -- the left-out folder around it, which a search must name; empty: none
     embedded integer not null,        -- 0: its vectors couldn't be computed
     signature text not null,          -- size, times and inode; empty: it may have changed right after it was read
     sha256 text not null

@@ -3,6 +3,7 @@
 Limits are Roo Code's. Unlike there, text between definitions is kept and no text is in two chunks.
 """
 
+import os
 import re
 import stat
 import time
@@ -201,6 +202,8 @@ class Source(NamedTuple):
     language: str
     signature: str
     """Size, times and inode: unchanged means same bytes. Empty if that isn't reliable yet."""
+    inside: str = ""
+    """The hidden, ignored or made folder around it, in which only searches that name it look; empty: none."""
 
 
 class Indexed(NamedTuple):
@@ -214,13 +217,32 @@ class Indexed(NamedTuple):
     vectors: list[bytes]
 
 
-def sources(workspace: Workspace, stop: Callable[[], None]) -> Iterator[Source]:
-    """Yield, by path, source files that tools may see and that aren't hidden, ignored or in folders that a build made
-    (`is_made`)."""
-    for path in workspace.walk(workspace.root, stop=stop, leave_out=_left_out):
-        language = language_of(path)
-        if language is not None and (found := _signature(path)) is not None:
-            yield Source(path.relative_to(workspace.root).as_posix(), language, found)
+def sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Iterator[Source]:
+    """Yield source files that tools may see: by path all that aren't hidden, ignored or in folders that a build made
+    (`is_made`), then those in the folder of that kind that `named`, a path, leads to."""
+    around = left_out_around(workspace, named)
+    for inside in ("", around) if around else ("",):
+        for path in workspace.walk(workspace.root / inside, stop=stop, leave_out=_left_out):
+            language = language_of(path)
+            if language is not None and (found := _signature(path)) is not None:
+                yield Source(path.relative_to(workspace.root).as_posix(), language, found, inside)
+
+
+def left_out_around(workspace: Workspace, named: str) -> str:
+    """The outermost folder or file on the way to a path that searches leave out unless it is named; empty: none."""
+    at = workspace.root
+    for name in Path(named).parts:
+        beside, at = _names(at), at / name
+        if _left_out(name, beside, _names(at)) or workspace.ignored(at):
+            return at.relative_to(workspace.root).as_posix()
+    return ""
+
+
+def _names(directory: Path) -> set[str]:
+    try:
+        return set(os.listdir(directory))  # noqa: PTH208 - only names are wanted
+    except OSError:
+        return set()
 
 
 def _left_out(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
