@@ -122,11 +122,11 @@ def test_the_work_grows_with_the_text(start: str, unit: str, monkeypatch: pytest
     worked, parsed, code = list[int](), markdown.parsed, Page.code
 
     def counted(lines: Sequence[str]) -> Any:
-        worked.extend(map(len, lines))
+        worked.extend(len(line) + 1 for line in lines)
         return parsed(lines)
 
     def highlighted(page: Page, lines: Sequence[str], *more: Any) -> Any:
-        worked.extend(map(len, lines))
+        worked.extend(len(line) + 1 for line in lines)
         return code(page, lines, *more)
 
     monkeypatch.setattr(markdown, "LIMIT", 1000)
