@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -247,24 +248,16 @@ def number(
     kind: type[int] | type[float], least: float | None = None, most: float | None = None
 ) -> Callable[[str], Any]:
     """An argument type: a number, of at least `least` and at most `most` if these are given."""
+    what = "a whole number" if kind is int else "a number"
+    if least is not None:
+        what += f" of {least:g} or more" if most is None else f" of {least:g} to {most:g}"
 
     def read(text: str) -> int | float:
-        try:
+        with suppress(ValueError):
             value = kind(text)
-        except ValueError:
-            value = None
-        low = value is not None and least is not None and not value >= least
-        if value is None or low or (most is not None and not value <= most):
-            what = "a whole number" if kind is int else "a number"
-            more = (
-                ""
-                if least is None
-                else f" of {least:g} or more"
-                if most is None
-                else f" of {least:g} to {most:g}"
-            )
-            raise argparse.ArgumentTypeError(f"{text!r} isn't {what}{more}")
-        return value
+            if (least is None or value >= least) and (most is None or value <= most):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} isn't {what}")
 
     return read
 

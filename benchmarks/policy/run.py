@@ -86,44 +86,30 @@ def main() -> int:
             raise SystemExit(str(problems[0]))
         policy = RulePolicy(Books(found, Settings(), FolderWorkspace(Path(folder))))
         print(f"{rules().count('[[rule]]')} rules; a line of {len(LINE)} characters; no line is seen twice")
-        held = [
-            report(
-                "plain tool (read)",
-                policy,
-                lambda n: _call("read_file", file_path=f"src/a{n}.py"),
-                "read",
-                PLAIN_MS,
-            ),
-            report(
-                "plain tool (write, 12 patterns)",
-                policy,
+        calls: list[tuple[str, Risk, float, Callable[[int], CallView]]] = [
+            ("plain tool (read)", "read", PLAIN_MS, lambda n: _call("read_file", file_path=f"src/a{n}.py")),
+            (
+                *("plain tool (write, 12 patterns)", "write", PLAIN_MS),
                 lambda n: _call("write_file", file_path=f"src/a{n}.py", content="x" * 2_000),
-                "write",
-                PLAIN_MS,
             ),
-            report(
-                "fetch (15 hosts)",
-                policy,
+            (
+                *("fetch (15 hosts)", "network", PLAIN_MS),
                 lambda n: _call("web_fetch", prompt=f"https://x{n}.example.com"),
-                "network",
-                PLAIN_MS,
             ),
-            report(
-                "shell line",
-                policy,
-                lambda n: _call("run_shell_command", command=f"{LINE}{n:03}"),
-                "execute",
-                SHELL_MS,
-            ),
-            report(
+            ("shell line", "execute", SHELL_MS, lambda n: _shell(f"{LINE}{n:03}")),
+            (
                 "shell line that a rule denies",
-                policy,
-                lambda n: _call("run_shell_command", command=f"{LINE}{n:03}; git push"),
                 "execute",
                 SHELL_MS,
+                lambda n: _shell(f"{LINE}{n:03}; git push"),
             ),
         ]
+        held = [report(name, policy, made, risk, most) for name, risk, most, made in calls]
     return 0 if all(held) else 1
+
+
+def _shell(line: str) -> CallView:
+    return _call("run_shell_command", command=line)
 
 
 def _call(name: str, **args: str) -> CallView:

@@ -46,24 +46,21 @@ def diff_lines(diff: str) -> Iterator[DiffLine]:
     old = new = 0
     for line in visible(diff).split("\n"):
         sign = line[:1]
-        if sign == "-" and left > 0 and not added:
+        removes, adds = sign == "-" and left > 0, sign == "+" and right > 0
+        if not adds and (added or not removes):
+            yield from _change(removed, added, old, new)
+            old, new = old + len(removed), new + len(added)
+            removed, added = [], []
+        if removes:
             removed.append(line[1:])
             left -= 1
-            continue
-        if sign == "+" and right > 0:
+        elif adds:
             added.append(line[1:])
             right -= 1
-            continue
-        yield from _change(removed, added, old, new)
-        old, new = old + len(removed), new + len(added)
-        removed, added = [], []
-        if found := _HUNK.match(line):
+        elif found := _HUNK.match(line):
             old, left = int(found[1]), _count(found[2])
             new, right = int(found[3]), _count(found[4])
             yield DiffLine("hunk", ((line, False),))
-        elif sign == "-" and left > 0:
-            removed.append(line[1:])
-            left -= 1
         elif sign == " " and left > 0 and right > 0:
             yield DiffLine("same", ((line[1:], False),), new)
             old, new, left, right = old + 1, new + 1, left - 1, right - 1

@@ -42,8 +42,6 @@ class MarkdownStream:
         self._number = 0
         """Number of the next item in a list whose first items are finished; 0: none."""
         self._fence: _Fence | None = None
-        self.worked = 0
-        """Characters parsed or highlighted so far."""
 
     def feed(self, text: str) -> list[Text]:
         shown: list[Text] = []
@@ -111,7 +109,6 @@ class MarkdownStream:
     def _line(self, line: str) -> list[Text]:
         if self._fence:
             shown = self._fence.line(line, self.page)
-            self.worked += self._fence.worked()
             if self._fence.closed:
                 self._fence, self._before, self._gap = None, "fence", False
             return shown
@@ -126,7 +123,6 @@ class MarkdownStream:
     def _settle(self, final: bool = False) -> list[Text]:
         """Finish the blocks that can't change any more; `final`: all of them."""
         lines, self._pending = self._pending, []
-        self.worked += self._size
         nodes = parsed(lines)
         shown: list[Text] = []
         for node in nodes[:-1]:
@@ -210,7 +206,6 @@ class _Fence:
         self._language = language_of(node.info)
         self._lines: list[str] = []
         self._context: list[str] = []
-        self._worked = 0
         self.closed = False
 
     def line(self, line: str, page: Page) -> list[Text]:
@@ -223,7 +218,6 @@ class _Fence:
     def rest(self, page: Page) -> list[Text]:
         """Finish the pending lines."""
         shown = self._shown(page, self._lines)
-        self._worked += sum(map(len, self._context)) + sum(map(len, self._lines))
         self._context = [*self._context, *self._lines][-_CONTEXT:]
         self._lines = []
         return shown
@@ -231,11 +225,6 @@ class _Fence:
     def tail(self, page: Page, partial: str) -> list[Text]:
         last = [self._dedented(partial)] if partial and not self._close.fullmatch(partial) else []
         return self._shown(page, [*self._lines, *last])
-
-    def worked(self) -> int:
-        """Characters highlighted since the last call."""
-        worked, self._worked = self._worked, 0
-        return worked
 
     def _shown(self, page: Page, lines: Sequence[str]) -> list[Text]:
         return page.code([*self._context, *lines], self._language, len(self._context))

@@ -53,13 +53,13 @@ class Screen:
         width: int,
         theme: Theme,
         color: bool = True,
-        thoughts: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`thoughts`: show them in full. `clock`: seconds; it moves the spinner."""
+        """`clock`: seconds; it moves the spinner."""
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something new, on the thread that brought it."""
-        self.thoughts = thoughts
+        self.thoughts = False
+        """Show them in full."""
         self.typed_above = False
         """The prompt is on the screen already, as it was typed."""
         self._lock = Turns()

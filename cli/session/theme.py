@@ -118,37 +118,22 @@ THEMES = {
         Theme("no-color", _PLAIN),
     )
 }
-_GEMINI_LIGHT = {"ayu light", "default light", "github light", "google code", "xcode", "solarized light"}
-_GEMINI_DARK = {
-    *(
-        "ansi",
-        "atom one",
-        "ayu",
-        "default",
-        "dracula",
-        "github",
-        "holiday",
-        "shades of purple",
-        "solarized dark",
+_GEMINI = {
+    **dict.fromkeys(("nocolor", "no color", "none"), "no-color"),
+    **dict.fromkeys(
+        ("ayu light", "default light", "github light", "google code", "xcode", "solarized light"), "light"
     ),
-    *("tokyo night", "github dark"),
+    **dict.fromkeys(("atom one", "ayu", "dracula", "github", "github dark", "holiday"), "dark"),
+    **dict.fromkeys(("shades of purple", "solarized dark", "tokyo night"), "dark"),
 }
+"""A theme of gemini-cli's → ours."""
 
 
 def find_theme(name: str) -> Theme | None:
     """Find by name or gemini-cli's name (`GitHub Light`, `NoColor`, `ANSI Light`); None: unknown. Empty: `default`."""
     plain = name.strip().lower().replace("_", "-")
-    if not plain:
-        return THEMES[DEFAULT]
-    if plain in THEMES:
-        return THEMES[plain]
-    if plain in ("nocolor", "no color", "none"):
-        return THEMES["no-color"]
     if "colorblind" in plain or "daltonized" in plain:
         return THEMES["colorblind"]
-    if plain.startswith("ansi"):
+    if not plain or plain.startswith("ansi"):
         return THEMES[DEFAULT]
-    spaced = plain.replace("-", " ")
-    if spaced in _GEMINI_LIGHT:
-        return THEMES["light"]
-    return THEMES["dark"] if spaced in _GEMINI_DARK else None
+    return THEMES.get(plain) or THEMES.get(_GEMINI.get(plain.replace("-", " "), ""))

@@ -3,22 +3,7 @@
 import re
 from collections.abc import Callable
 
-_SLASH = (
-    *(
-        "approvals",
-        "diff",
-        "doctor",
-        "export",
-        "fork",
-        "history",
-        "hooks",
-        "mcp",
-        "memory",
-        "policy",
-        "rewind",
-    ),
-    *("runs", "show", "tools", "undo", "auth", "agents"),
-)
+_SLASH = "agents|approvals|auth|diff|doctor|export|fork|history|hooks|mcp|memory|policy|rewind|runs|show|tools|undo"
 """Commands with the same name in a session."""
 _RUN = r"(?:RUN|latest|[0-9a-hjkmnp-tv-z]{8})"
 _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
@@ -31,7 +16,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"interlock (?:fork|rewind) {_RUN} --at (\S+)", lambda m: f"/{m[0].split()[1]} {m[1]}"),
     (rf"interlock diff {_RUN} --files", "/diff"),
     (rf"interlock (?:-r|resume) ({_RUN})(?![\w-])(?! --)", r"/resume \1"),
-    (rf"interlock ({'|'.join(_SLASH)})(?: {_RUN})?(?![\w-])", r"/\1"),
+    (rf"interlock ({_SLASH})(?: {_RUN})?(?![\w-])", r"/\1"),
     (r"-m/--model\b|--model\b", "/model"),
     (r"(?<![\w-])-m (?=\w+:)", "/model "),
     (r"another -m\b", "another /model"),

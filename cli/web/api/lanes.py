@@ -13,7 +13,7 @@ from interlock.cli.web import drives
 from interlock.cli.web.answers import RefusedError, submitted
 from interlock.cli.web.api.answers import part, seconds, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
-from interlock.cli.web.api.recorder import Call, begin_record, end_record, events_in
+from interlock.cli.web.api.recorder import NATIVE, Call, begin_record, end_record, events_in
 from interlock.cli.web.api.threads import BUSY, Threads
 from interlock.cli.web.driver import Work
 from interlock.cli.web.guard import Person
@@ -24,17 +24,7 @@ from interlock.services.process.identity import Owner, is_alive, started_at, thi
 from interlock.state.errors import InterlockError
 
 _STRATEGIES = ("enqueue", "reject", "interrupt", "rollback")
-_MODES = (
-    "values",
-    "updates",
-    "messages",
-    "messages-tuple",
-    "custom",
-    "events",
-    "tasks",
-    "checkpoints",
-    "debug",
-)
+_MODES = (*NATIVE, "messages-tuple", "events")
 _STOP_S = 30.0
 _KEPT_S = 86_400.0
 """How long the stream of an ended drive can be read again."""

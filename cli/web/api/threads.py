@@ -365,15 +365,6 @@ def _named(config: Any, thread: Served) -> dict[str, Any] | None:
     return {**found, "thread_id": thread.id} if found else None
 
 
-_EMPTY: Mapping[str, Any] = {
-    "values": {},
-    "next": [],
-    "tasks": [],
-    "metadata": None,
-    "created_at": None,
-    "checkpoint": None,
-    "parent_checkpoint": None,
-    "interrupts": [],
-    "checkpoint_id": None,
-    "parent_checkpoint_id": None,
-}
+_PLACES = ("checkpoint", "parent_checkpoint", "checkpoint_id", "parent_checkpoint_id")
+_NONE: Mapping[str, Any] = {"values": {}, "next": [], "tasks": [], "interrupts": []}
+_EMPTY: Mapping[str, Any] = {**_NONE, **dict.fromkeys((*_PLACES, "metadata", "created_at"))}
