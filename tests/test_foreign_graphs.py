@@ -309,9 +309,9 @@ def mail(to: str) -> str:
     return f"sent to {to}"
 
 @tool
-async def helper(wish: str) -> str:
+def helper(wish: str) -> str:
     "Ask a helper, which is made when it is asked."
-    return (await agent("mail", [mail], to=wish).ainvoke({"messages": []}))["messages"][-1].text
+    return agent("mail", [mail], to=wish).invoke({"messages": []})["messages"][-1].text
 
 graph = agent("helper", [helper], wish="Ann")
 """
@@ -521,38 +521,30 @@ def test_an_input_is_what_its_declared_type_takes_and_has_a_schema_whatever_that
         run_sync(address, wrong, options=options)
 
 
+UNFIT = {
+    "x = 1": "agent.py has no graphs of LangGraph. Expected one, such as `graph`.",
+    "\nimport no_such_thing": "agent.py:2: no module 'no_such_thing' here; install",
+    "import json.none": "agent.py:1: no module 'json.none' in the 'json' that is installed; "
+    "expected a version that has it.",
+    "\n1 / 0": "agent.py:2: ZeroDivisionError: division by zero; the file can't be imported.",
+    "def (": "agent.py:1: invalid syntax; expected",
+}
+"""A file → what is said of it."""
+
+
 @pytest.mark.parametrize(
     ("text", "name", "input", "message"),
     [
-        (AGENT, "agent.py:grph", {}, "agent.py has no 'grph'. Did you mean 'graph'?"),
+        *((text, "agent.py", {}, message) for text, message in UNFIT.items()),
         (
             "graph = 1",
             "agent.py:graph",
             {},
             "1 isn't a LangGraph graph; expected a StateGraph or an @entrypoint.",
         ),
-        ("x = 1", "agent.py", {}, "agent.py has no graphs of LangGraph. Expected one, such as `graph`."),
-        ("\nimport no_such_thing", "agent.py", {}, "agent.py:2: no module 'no_such_thing' here; install"),
-        (
-            "import json.none",
-            "agent.py",
-            {},
-            "agent.py:1: no module 'json.none' in the 'json' that is installed; expected a version that has it.",
-        ),
-        (
-            "\n1 / 0",
-            "agent.py",
-            {},
-            "agent.py:2: ZeroDivisionError: division by zero; the file can't be imported.",
-        ),
-        ("def (", "agent.py", {}, "agent.py:1: invalid syntax; expected"),
-        ("", "none.py", {}, "expected a Python file with a LangGraph graph."),
-        (
-            AGENT,
-            "agent.py",
-            {"topc": "x"},
-            "Unknown input field 'topc'. Did you mean 'topic'?",
-        ),
+        (AGENT, "agent.py:grph", {}, "agent.py has no 'grph'. Did you mean 'graph'?"),
+        (AGENT, "none.py", {}, "expected a Python file with a LangGraph graph."),
+        (AGENT, "agent.py", {"topc": "x"}, "Unknown input field 'topc'. Did you mean 'topic'?"),
         (AGENT, "agent.py", {"info": {"n": 1}}, "Input field 'info.count': Field required."),
     ],
 )
@@ -573,26 +565,19 @@ def test_a_package_of_the_project_itself_is_installed_from_its_folder(options: O
         run_sync(name, {}, options=options)
 
 
-def test_a_langgraph_json_may_name_a_module_and_what_it_asks_for_in_vain_is_said(options: Options) -> None:
+def test_a_langgraph_json_counts_once_its_folder_is_trusted_and_may_name_a_module(options: Options) -> None:
     listing: Any = {"graphs": {"tea": "tea_house.agents:graph"}, "dependencies": ["./packages/house"]}
     listing["store"] = {"index": {"embed": "openai:text-embedding-3-small", "dims": 1536}}
+    listing["env"] = {"TEA": "1"}
     put((options.workspace or Path()) / "langgraph.json", listing)
     written(options, "", "packages/house/tea_house/__init__.py")
     written(options, "from .agent import builder as graph", "packages/house/tea_house/agents/__init__.py")
     written(options, AGENT, "packages/house/tea_house/agents/agent.py")
-    parked = run_sync("tea", {"topic": "x"}, options=replace(options, skip_trust=True))
-    assert [request["kind"] for request in parked.pending] == ["question"]
-    assert "a search of memories isn't ranked by meaning" in parked.warnings[0]
-
-
-def test_a_langgraph_json_counts_once_its_folder_is_trusted(options: Options, tmp_path: Path) -> None:
-    written(options, AGENT)
-    listing = {"graphs": {"tea": "./agent.py:graph"}, "dependencies": ["."], "env": {"TEA": "1"}}
-    put(tmp_path / "ws" / "langgraph.json", listing)
     with pytest.raises(UntrustedError, match=r"Workflow 'tea' stands only in langgraph.json"):
         run_sync("tea", {"topic": "x"}, options=options)
     trusted = replace(options, skip_trust=True)
     parked = run_sync("tea", {"topic": "x"}, options=trusted)
+    assert "a search of memories isn't ranked by meaning" in parked.warnings[0], "what it asks for in vain"
     assert (parked.workflow, answered(parked, trusted, "yes").output["log"][-1]) == ("tea", "answer 'yes'")
 
 

@@ -90,24 +90,17 @@ class NoReducer(TypedDict, total=False):
     seen: dict[str, str]
 
 
-async def step(state: State, runtime: Runtime[Deps]) -> State:
-    return {}
+def idle(reads: Any = State, writes: Any = State) -> Any:
+    """A node that says what it reads and writes, and does nothing."""
+
+    async def node(state: Any, runtime: Runtime[Deps]) -> Any:
+        return {}
+
+    node.__annotations__ |= {"state": reads, "return": writes}
+    return node
 
 
-async def reads_unknown(state: Unknown, runtime: Runtime[Deps]) -> State:
-    return {}
-
-
-async def writes_unknown(state: State, runtime: Runtime[Deps]) -> Unknown:
-    return {}
-
-
-async def reads_wrong_type(state: WrongType, runtime: Runtime[Deps]) -> State:
-    return {}
-
-
-async def writes_without_reducer(state: State, runtime: Runtime[Deps]) -> NoReducer:
-    return {}
+step = idle()
 
 
 async def bare(state, runtime):  # type: ignore[no-untyped-def]
@@ -179,10 +172,10 @@ async def misread(state: State) -> State:
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: graph(a=reads_unknown), "sample.a reads 'txet', which State lacks"),
-        (lambda: graph(a=writes_unknown), "sample.a writes 'txet', which State lacks"),
-        (lambda: graph(a=reads_wrong_type), "sample.a reads 'count' as <class 'str'>, State has it as <class 'int'>"),
-        (lambda: graph(a=writes_without_reducer), r"writes 'seen' as dict\[str, str\], State has it as .*Annotated"),
+        (lambda: graph(a=idle(Unknown)), "sample.a reads 'txet', which State lacks"),
+        (lambda: graph(a=idle(State, Unknown)), "sample.a writes 'txet', which State lacks"),
+        (lambda: graph(a=idle(WrongType)), "sample.a reads 'count' as <class 'str'>, State has it as <class 'int'>"),
+        (lambda: graph(a=idle(State, NoReducer)), r"writes 'seen' as dict\[str, str\], State has it as .*Annotated"),
         (lambda: graph(a=bare), "sample.a: bare needs annotations"),
         (lambda: graph(misread=misread), r"sample\.misread reads \['txet'\], which State lacks"),
         (lambda: routed({"go": END}), r"after_step returns \['go', 'stop'\], its map has"),
@@ -223,8 +216,7 @@ def updated(update: Any) -> Graph:
         return update
 
     made = graph(a=node)
-    made.edge(START, "a")
-    made.edge("a", END)
+    made.edge(START, "a", END)
     return made
 
 
@@ -295,12 +287,10 @@ def chained(control: RunControl | None = None) -> Graph:
         return {"found": {state.get("at", ""): "seen"}}
 
     made = Graph("chained", Walk)
-    for name, function in (("a", a), ("b", b), ("c", c)):
-        made.node(name, function)
+    made.nodes(a, b, c)
     made.edge(START, "a")
     made.by_label("a", {"on": "b", "off": END})
-    made.edge("b", "c")
-    made.edge("c", END)
+    made.edge("b", "c", END)
     return made
 
 
@@ -369,16 +359,13 @@ def nested(calls: Calls, ways: str, control: RunControl | None = None) -> Graph:
         return {"at": f"{state.get('found')} {interrupt('go on?')}"}
 
     part = Graph("inner", Inner)
-    for name, function in (("pay", pay), ("note", note), ("wait", wait)):
-        part.node(name, function)
-    part.edge(START, "pay")
-    part.edge("pay", "note")
+    part.nodes(pay, note, wait)
+    part.edge(START, "pay", "note")
     part.route("note", _waits if ways == "waits" else _ends, {"wait": "wait", "end": END})
     part.edge("wait", END)
     outer = Graph("outer", Walk)
     outer.subgraph("inner", part)
-    outer.edge(START, "inner")
-    outer.edge("inner", END)
+    outer.edge(START, "inner", END)
     return outer
 
 
@@ -464,8 +451,7 @@ def batch(calls: Calls, again: bool = True) -> Graph:
     g.subgraph("job", part)
     g.edge(START, "begin")
     g.fan_out("begin", _each_job, "job", "tell", one_inline=True, again=lambda _: again)
-    g.edge("job", "tell")
-    g.edge("tell", END)
+    g.edge("job", "tell", END)
     return g
 
 
@@ -536,8 +522,7 @@ def test_a_graph_begins_with_its_only_payload_and_hands_others_over(
     calls: Calls = []
     outer = Graph("outer", Batch)
     outer.subgraph("batch", batch(calls, again))
-    outer.edge(START, "batch")
-    outer.edge("batch", END)
+    outer.edge(START, "batch", END)
     rows = ran(tmp_path, outer, jobs, calls, "namespace, node, superstep from steps order by seq")
     taken: list[str] = []
     for namespace, name, superstep in rows:
