@@ -1,8 +1,6 @@
 """check: compares what bash runs for a random line with what the parser saw and policy allowed."""
 
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,12 +87,14 @@ class Tally:
     """Lines that ran a denied command, and weren't allowed."""
     wrong: list[str] = field(default_factory=list[str])
 
-    def look(self, line: str) -> tuple[ShellLine, bool]:
-        """Parse a line; returns it and whether any mode allows it."""
+    def look(self, line: str, modes: Sequence[str] = MODES) -> tuple[ShellLine, bool]:
+        """Parse a line; returns it and whether one of the modes allows it."""
         parsed = parse(line)
         call = CallView(id="1", name="run_shell_command", args={"command": line})
-        verdicts = {self.policy.check(call, "execute", m).decision for m in MODES}
-        return parsed, "allow" in verdicts
+        allowed = any(self.policy.check(call, "execute", m).decision == "allow" for m in modes)
+        self.clear += parsed.opaque is None
+        self.allowed += allowed
+        return parsed, allowed
 
     def judge(self, line: str, parsed: ShellLine, allowed: bool, ran: Ran) -> None:
         self.ran += len(ran.argvs)
@@ -125,73 +125,58 @@ def betrayed(line: str, ran: Ran) -> list[str]:
     return found
 
 
-def work(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
+def work(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int) -> Tally:
     """Run any lines, under a rule that allows everything and some denials."""
-    return _work(Lines(seed), policy, stubs, folder, most, until)
+    return _work(Lines(seed), policy, stubs, folder, most)
 
 
-def work_mutated(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
+def work_mutated(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int) -> Tally:
     """Run mutations of lines that the parser understands."""
-    return _work(Mutations(seed), policy, stubs, folder, most, until)
+    return _work(Mutations(seed), policy, stubs, folder, most)
 
 
-def _work(
-    lines: Lines | Mutations, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float
-) -> Tally:
+def _made(lines: Lines | Mutations | Constructs, tally: Tally, most: int) -> Iterator[str]:
+    while tally.lines < most and len(tally.wrong) < 20:
+        if "\0" not in (line := lines.line()):
+            tally.lines += 1
+            yield line
+
+
+def _work(lines: Lines | Mutations, policy: RulePolicy, stubs: Path, folder: Path, most: int) -> Tally:
     tally = Tally(policy)
-    while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
-        line = lines.line()
-        if "\0" in line:
-            continue
-        tally.lines += 1
+    for line in _made(lines, tally, most):
         parsed, allowed = tally.look(line)
-        tally.clear += parsed.opaque is None
-        tally.allowed += allowed
         # Refused lines prove nothing; a few are run to see that they were refused for a reason.
         if allowed or parsed.opaque is None or tally.lines % 8 == 0:
             tally.judge(line, parsed, allowed, run_line(line, stubs, folder, tally.lines))
     return tally
 
 
-def work_narrow(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
+def work_narrow(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int) -> Tally:
     """Run constructs under narrow rules: an allowed line in default mode runs nothing else."""
-    lines, tally = Constructs(seed), Tally(policy)
-    while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
-        line = lines.line()
-        tally.lines += 1
-        parsed = parse(line)
-        call = CallView(id="1", name="run_shell_command", args={"command": line})
-        allowed = policy.check(call, "execute", "default").decision == "allow"
-        tally.clear += parsed.opaque is None
-        tally.allowed += allowed
+    tally = Tally(policy)
+    for line in _made(Constructs(seed), tally, most):
+        parsed, allowed = tally.look(line, ["default"])
         if not allowed and parsed.opaque is not None and tally.lines % 16:
             continue
         ran = run_line(line, stubs, folder, tally.lines)
         tally.judge(line, parsed, False, ran)
-        tally.caught += bool(betrayed(line, ran)) and not allowed
+        found = betrayed(line, ran)
+        tally.caught += bool(found) and not allowed
         if allowed:
-            tally.wrong += [f"{line!r} was allowed and {what}" for what in betrayed(line, ran)]
+            tally.wrong += [f"{line!r} was allowed and {what}" for what in found]
     return tally
 
 
-Work = Callable[[int, RulePolicy, Path, Path, int, float], Tally]
+Work = Callable[[int, RulePolicy, Path, Path, int], Tally]
 
 
-def run(
-    work: Work,
-    policy: RulePolicy,
-    folder: Path,
-    seed: int,
-    *,
-    lines: int = sys.maxsize,
-    seconds: float = float("inf"),
-) -> tuple[str, list[Tally]]:
-    """Run `WORKERS` in parallel for so many lines or so long; returns a line of counts, and each one's results."""
+def run(work: Work, policy: RulePolicy, folder: Path, seed: int, lines: int) -> tuple[str, list[Tally]]:
+    """Run `WORKERS` in parallel for so many lines; returns a line of counts, and each one's results."""
     stubs = make_stubs(folder / "bin")
-    until = time.monotonic() + seconds
     with ThreadPoolExecutor(WORKERS) as pool:
         jobs = [
-            pool.submit(work, seed + n, policy, stubs, folder / f"{work.__name__}{n}", lines, until)
+            pool.submit(work, seed + n, policy, stubs, folder / f"{work.__name__}{n}", lines)
             for n in range(WORKERS)
         ]
         tallies = [job.result() for job in jobs]

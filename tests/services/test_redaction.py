@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.services.secrets.redaction import LONGEST, SHAPES, RedactingStream, Redactor, marks_in
+from interlock.services.secrets.redaction import LONGEST, SHAPES, RedactingStream, Redactor
 from interlock.state.calls import ToolResult
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 
@@ -173,13 +173,6 @@ def test_records_and_results_keep_what_runs_and_lose_what_is_said() -> None:
         status="error", content=secret, error={"type": "x", "message": secret}, meta={"diff": [secret]}
     )
     assert secret not in SHAPES.result(result).model_dump_json()
-
-
-def test_marks_are_counted() -> None:
-    assert marks_in("[redacted:a] [redacted:a] [redacted:B_C] [redacted:]") == {
-        "[redacted:a]": 2,
-        "[redacted:B_C]": 1,
-    }
 
 
 @pytest.mark.parametrize(

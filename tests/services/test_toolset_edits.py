@@ -1,7 +1,6 @@
 """Edits: previewed on top of each other, planned, written exactly as planned, and the same after a crash."""
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, ToolRun
-from interlock.tools.table import TOOLS
 
 KEY = CallKey(message="m", index=0)
 
@@ -193,32 +191,6 @@ def test_a_preview_is_made_on_what_earlier_calls_leave(root: Path) -> None:
     assert text(root) == "one\ntwo\n"
 
 
-def test_previews_made_side_by_side_compute_each_edit_at_most_twice(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once as what a later one finds, and once as its own."""
-    (root / "a").write_text("".join(f"line {n}\n" for n in range(9)))
-    computed: list[object] = []
-    tool = TOOLS["replace"]
-    assert tool.plan is not None
-    plan = tool.plan
-
-    def counted(*given: Any) -> Any:
-        computed.append(given)
-        return plan(*given)
-
-    monkeypatch.setitem(TOOLS, "replace", dataclasses.replace(tool, plan=counted))
-    calls = [replace(f"line {n}", f"{n}", call_id=f"c{n}") for n in range(9)]
-
-    async def all_of_them() -> list[Preview]:
-        toolset = fresh(root)
-        return await asyncio.gather(*(toolset.preview(call, calls[:n]) for n, call in enumerate(calls)))
-
-    shown = asyncio.run(all_of_them())
-    assert [f"-line {n}\n+{n}\n" in one.text for n, one in enumerate(shown)] == [True] * 9
-    assert len(computed) == 2 * len(calls) - 1
-
-
 BAD = [
     replace("absent", "x"),
     CallView(id="b", name="replace", args={}),
@@ -228,14 +200,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(
-    ("call", "earlier", "problem", "before", "known"),
+    ("call", "earlier", "problem", "hashed"),
     [
-        (replace("2", "zwei"), [], "isn't in 'a'", None, None),
-        (replace("two", "2", call_id="c2"), [replace("two", "zwei")], "isn't in 'a'", None, None),
+        (replace("2", "zwei"), [], "isn't in 'a'", None),
+        (replace("two", "2", call_id="c2"), [replace("two", "zwei")], "isn't in 'a'", None),
         # Earlier calls that fail or are malformed change nothing.
-        (replace("two", "2"), BAD, None, b"one\ntwo\n", b"one\ntwo\n"),
+        (replace("two", "2"), BAD, None, (b"one\ntwo\n", b"one\ntwo\n")),
         # A file that is made earlier in the batch isn't there yet.
-        (replace("x", "y", "new"), [write("new", "x\n")], None, None, b"x\n"),
+        (replace("x", "y", "new"), [write("new", "x\n")], None, (None, b"x\n")),
     ],
 )
 def test_a_preview_says_what_would_go_wrong_and_what_it_is_based_on(
@@ -243,13 +215,12 @@ def test_a_preview_says_what_would_go_wrong_and_what_it_is_based_on(
     call: CallView,
     earlier: list[CallView],
     problem: str | None,
-    before: bytes | None,
-    known: bytes | None,
+    hashed: tuple[bytes | None, bytes] | None,
 ) -> None:
     shown = preview(root, call, earlier)
     assert problem in str(shown.problem) if problem else shown.problem is None
-    if known is not None:
-        (state,) = shown.files
+    if hashed:
+        (state,), (before, known) = shown.files, hashed
         assert (state.on_disk, state.sha256) == (before and sha256(before), sha256(known))
 
 

@@ -72,19 +72,6 @@ def test_replaced_places_are_shown_until_there_are_too_many(call: Calls) -> None
     assert len(edit(call, "wide", "Y", "Z")) < 2_200
 
 
-def test_an_empty_old_string_creates_a_missing_file(call: Calls) -> None:
-    assert edit(call, "new/a", "", "x\n") == "Created 'new/a': 1 line."
-    assert call.read("new/a") == "x\n"
-
-
-def test_earlier_edits_of_the_batch_are_seen(call: Calls) -> None:
-    call.write({"a": "one\n"})
-    earlier = {str(call.folder.resolve() / "a"): b"two\n"}
-    change = call.plan("replace", earlier, file_path="a", old_string="two", new_string="three")
-    assert isinstance(change, FileChange)
-    assert change.after == b"three\n"
-
-
 TEXT = st.text(st.sampled_from("ab \n\t日é"), max_size=20)
 
 
