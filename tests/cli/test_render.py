@@ -259,11 +259,15 @@ def test_stream_json_is_one_event_a_line_and_the_result_last(
     golden(GOLDEN / "stream.jsonl", out)
 
 
-def test_an_event_after_the_result_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
-    view = StreamJsonView()
-    view.finish(DONE)
-    view(EVENTS[0])
-    assert len(capsys.readouterr().out.splitlines()) == 1
+def test_stream_json_says_success_waiting_or_error_and_nothing_after_its_result(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for outcome, status in ((DONE, "success"), (WAITING, "waiting"), (FAILED, "error")):
+        view = StreamJsonView()
+        view.finish(outcome)
+        view(EVENTS[0])
+        (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (line["status"], line["exit_code"]) == (status, outcome.exit_code)
 
 
 OPTIONS = Options(home=Path("/nowhere"))
