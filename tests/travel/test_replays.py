@@ -17,6 +17,7 @@ from travel.trees import tree_of
 from interlock import prompts
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs
+from interlock.engine.travel.replay import Point, divergence
 from interlock.graphs._additions import rooted_of
 from interlock.graphs._pipeline import Graph
 
@@ -128,6 +129,15 @@ def test_a_run_that_carries_out_a_plan_goes_on_and_replays_without_the_plans_run
     assert done.out == "done\n", done
     replayed = desk("replay", main, "--json")
     assert (replayed.code, replayed.json["divergence"]) == (0, None)
+
+
+def test_a_path_that_ends_before_the_other_parts_there() -> None:
+    one, two = (Point(step, (f"n{step}",), "hash", {}) for step in (1, 2))
+    more = {"step": 2, "recorded": ("n2",), "replayed": (), "keys": []}
+    assert divergence([one, two], [one]) == more
+    assert divergence([one], [one, two]) == {**more, "recorded": (), "replayed": ("n2",)}
+    changed = two._replace(state="another", values={"head": "x"})
+    assert divergence([one, two], [one, changed]) == {**more, "replayed": ("n2",), "keys": ["head"]}
 
 
 def test_a_replay_changes_no_file_and_no_row(desk: Desk) -> None:
