@@ -180,6 +180,11 @@ def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "seen\n"), done.stderr
 
 
+def test_d_shows_where_an_error_came_from(run: Run) -> None:
+    done = run("show", "x", "-d")
+    assert done.code == 2 and "Traceback" in done.err
+
+
 def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -5,34 +5,36 @@ import sys
 from pathlib import Path
 
 from commands import Run
+from folders import tree
 
 _MODES = "customModes: [{slug: docs, name: Docs, roleDefinition: You write, groups: [read]}]"
 
+WORK = {
+    ".git/": "",
+    "AGENTS.md": "rules @gone.md",
+    "CLAUDE.md": "rules",
+    ".geminiignore": "x\n",
+    ".roo/rules/a.md": "rules",
+    ".roorules": "older rules",
+    ".roo/rules-nothing/a.md": "rules",
+    ".roo/system-prompt-ask": "own words",
+    ".roomodes": _MODES,
+    ".mcp.json": {"mcpServers": {"one": {"command": "x"}, "bad name": {"command": "x"}}},
+    ".gemini/agents/helper.md": "---\nname: helper\ndescription: helps\n---\nHelp.",
+    ".gemini/commands/a.toml": "prompt = 'a'",
+    "mine.py": "PROCESSORS = {}",
+}
+HOME = {
+    "commands/mine.toml": "prompt = 'm'",
+    "commands/odd.toml": "prompt",
+    "GEMINI.md": "be brief",
+    "settings.json": {"processors": ["mine.py", "~/gone.py"]},
+}
+
 
 def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Path) -> None:
-    work, home = tmp_path / "work", Path.home()
-    (work / ".git").mkdir()
-    (work / "AGENTS.md").write_text("rules @gone.md")
-    (work / "CLAUDE.md").write_text("rules")
-    (work / ".geminiignore").write_text("x\n")
-    (work / ".roo/rules").mkdir(parents=True)
-    (work / ".roo/rules/a.md").write_text("rules")
-    (work / ".roorules").write_text("older rules")
-    (work / ".roo/rules-nothing").mkdir()
-    (work / ".roo/rules-nothing/a.md").write_text("rules")
-    (work / ".roo/system-prompt-ask").write_text("own words")
-    (work / ".roomodes").write_text(_MODES)
-    (work / ".mcp.json").write_text('{"mcpServers": {"one": {"command": "x"}, "bad name": {"command": "x"}}}')
-    (work / ".gemini/agents").mkdir(parents=True)
-    (work / ".gemini/agents/helper.md").write_text("---\nname: helper\ndescription: helps\n---\nHelp.")
-    (work / ".gemini/commands").mkdir(parents=True)
-    (work / ".gemini/commands/a.toml").write_text("prompt = 'a'")
-    (home / ".gemini/commands").mkdir(parents=True)
-    (home / ".gemini/commands/mine.toml").write_text("prompt = 'm'")
-    (home / ".gemini/commands/odd.toml").write_text("prompt")
-    (home / ".gemini/GEMINI.md").write_text("be brief")
-    (home / ".gemini/settings.json").write_text('{"processors": ["mine.py", "~/gone.py"]}')
-    (work / "mine.py").write_text("PROCESSORS = {}")
+    tree(tmp_path / "work", WORK)
+    tree(Path.home() / ".gemini", HOME)
     told = json.loads(run("doctor", "--json").out)
     lines = [(f["level"], f["what"], f["text"]) for f in told]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.read import find_run, list_runs, waiting_requests
+from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
 from interlock.engine.store import state_home
 from interlock.services.process.identity import this_boot, this_host, this_process
 from interlock.state.errors import UserError
@@ -139,6 +139,18 @@ def test_the_longest_wait_comes_first_and_a_runs_requests_stay_together(made: Ma
     ids = [made.edit("late"), made.edit("soon"), made.shell("late")]
     made.execute("update approvals set asked_at = 50 where run = 'soon'")
     assert [r.id for r in waiting_requests(place)] == [ids[1], ids[0], ids[2]]
+
+
+def test_steps_are_read_back_and_a_path_counts_repetitions(made: Maker, place: Path) -> None:
+    made.run("aa11")
+    kind = "insert into step_kinds values (?, ?, '', 'main', ?, 'head,stop', 'ok')"
+    row = "insert into step_rows values ('aa11', ?, ?, ?, 'c', 1.0, ?)"
+    for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
+        made.execute(kind, seq, namespace, node)
+        made.execute(row, seq, f"t{seq}", seq, f"[[{seq},0,2000]]")
+    taken = steps(place, "aa11")
+    assert path(taken) == [("open", 1), ("turn", 2)]
+    assert (taken[0].step, taken[0].keys, taken[0].route) == (1, ("head", "stop"), "ok")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_it_shows_the_decision_the_rule_with_its_line_and_each_part(run: Run, ch
     assert ["no", "always   No session rule lifts a deny."] in lines
 
 
-def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
+def test_it_says_what_a_person_could_answer_and_why_not_always(check, tmp_path: Path) -> None:
     asked = check("run_shell_command", command("npm test"))
     assert asked["choices"] == [
         *("proceed_once", "proceed_always", "proceed_always_and_save", "modify", "reject", "cancel")
@@ -81,6 +81,9 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     assert hidden["unseen"] == "it runs something that is only known when it runs"
     assert hidden["not_always"].startswith("Not all that it runs can be seen")
     assert check("run_shell_command", "npm test") == asked  # a line is its own argument
+    call = put(tmp_path / "call.json", command("npm test"))
+    assert check("run_shell_command", f"@{call}") == asked
+    assert check("run_shell_command", "-", stdin=command("npm test")) == asked
     assert check("glob", '{"pattern": "*"}')["choices"] == []
     private = check("web_fetch", '{"url": "http://169.254.169.254/"}', "--allowed-tools", "web_fetch")
     assert private["decision"] == "ask" and "proceed_always" not in private["choices"]
@@ -185,12 +188,6 @@ def test_a_path_that_no_tool_may_touch_is_refused_before_any_rule(check) -> None
     found = check("read_file", '{"file_path": "/etc/passwd"}', "-y")
     assert (found["decision"], found["rule"]) == ("deny", "refused before any rule")
     assert "outside the workspace" in found["reason"]
-
-
-def test_arguments_come_from_a_file_or_from_stdin(check, tmp_path: Path) -> None:
-    put(tmp_path / "call.json", command("git push"))
-    assert check("run_shell_command", f"@{tmp_path / 'call.json'}")["decision"] == "deny"
-    assert check("run_shell_command", "-", stdin=command("git status"))["decision"] == "allow"
 
 
 def test_a_batch_answers_each_line_in_order_and_a_bad_one_does_not_stop_the_rest(run: Run) -> None:

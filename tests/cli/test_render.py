@@ -21,6 +21,7 @@ from interlock.cli.render.structured import JsonView, StreamJsonView
 from interlock.cli.render.text import TextView
 from interlock.engine.client import Client, Options, Outcome, Renderer
 from interlock.state import events as e
+from interlock.state.errors import RunError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cli"
 Golden = Callable[[Path, str], None]
@@ -259,14 +260,29 @@ def test_stream_json_is_one_event_a_line_and_the_result_last(
     golden(GOLDEN / "stream.jsonl", out)
 
 
-def test_an_event_after_the_result_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
-    view = StreamJsonView()
-    view.finish(DONE)
-    view(EVENTS[0])
-    assert len(capsys.readouterr().out.splitlines()) == 1
+def test_stream_json_says_success_waiting_or_error_and_nothing_after_its_result(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for outcome, status in ((DONE, "success"), (WAITING, "waiting"), (FAILED, "error")):
+        view = StreamJsonView()
+        view.finish(outcome)
+        view(EVENTS[0])
+        (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (line["status"], line["exit_code"]) == (status, outcome.exit_code)
 
 
 OPTIONS = Options(home=Path("/nowhere"))
+
+
+@pytest.mark.parametrize("view", [JsonView(), StreamJsonView()])
+def test_a_run_that_breaks_off_is_json_too(view: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(_: object) -> Outcome:
+        raise RunError("no luck")
+
+    with pytest.raises(RunError):
+        _show(fail, view, Client(OPTIONS))
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["error"] == {"type": "run", "message": "no luck", "code": 1}
 
 
 def test_a_reader_that_is_gone_does_not_change_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:

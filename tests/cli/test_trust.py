@@ -197,20 +197,6 @@ def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path, home: Path) -> N
     assert all(is_trusted(f, home) for f in folders)
 
 
-def test_a_folder_that_was_moved_or_linked_elsewhere_is_judged_by_where_it_is(
-    tmp_path: Path, home: Path
-) -> None:
-    old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "link"
-    old.mkdir()
-    link.symlink_to(old)
-    remember(link, home, trusted=True)
-    assert json.loads((home / ".interlock/trusted.json").read_text()) == {str(old): "trusted"}
-    old.rename(new)
-    link.unlink()
-    link.symlink_to(new)
-    assert not is_trusted(new, home) and not is_trusted(link, home)
-
-
 def test_a_file_that_can_not_be_meant_is_never_written_over(run: Run, home: Path) -> None:
     file = put(home / ".interlock/trusted.json", '{"/x": "yes"}')
     done = run("trust", "--yes")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import warm
@@ -15,7 +16,9 @@ from patience import HANG_S
 from scripted import says
 from toy_front import Toy
 
+from interlock.engine import resume_sync
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
+from interlock.engine.client.conversation import Conversation
 from interlock.engine.client.following import Followed, LiveDrives, Standing, follow
 from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import decided, keyed
@@ -268,3 +271,34 @@ def test_a_stop_of_one_run_leaves_the_others(tmp_path: Path) -> None:
 
     assert asyncio.run(stopped()).status == "cancelled"
     assert not client.stop()
+
+
+def test_what_another_process_did_meanwhile_is_shown_before_the_next_prompt(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [{"text": word} for word in ("one", "two", "three")])
+    run = stage.run("main", {"prompt": "first"}).run
+    shown, front = list[str](), Mock()
+    front.prompted = lambda prompt: shown.append(f"> {prompt}")
+
+    def said(event: Event) -> None:
+        if isinstance(event, MessageEvent) and event.content not in shown[-1:]:
+            shown.append(event.content)
+
+    front.event = said
+
+    async def talked() -> None:
+        talk = Conversation(stage.options, "main", front)
+        talk.begin()
+
+        async def idle() -> None:
+            while talk.at_work:
+                await asyncio.sleep(0.01)
+
+        talk.switch(run)
+        await idle()
+        await asyncio.to_thread(resume_sync, run, prompt="elsewhere", options=stage.options)
+        talk.submit("here")
+        await idle()
+        await talk.close()
+
+    asyncio.run(talked())
+    assert shown == ["first", "one", "elsewhere", "two", "> here", "three"]

@@ -75,3 +75,8 @@ def test_the_result_brings_everything_that_waits_and_keeps_its_output() -> None:
     assert waiting == delta("sk-")
     assert isinstance(last, ev.Result) and last.response == MARK
     assert last.output == {"new_content": SECRET}
+
+
+def test_switched_off_events_go_by() -> None:
+    event = delta(SECRET)
+    assert shown([event], Redactor(enabled=False)) == [event]

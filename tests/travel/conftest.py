@@ -1,6 +1,7 @@
 """conftest: a run that changed files with tools and shell commands, and the command line for it."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ class Desk:
 
     def run(self, replies: list[dict[str, Any]] = REPLIES, **more: Any) -> Outcome:
         return run_sync("main", {"prompt": "Do it."}, options=self.options(replies, **more))
+
+    def clear(self) -> None:
+        """Remove all that is in the workspace."""
+        for path in self.work.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def __call__(self, *arguments: str) -> Done:
         return self.cli(*arguments)

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +96,7 @@ def ended(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) ->
 
 
 def replayed(desk: Desk, run: str) -> Any:
-    for path in desk.work.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    desk.clear()
     return desk("replay", run, "--json").json
 
 

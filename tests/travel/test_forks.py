@@ -10,7 +10,7 @@ from scripted import call, says, tools
 from travel.conftest import REPLIES, Desk, shell, write
 from travel.trees import tree_of
 
-from interlock.engine import Decision, resume_sync, run_sync
+from interlock.engine import resume_sync, run_sync
 from interlock.engine.client import Client
 
 
@@ -43,9 +43,7 @@ def test_a_fork_of_a_waiting_run_waits_for_the_same_and_each_is_decided_by_itsel
     fork = desk("fork", run, "--at", str(step), "--json").json
     waiting = {a["run"]: a["id"] for a in desk("approvals", "--json").json}
     assert waiting.keys() == {run, fork["run"]}
-    options = desk.options(replies, workspace=None, approval_mode=None)
-    outcome = resume_sync(fork["run"], decisions=[Decision("all", "proceed_once")], options=options)
-    assert outcome.status == "done"
+    assert desk("resume", fork["run"], "--approve", "all").out == "ok\n"
     assert (Path(fork["workspace"]) / "a").read_text() == "x"
     assert not (desk.work / "a").exists()
     assert [a["run"] for a in desk("approvals", "--json").json] == [run]
@@ -130,9 +128,7 @@ def test_diff_files_shows_what_a_run_did_without_what_others_did(desk: Desk) -> 
     run = desk.run(replies)
     assert run.status == "waiting"
     (desk.work / "theirs").write_text("x")
-    options = desk.options(replies, workspace=None)
-    answer = Decision(run.pending[0]["id"], "proceed_once", text="yes")
-    assert resume_sync(run.run, decisions=[answer], options=options).status == "done"
+    assert desk("resume", run.run, "--answer", f"{run.pending[0]['id']}=yes").out == "done\n"
     shown = desk("diff", run.run, "--files").out
     assert "+new\n+more" in shown and "theirs" not in shown
     assert json.loads(desk("diff", run.run, "--files", "--json").out)["diff"] == shown
@@ -152,12 +148,10 @@ def test_what_a_person_was_asked_about_counts_as_a_change(desk: Desk, tmp_path: 
     (tmp_path / "ask.toml").write_text(
         '[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "cat"\ndecision = "ask"\npriority = 500\n'
     )
-    replies = [shell("cat a"), {"text": "done"}]
     rules = {"approval_mode": "default", "policy_files": (tmp_path / "ask.toml",)}
-    run = desk.run(replies, **rules)
+    run = desk.run([shell("cat a"), {"text": "done"}], **rules)
     assert run.status == "waiting"
-    allowed = [Decision("all", "proceed_once")]
-    assert resume_sync(run.run, decisions=allowed, options=desk.options(replies, **rules)).status == "done"
+    assert desk("resume", run.run, "--approve", "all").out == "done\n"
     assert (desk.home / "snapshots").exists()
 
 

@@ -20,7 +20,7 @@ from interlock import prompts
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs
 from interlock.engine.travel import replay
-from interlock.engine.travel.replay import points
+from interlock.engine.travel.replay import Point, divergence, points
 from interlock.graphs._additions import rooted_of
 from interlock.graphs._pipeline import Graph
 
@@ -79,8 +79,7 @@ def recorded(desk: Desk, seed: int) -> str:
 
 def check(desk: Desk, seed: int) -> None:
     run = recorded(desk, seed)
-    for file in desk.work.iterdir():  # the files' current content doesn't matter
-        file.unlink()
+    desk.clear()  # the files' current content doesn't matter
     told = desk("replay", run, "--json").json
     assert told["divergence"] is None, (seed, told["divergence"])
     assert len(told["steps"]) > 3
@@ -150,19 +149,22 @@ def test_a_run_that_carries_out_a_plan_goes_on_and_replays_without_the_plans_run
     replies = [tools(plan), tools(hand_in), *REPLIES]
     options = desk.options(replies, approval_mode=None)
     reviewed = run_sync("plan", {"prompt": "Do it."}, options=options)
-    request = reviewed.pending[0]["id"]
-    approved = resume_sync(
-        reviewed.run,
-        decisions=[Decision(request, "proceed_once")],
-        options=replace(options, workspace=None),
-        follow=False,
-    )
-    main = approved.output["main_run"]
+    yes, there = [Decision("all", "proceed_once")], replace(options, workspace=None)
+    main = resume_sync(reviewed.run, decisions=yes, options=there, follow=False).output["main_run"]
     assert desk("runs", "rm", reviewed.run).code == 0
     done = desk("resume", main, "-y")
     assert done.out == "done\n", done
     replayed = desk("replay", main, "--json")
     assert (replayed.code, replayed.json["divergence"]) == (0, None)
+
+
+def test_a_path_that_ends_before_the_other_parts_there() -> None:
+    one, two = (Point(step, (f"n{step}",), "hash", {}) for step in (1, 2))
+    more = {"step": 2, "recorded": ("n2",), "replayed": (), "keys": []}
+    assert divergence([one, two], [one]) == more
+    assert divergence([one], [one, two]) == {**more, "recorded": (), "replayed": ("n2",)}
+    changed = two._replace(state="another", values={"head": "x"})
+    assert divergence([one, two], [one, changed]) == {**more, "replayed": ("n2",), "keys": ["head"]}
 
 
 def test_a_replay_changes_no_file_and_no_row(desk: Desk) -> None:
@@ -233,13 +235,8 @@ def test_a_changed_edge_is_named_with_its_step(desk: Desk, monkeypatch: pytest.M
 def test_record_responses_of_a_run_is_a_script_that_replays_it(desk: Desk, tmp_path: Path) -> None:
     script = tmp_path / "recorded.yaml"
     first = desk.run(REPLIES, record_to=script)
-    for file in desk.work.rglob("*"):
-        if not file.is_dir():
-            file.unlink()
-    for folder in sorted((p for p in desk.work.rglob("*")), reverse=True):
-        folder.rmdir()
-    options = desk.options(REPLIES, model="pro", fake=script)
-    again = run_sync("main", {"prompt": "Do it."}, options=options)
+    desk.clear()
+    again = desk.run(REPLIES, model="pro", fake=script)
     assert again.output["response"] == first.output["response"]
     path = [[s["node"] for s in desk("history", r, "--json").json["steps"]] for r in (first.run, again.run)]
     assert path[0] == path[1]
@@ -249,9 +246,7 @@ def test_record_responses_of_a_run_is_a_script_that_replays_it(desk: Desk, tmp_p
 def test_a_rule_that_was_saved_for_good_is_not_saved_again_by_a_replay(desk: Desk) -> None:
     replies = [shell("touch a") for _ in "ab"] + [{"text": "done"}]
     run = desk.run(replies, approval_mode="default")
-    options = desk.options(replies, workspace=None, approval_mode=None)
-    saved = Decision("all", "proceed_always_and_save")
-    assert resume_sync(run.run, decisions=[saved], options=options).status == "done"
+    assert desk("resume", run.run, "--approve", "all", "--always-save").out == "done\n"
     (rules,) = Path.home().rglob("*.toml")
     rules.unlink()
     found = desk("replay", run.run, "--json").json["divergence"]

@@ -7,7 +7,7 @@ from folders import put, tree
 from travel.conftest import REPLIES, Desk, write
 from travel.trees import tree_of
 
-from interlock.engine import Decision, resume_sync, run_sync
+from interlock.engine import run_sync
 from interlock.services.trust import remember
 
 STEPS = '''"""steps: counts up, and ends at three."""
@@ -181,12 +181,9 @@ def test_another_model_begins_at_the_step_that_is_named_with_the_files_of_then(d
 
 def test_what_a_person_said_counts_for_the_same_request_only(desk: Desk) -> None:
     replies = [write("a", "x"), {"text": "ok"}]
-    run = desk.run(replies, approval_mode="default")
-    options = desk.options(replies, workspace=None, approval_mode=None)
-    resume_sync(run.run, decisions=[Decision("all", "proceed_once")], options=options)
-    resume_sync(
-        run.run, prompt="And now?", options=desk.options([*replies, {"text": "more"}], workspace=None)
-    )
+    run = desk.run([*replies, {"text": "more"}], approval_mode="default")
+    assert desk("resume", run.run, "--approve", "all").out == "ok\n"
+    assert desk("resume", run.run, "-p", "And now?").out == "more\n"
     again = put(desk.folder / "again.json", [*replies, {"text": "to the second prompt"}])
     found = desk("replay", run.run, "--model", f"script:{again}", "--json").json
     assert (found["status"], found["output"]["response"]) == ("done", "to the second prompt")
