@@ -38,9 +38,8 @@ from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.task import DEEPEST
 from interlock.state.tools import DecideState, ToolsState
-from interlock.tools._argument_names import own_names
+from interlock.tools._arguments import TaggedTools, own_names
 from interlock.tools._json_calls import JsonCall, read_calls
-from interlock.tools._tagged_calls import TaggedTools
 
 _Reader = Callable[[str, Sequence[ToolDeclaration]], tuple[str, Sequence[JsonCall]]]
 """Separates a text from the calls in it."""

@@ -214,8 +214,8 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     redact, own = _redactor(settings, dotenv.values, options.home), _own(options, root, trusted)
     defined = Definitions(hooks.hooks, own.agents.values(), own.modes.all(), settings.mcp_servers)
     rules = run_rules(options, read_files(rule_files(places)), settings, defined, redact)
-    programs, modes = commands_of(settings, hooks.hooks, rules.now), own.modes.all()
-    protected = protected_paths(options, places, settings, dotenv.values, programs, modes)
+    programs = commands_of(settings, hooks.hooks, rules.now)
+    protected = protected_paths(options, places, settings, dotenv.values, programs)
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected, options.buffers)
     books, settings = _books(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
@@ -235,7 +235,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         warnings=[*warnings, *set_aside_after_kill(options.home, root, protected)],
         agents=own.agents,
         skills=own.skills,
-        modes=ModeBook(modes, rules.modes),
+        modes=ModeBook(own.modes.all(), rules.modes),
         hooks=hooks,
         sandbox=sandbox,
         redact=_redactor(settings, dotenv.values, options.home),

@@ -14,7 +14,6 @@ from interlock.engine.options import Options
 from interlock.services.context.memory import git_root, load_memory, replacement_file
 from interlock.services.files.ignore import git_directory
 from interlock.services.files.protected import (
-    RULES,
     SETTINGS_FOLDERS,
     ProtectedPaths,
     named_by_git,
@@ -231,7 +230,6 @@ def protected_paths(
     settings: Settings,
     env: Mapping[str, str],
     programs: Iterable[str],
-    modes: Iterable[Mode],
 ) -> ProtectedPaths:
     """The files that control the program, wherever they are. `programs`: from `commands_of`."""
     names, home = settings.context.file_names, places.home
@@ -257,8 +255,7 @@ def protected_paths(
     }
     whole = {places.root, Path("/"), _real(home)}
     found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
-    rules = [f"{name}-{mode.slug}" for mode in modes for name in RULES]
-    made = ProtectedPaths(memory=[*names, *rules], places=found, home=_real(home))
+    made = ProtectedPaths(memory=names, places=found, home=_real(home))
     for root in map(_real, roots):  # a workspace in a project's settings
         if inside := made.named(root.relative_to(git_root(root) or "/")):
             found[root] = inside.what
@@ -291,4 +288,4 @@ def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]
         line = shlex.join([server.command, *server.args])
         yield f"cd {shlex.quote(server.cwd)} && {line}" if server.cwd else line
     tools = settings.tools
-    yield from (tools.discovery_command, tools.call_command, tools.browser, tools.web_search)
+    yield from filter(None, (tools.discovery_command, tools.call_command, tools.browser, tools.web_search))

@@ -42,8 +42,8 @@ from interlock.state.messages import (
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.state.tooling import SHELL
+from interlock.tools._arguments import TaggedTools
 from interlock.tools._json_calls import as_json, schema_of
-from interlock.tools._tagged_calls import TaggedTools
 from interlock.tools._tags import as_text
 
 

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
-from interlock.tools._argument_names import own_names
+from interlock.tools._arguments import own_names
 from interlock.tools._json_calls import (
     MOST_LINES,
     WRITES,

@@ -32,8 +32,7 @@ from interlock.state.messages import (
 )
 from interlock.state.settings import Thinking
 from interlock.state.text import clean, clean_json, estimate_tokens, nested_deeper
-from interlock.tools._argument_names import own_names
-from interlock.tools._tagged_calls import TaggedTools
+from interlock.tools._arguments import TaggedTools, own_names
 
 
 @dataclass(frozen=True)

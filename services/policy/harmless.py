@@ -118,27 +118,16 @@ class Given:
         return replace(self, operands=(*self.operands, word))
 
 
-class _Beyond(BaseModel):
-    """What a rule with a command prefix lets through."""
-
-    run: tuple[str, ...]
-    lets: dict[str, str]
-    """What → by which arguments; empty: whatever it takes."""
-
-
-class _Table(BaseModel):
-    command: list[Row]
-    beyond: list[_Beyond]
-
-
 @cache
 def _rows() -> Mapping[tuple[str, ...], Row]:
-    return {tuple(name.split()): row for row in _Table.model_validate(document()).command for name in row.run}
+    rows = map(Row.model_validate, document()["command"])
+    return {tuple(name.split()): row for row in rows for name in row.run}
 
 
 @cache
-def _beyond() -> Mapping[tuple[str, ...], _Beyond]:
-    return {tuple(name.split()): row for row in _Table.model_validate(document()).beyond for name in row.run}
+def _beyond() -> Mapping[tuple[str, ...], Mapping[str, str]]:
+    """What a rule with a command prefix lets through → by which arguments; empty: whatever it takes."""
+    return {tuple(name.split()): row["lets"] for row in document()["beyond"] for name in row["run"]}
 
 
 _LONGEST_NAME = 5
@@ -284,7 +273,7 @@ _UNKNOWN = "interpreters, -c, config files, output files or network: none of its
 def lets_through(prefix: Sequence[str]) -> str:
     """Say, for `policy check` and `doctor`, what may follow a rule's prefix; empty: nothing that matters."""
     sizes = range(len(prefix), 0, -1)
-    row = next((row for size in sizes if (row := _beyond().get(tuple(prefix[:size])))), None)
-    if row is None:
+    lets = next((row for size in sizes if (row := _beyond().get(tuple(prefix[:size]))) is not None), None)
+    if lets is None:
         return _UNKNOWN
-    return ", ".join(f"{what} ({how})" if how else what for what, how in row.lets.items())
+    return ", ".join(f"{what} ({how})" if how else what for what, how in lets.items())

@@ -100,21 +100,12 @@ class Targets:
 
 @cache
 def _executors() -> frozenset[tuple[str, ...]]:
-    class Exec(BaseModel):
-        run: tuple[str, ...]
-
-    class Table(BaseModel):
-        exec: list[Exec]
-
-    return frozenset(tuple(name.split()) for row in Table.model_validate(document()).exec for name in row.run)
+    return frozenset(tuple(name.split()) for row in document()["exec"] for name in row["run"])
 
 
 @cache
 def _runners() -> dict[str, Runner]:
-    class Table(BaseModel):
-        runner: list[Runner]
-
-    return {p: runner for runner in Table.model_validate(document()).runner for p in runner.programs}
+    return {p: one for one in map(Runner.model_validate, document()["runner"]) for p in one.programs}
 
 
 def targets_of(command: ShellCommand) -> Targets | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from commands import execute, one_call, response
 
-from interlock.tools._argument_names import own_names
+from interlock.tools._arguments import own_names
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interlock.services.toolset import parameters
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
-from interlock.tools._tagged_calls import TaggedTools, arguments
+from interlock.tools._arguments import TaggedTools, arguments
 from interlock.tools._tags import RAW, TaggedCall, TagParser, as_tags, as_text
 from interlock.tools.table import TOOLS as TABLE
 

@@ -1,21 +1,42 @@
-"""_tagged_calls: the tools that a model may call by tags, and their arguments out of a call's text."""
+"""_arguments: a call's arguments under the tool's own names, and, of a call written in tags, typed."""
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.messages import ToolDeclaration
-from interlock.tools._argument_names import other_names, own_names
 from interlock.tools._tags import TaggedCall, TagParser
 
+_SAME = (
+    ("file_path", "path", "file", "filename", "file_name", "filepath", "target_file", "absolute_path"),
+    (
+        *("dir_path", "path", "directory", "directory_path", "dir", "folder", "cwd", "workdir"),
+        "working_directory",
+    ),
+    ("old_string", "old_text", "old_str", "old_code", "old", "search"),
+    ("new_string", "new_text", "new_str", "new_code", "new", "replace", "replacement"),
+    ("command", "cmd", "shell_command", "command_line", "bash"),
+    ("content", "contents", "file_content", "file_contents", "file_text", "text", "code"),
+    ("pattern", "regex", "regexp", "query", "search", "search_term", "glob"),
+    ("query", "search_query", "search_term", "q", "pattern"),
+    ("url", "uri", "link"),
+    ("start_line", "line_start", "from_line"),
+    ("end_line", "line_end", "to_line"),
+    ("result", "answer", "summary"),
+    ("plan_filename", "plan_file", "plan_path", "plan_name"),
+    ("agent_name", "agent", "subagent", "subagent_type", "subagent_name"),
+)
+"""Names that models use for an argument, for tools that have one of them as their own."""
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _WORDS = {"true": True, "false": False}
 _HIDDEN = cast("type[object]", SkipJsonSchema)
+V = TypeVar("V")
 
 
 @cache
@@ -23,6 +44,30 @@ def _own() -> Mapping[str, type[BaseModel]]:
     from interlock.tools.table import TOOLS
 
     return {name: tool.args for tool in TOOLS.values() for name in (tool.name, *tool.aliases)}
+
+
+def _other_names(fields: Collection[str]) -> frozenset[str]:
+    """Further names under which a tool with these arguments accepts them."""
+    same = (name for group in _SAME if len({*group} & {*fields}) == 1 for name in group)
+    return frozenset(same) - {*fields}
+
+
+def own_names(tool: str, args: Mapping[str, V]) -> dict[str, V]:
+    """The arguments under the tool's own names. What could mean two of them, or is given twice, stays as it is."""
+    if tool not in _own() or (fields := {*_own()[tool].model_fields}).issuperset(args):
+        return dict(args)
+    meant = {name: name if name in fields else _meant(name, fields - args.keys()) for name in args}
+    places = [*meant.values()]
+    return {(own if own and places.count(own) == 1 else name): args[name] for name, own in meant.items()}
+
+
+def _meant(name: str, fields: Collection[str]) -> str:
+    """The one field that a name can mean; empty: there is none, or several."""
+    name = _CAPITAL.sub("_", name).lower().replace("-", "_")
+    if name in fields:
+        return name
+    found = {field for group in _SAME if name in group for field in group if field in fields}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _in_schema(args: type[BaseModel]) -> list[str]:
@@ -79,7 +124,7 @@ def _names(parameters: Iterable[str]) -> frozenset[str]:
     """Includes what models trained on other tools use whatever they are told, and `args` and `file` around several
     files, of which none may be dropped unnoticed."""
     names = frozenset(parameters)
-    return names | {"args", "file"} | other_names(names)
+    return names | {"args", "file"} | _other_names(names)
 
 
 def arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
