@@ -3,7 +3,6 @@
 import json
 import random
 import sqlite3
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,20 +17,10 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.model_calls import SqlModelLog
 from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript
-from interlock.state.deps import Token
+from interlock.state.deps import Clock, Token
 from interlock.state.events import Event, Retry
 from interlock.state.messages import Message, ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta, Usage
 from interlock.state.settings import Settings
-
-
-class RealClock:
-    """The machine's time."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 @dataclass
@@ -98,7 +87,7 @@ class Bench:
             "delay_scale": 0.001,
             "seed": 1,
             "budget": Unlimited(),
-            "clock": RealClock(),
+            "clock": Clock(),
             **self.options,
         }
         self.models = ChatModels(settings=self.settings, log=self.log, env=self.env, **options)
