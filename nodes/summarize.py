@@ -13,10 +13,11 @@ from interlock.nodes.tools_results import CALL, recorded
 from interlock.prompts import load
 from interlock.state.calls import key_of
 from interlock.state.deps import Deps
+from interlock.state.long_outputs import PAGED, is_long, rule_of
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.settings import OutputRule, Settings
-from interlock.state.summarize import HEAD_SHARE, PAGED, SummarizeState, is_long, rule_of
+from interlock.state.summarize import HEAD_SHARE, SummarizeState
 from interlock.state.text import clean, estimate_tokens
 from interlock.state.tooling import SHELL
 

@@ -33,9 +33,9 @@ from interlock.state.errors import RunError
 from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
+from interlock.state.long_outputs import is_long, rule_of
 from interlock.state.messages import Message
 from interlock.state.node import node, task_of
-from interlock.state.summarize import is_long, rule_of
 from interlock.state.tooling import Reach, ToolInfo, ToolRun
 from interlock.state.tools import CallKind, ExecuteState
 

@@ -52,7 +52,7 @@ def user(tmp_path: Path) -> Path:
 def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """`opening(…)`: the system prompt and the context message of a run in `work`, at noon."""
     monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.setattr("interlock.engine.driver.compose.SystemClock.now", lambda _: NOON)
+    monkeypatch.setattr("interlock.state.deps.Clock.now", lambda _: NOON)
     place = Place(tmp_path)
     (place.work / "a.txt").unlink()
 

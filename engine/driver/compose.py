@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +32,7 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.process.supervised import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
-from interlock.state.deps import Deps, RunInfo, Token
+from interlock.state.deps import Clock, Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.mcp import ServerView
 from interlock.state.tooling import Tool, Toolset
@@ -52,16 +51,6 @@ T = TypeVar("T")
 
 _ALL_TOOLS = ("tools", "system-prompt", "mode")
 """Workflows that keep the tools of every loop: their input says which loop it is about."""
-
-
-class SystemClock:
-    """Implements `Clock`."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 class OnFirstUse(Generic[T]):
@@ -145,7 +134,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     agents.root = deps = Deps(
         info=info,
         settings=prepared.settings,
-        clock=SystemClock(),
+        clock=Clock(),
         cancel=connections.token,
         transcript=transcript,
         models=models,
@@ -369,7 +358,7 @@ def _models(
     return ChatModels(
         settings=prepared.settings,
         log=SqlModelLog(conn, transcript, info.run),
-        clock=SystemClock(),
+        clock=Clock(),
         env=prepared.env,
         agent=info.agent or prepared.options.task_path,
         record_to=prepared.options.record_to,

@@ -3,12 +3,10 @@
 import json
 import random
 import sqlite3
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
@@ -20,7 +18,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.model_calls import SqlModelLog
 from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript
-from interlock.state.deps import Token
+from interlock.state.deps import Clock, Token
 from interlock.state.events import Event, Retry
 from interlock.state.messages import Message, ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta
 from interlock.state.settings import Settings
@@ -77,7 +75,7 @@ class Bench:
             "delay_scale": 0.001,
             "seed": 1,
             "budget": Mock(reserve=AsyncMock(return_value=None)),  # nothing is limited
-            "clock": SimpleNamespace(now=time.time, monotonic=time.monotonic),
+            "clock": Clock(),
             **self.options,
         }
         self.models = ChatModels(settings=self.settings, log=self.log, env=self.env, **options)
