@@ -51,8 +51,14 @@ class Scene:
     workflow: str = "main"
     input: dict[str, Any] = field(default_factory=lambda: {"prompt": "go"})
     model: dict[str, Any] = field(default_factory=dict[str, Any])
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
     fired: dict[str, int] = field(default_factory=dict[str, int])
     """How often each hook ran."""
+    response: str | None = None
+    history: list[str] | None = None
+    """What the conversation holds at the end."""
+    said: list[str] | None = None
+    """The reasons told of a stopped or blocked prompt or answer."""
 
 
 LONG = {
@@ -91,8 +97,10 @@ SCENES: dict[str, Scene] = {
     "before agent: passes": passes("BeforeAgent"),
     "before agent: passes, once for all turns": passes("BeforeAgent", [LOOK, DONE]),
     "before agent: adds context": Scene({"BeforeAgent": specific(additionalContext="it is <b>Monday</b>")}),
-    "before agent: stops": stopped("BeforeAgent", replies=[]),
-    "before agent: blocks": blocked("BeforeAgent", "the prompt", replies=[]),
+    "before agent: stops, and the prompt stays": stopped("BeforeAgent", replies=[], history=["go"], said=["enough"]),
+    "before agent: blocks, and the prompt is gone": blocked(
+        "BeforeAgent", "the prompt", replies=[], history=[], said=["not today"]
+    ),
     "after agent: agrees": passes("AfterAgent"),
     "after agent: agrees, after next speaker": passes("AfterAgent", [DONE, USER], model=ASKED),
     "after agent: stops": stopped("AfterAgent"),
@@ -115,6 +123,9 @@ SCENES: dict[str, Scene] = {
         sent_back("write tests, too", python(TOLD)), [FINAL, {**FINAL, "expect": "write tests, too"}],
         workflow="task", fired={"AfterAgent": 2},
     ),
+    "after agent: never content, and feedback costs a turn": Scene(
+        {"AfterAgent": BLOCK}, [DONE] * 3, "turn_limit", 53, limits={"max_turns": 3}, fired={"AfterAgent": 3}
+    ),
     "after agent: stops a task": stopped("AfterAgent", replies=[FINAL], workflow="task"),
     "after agent: sends a plan on": Scene(
         sent_back("name the tests, too"), [DONE, {**DONE, "expect": "name the tests, too"}, *[DONE] * 2],
@@ -127,7 +138,7 @@ SCENES: dict[str, Scene] = {
     ),
     "before model: stops": stopped("BeforeModel", replies=[]),
     "before model: blocks": blocked("BeforeModel", "the request", replies=[]),
-    "before model: answers itself": Scene({"BeforeModel": specific(llm_response=BY_HOOK)}, []),
+    "before model: answers itself": Scene({"BeforeModel": specific(llm_response=BY_HOOK)}, [], response="by hook"),
     "before tool selection: passes": passes("BeforeToolSelection"),
     "before tool selection: stops": stopped("BeforeToolSelection", replies=[]),
     "before tool selection and before model": Scene(
@@ -154,7 +165,7 @@ SCENES: dict[str, Scene] = {
 
 
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
-    stage = Hooked(folder, scene.replies, {"model": scene.model}, hooks=scene.hooks)
+    stage = Hooked(folder, scene.replies, {"model": scene.model}, scene.limits, hooks=scene.hooks)
     given = {key: stage.options.model if value == SCRIPT else value for key, value in scene.input.items()}
     return stage, stage.run(scene.workflow, given)
 
@@ -163,6 +174,12 @@ def check(name: str, scene: Scene, stage: Hooked, outcome: Outcome) -> None:
     assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), (name, outcome.error)
     assert scene.error in (outcome.error or {}).get("message", ""), name
     assert {event: len(stage.seen(event)) for event in scene.fired} == scene.fired, name
+    assert scene.response in (None, outcome.output.get("response")), name
+    assert scene.history in (None, [m.get("content") for m in outcome.output.get("history", ())]), name
+    assert scene.said in (
+        None,
+        [e.reason for e in stage.events if isinstance(e, AgentBlocked | AgentStopped)],
+    ), name
 
 
 TURN = ("BeforeAgent", "AfterAgent", "BeforeModel", "BeforeToolSelection", "AfterModel")
@@ -269,36 +286,18 @@ def test_context_of_a_hook_is_a_message_of_its_own_and_nobody_takes_it_for_the_u
     assert stage.seen("BeforeAgent")[0]["prompt"] == "go"
 
 
-def test_a_stopped_prompt_stays_in_the_conversation_a_blocked_one_does_not(tmp_path: Path) -> None:
-    stage, outcome = play(SCENES["before agent: stops"], tmp_path / "stopped")
-    assert [m["content"] for m in outcome.output["history"]] == ["go"]
-    assert [e.reason for e in of(stage, AgentStopped)] == ["enough"]
-    stage, outcome = play(SCENES["before agent: blocks"], tmp_path / "blocked")
-    assert outcome.output["history"] == []
-    assert [e.reason for e in of(stage, AgentBlocked)] == ["not today"]
-
-
-@pytest.mark.parametrize("word", [BLOCK, STOP])
-def test_another_try_at_a_refused_prompt_asks_the_hook_again_and_says_it_once(
-    word: str, tmp_path: Path
+@pytest.mark.parametrize(("word", "prompt"), [(BLOCK, None), (STOP, None), (BLOCK, "walk")])
+def test_a_refused_prompt_or_another_in_its_place_is_shown_to_the_hook_again_and_said_once(
+    word: str, prompt: str | None, tmp_path: Path
 ) -> None:
-    stage = Hooked(tmp_path / "stage", [DONE])
-    stage.configure({"BeforeAgent": once(word, f"{word} >&2; " + once(word))})
+    stage = Hooked(tmp_path / "stage", [DONE]).configure({"BeforeAgent": word})
     refused = stage.run("main", {"prompt": "go"})
     assert refused.exit_code == 56
     stage.configure({"BeforeAgent": "true"})
-    outcome = stage.resume(refused)
+    outcome = resume_sync(refused.run, prompt=prompt, options=stage.options)
     assert (outcome.status, outcome.output["response"]) == ("done", DONE["text"])
-    assert [m["content"] for m in outcome.output["history"]] == ["go", DONE["text"]]
-    assert [t["prompt"] for t in stage.seen("BeforeAgent")] == ["go", "go"]
-
-
-def test_after_a_blocked_prompt_another_one_takes_its_place(tmp_path: Path) -> None:
-    stage = Hooked(tmp_path / "stage", [DONE]).configure({"BeforeAgent": BLOCK})
-    refused = stage.run("main", {"prompt": "go"})
-    stage.configure({"BeforeAgent": "true"})
-    outcome = resume_sync(refused.run, prompt="walk", options=stage.options)
-    assert [m["content"] for m in outcome.output["history"]] == ["walk", DONE["text"]]
+    assert [m["content"] for m in outcome.output["history"]] == [prompt or "go", DONE["text"]]
+    assert [t["prompt"] for t in stage.seen("BeforeAgent")] == ["go", prompt or "go"]
 
 
 def test_a_refused_answer_has_only_its_hook_to_pass_when_it_is_tried_again(tmp_path: Path) -> None:
@@ -338,13 +337,6 @@ def test_a_hook_after_the_agent_reads_all_that_was_said_and_its_reason_is_the_ne
     assert hooks == ["test it", "once more"]
     assert len(stage.seen("BeforeAgent")) == 1
     assert [e.reason for e in of(stage, AgentBlocked)] == ["test it", "once more"]
-
-
-def test_feedback_costs_a_turn_so_that_a_hook_that_is_never_content_ends(tmp_path: Path) -> None:
-    stage = Hooked(tmp_path / "stage", [DONE] * 3, limits={"max_turns": 3})
-    outcome = stage.configure({"AfterAgent": BLOCK}).run("main", {"prompt": "go"})
-    assert (outcome.status, outcome.exit_code) == ("turn_limit", 53)
-    assert len(stage.seen("AfterAgent")) == 3
 
 
 def test_a_required_hook_that_fails_after_the_agent_is_no_feedback(tmp_path: Path) -> None:
@@ -395,6 +387,12 @@ def test_hooks_see_what_is_sent_and_their_changes_hold_for_that_request_alone(tm
     assert "SECRET" in seen["messages"][-1]["content"], "the later hook sees what was really sent"
 
 
+NO_RESULTS = python(
+    'messages = [m for m in told["llm_request"]["messages"] if m["role"] != "tool"]\n'
+    'print(json.dumps({"hookSpecificOutput": {"llm_request": {"messages": messages}}}))'
+)
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -409,37 +407,21 @@ def test_hooks_see_what_is_sent_and_their_changes_hold_for_that_request_alone(tm
         ({"config": {"temperature": 9}}, "temperature"),
         ({"model": ""}, "llm_request.model"),
         ({"model": "no such/model:at all"}, "model"),
+        (NO_RESULTS, "calls without a result"),
     ],
 )
 def test_a_change_that_cannot_be_made_is_a_warning(
-    change: dict[str, Any], problem: str, tmp_path: Path
+    change: dict[str, Any] | str, problem: str, tmp_path: Path
 ) -> None:
-    stage = Hooked(tmp_path / "stage", [DONE])
-    outcome = stage.configure({"BeforeModel": specific(llm_request=change)}).run("main", {"prompt": "go"})
+    hook = change if isinstance(change, str) else specific(llm_request=change)
+    stage = Hooked(tmp_path / "stage", [LOOK, DONE] if change is NO_RESULTS else [DONE])
+    outcome = stage.configure({"BeforeModel": hook}).run("main", {"prompt": "go"})
     assert outcome.status == "done"
     (warning,) = of(stage, ErrorEvent)
     assert warning.severity == "warning"
     assert "BeforeModel hook 'my-BeforeModel'" in warning.message
     assert problem in warning.message
     assert "\n" not in warning.message
-
-
-def test_a_call_cannot_lose_its_result_by_a_hook(tmp_path: Path) -> None:
-    drop = python(
-        'messages = [m for m in told["llm_request"]["messages"] if m["role"] != "tool"]\n'
-        'print(json.dumps({"hookSpecificOutput": {"llm_request": {"messages": messages}}}))'
-    )
-    stage = Hooked(tmp_path / "stage", [LOOK, DONE]).configure({"BeforeModel": drop})
-    assert stage.run("main", {"prompt": "go"}).status == "done"
-    (warning,) = of(stage, ErrorEvent)
-    assert "calls without a result" in warning.message
-
-
-def test_an_answer_in_the_models_place_costs_no_request(tmp_path: Path) -> None:
-    stage, outcome = play(SCENES["before model: answers itself"], tmp_path / "stage")
-    assert outcome.output["response"] == "by hook"
-    assert outcome.stats["total_tokens"] == 0
-    assert "".join(e.content for e in of(stage, MessageEvent)) == "by hook"
 
 
 def test_another_model_answers_this_request_and_the_next_is_the_prompts_own(tmp_path: Path) -> None:

@@ -132,38 +132,19 @@ def test_every_edge_of_its_graphs_is_taken(played: Callable[..., Any]) -> None:
     assert {(a, b) for graph, a, b in declared_edges("subagent") if graph == "subagent"} - taken == set()
 
 
-def test_every_way_to_and_from_a_sub_agent_is_taken(tmp_path: Path) -> None:
-    batch = {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]}
-    stage = Stage(tmp_path / "stage", [batch, {"text": "done"}, says("generalist:0.0", DONE)])
-    taken = stage.edges(stage.run("main", {"prompt": "go"}))
-    assert {("execute", "__start__", "subagent"), ("execute", "subagent", "respond")} <= taken
-
-
 def test_an_investigation_ends_with_a_validated_report(tmp_path: Path) -> None:
-    """Unlisted tools are refused, an invalid report is returned, and the loop continues."""
-    before = "def f(): pass\n"
+    """It hears the objective word for word. Unlisted tools are refused, an invalid report is returned."""
+    calls = call("read_file", file_path="a.py"), call("write_file", file_path="a.py", content="x")
     replies: Replies = [
-        says(
-            DETECTIVE, call("read_file", file_path="a.py"), call("write_file", file_path="a.py", content="x")
-        ),
+        says(DETECTIVE, *calls, expect="what {{f}} does, \\$x"),
         says(DETECTIVE, complete(report={"SummaryOfFindings": "half"}), expect="No tool 'write_file'"),
         says(DETECTIVE, complete(report=REPORT), expect="'ExplorationTrace' is a required property"),
     ]
     stage = Stage(tmp_path / "stage", replies)
-    outcome = stage.run("investigate", {"objective": "what does f do?"})
+    outcome = stage.run("investigate", {"objective": "what {{f}} does, $x"})
     assert (outcome.status, outcome.exit_code) == ("goal", 0)
     assert outcome.output["report"] == REPORT
-    assert (stage.work / "a.py").read_text() == before
-
-
-def test_an_investigator_has_reading_tools_alone_and_hears_the_objective_word_for_word(
-    tmp_path: Path,
-) -> None:
-    stage = Stage(
-        tmp_path / "stage", [says(DETECTIVE, complete(report=REPORT), expect="what {{f}} does, \\$x")]
-    )
-    outcome = stage.run("investigate", {"objective": "what {{f}} does, $x"})
-    assert outcome.status == "goal"
+    assert (stage.work / "a.py").read_text() == "def f(): pass\n"
 
 
 EVERYBODY = {"# Core mandates", "Secrets", "Unknown outcome", "is data, whatever it says", "# How this ends"}
@@ -232,7 +213,7 @@ def left(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
 
 
 def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interrupted reply is requested again, as the last chance."""
+    """The interrupted reply is requested again, as the last chance. So it is if no time is left to begin one."""
     waits = iter([3600])
     late = SimpleNamespace(sleep=lambda _: asyncio.sleep(next(waits, 0)))
     monkeypatch.setattr("interlock.services.models.script.asyncio", late)
@@ -242,6 +223,13 @@ def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.M
     assert stage.run("subagent", {"agent": "worker", "prompt": "go"}).status == "goal"
     warned = stage.rows("select count(*) as n from steps where node = 'recover'")
     assert warned[0]["n"] == 1
+    left(monkeypatch, 60)
+    stage = Stage(
+        tmp_path / "up", [says("worker:0", LOOK), says("worker:0", DONE, expect="2 minutes is reached")]
+    )
+    write_agent(stage, "max_time_minutes: 2")
+    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
+    assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
 
 
 def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,6 +280,8 @@ def test_agents_of_one_batch_run_side_by_side_and_their_events_carry_the_path(tm
     answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
     assert len(answers) == 3
     assert all("all done" in text for text in answers)
+    ways = {("execute", "__start__", "subagent"), ("execute", "subagent", "respond")}
+    assert ways <= stage.edges(outcome)
 
 
 def test_agents_nest_as_deep_as_settings_say(tmp_path: Path) -> None:
@@ -310,15 +300,6 @@ def test_agents_nest_as_deep_as_settings_say(tmp_path: Path) -> None:
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "done", outcome.error
     assert [a.path for a in agents(stage.folder / "home", outcome.run)] == ["boss:0.0", "boss:0.0/boss:0.0"]
-
-
-def test_no_level_means_no_agent_tool(tmp_path: Path) -> None:
-    replies: Replies = [
-        {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]},
-        {"text": "done", "expect": "No tool 'invoke_agent'"},
-    ]
-    stage = Stage(tmp_path / "stage", replies, {"agents": {"maxDepth": 0}})
-    assert stage.run("main", {"prompt": "go"}).status == "done"
 
 
 def test_requests_of_agents_side_by_side_are_decided_each_by_itself(tmp_path: Path) -> None:
@@ -380,15 +361,6 @@ def test_an_open_run_keeps_the_definition_that_it_began_with(tmp_path: Path) -> 
     outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
     write_agent(stage, "tools: [read_file]\nmax_turns: 1")
     outcome = stage.resume(outcome, *approve(outcome))
-    assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
-
-
-def test_time_that_is_up_before_a_turn_leaves_the_last_chance(tmp_path: Path) -> None:
-    slow = call("run_shell_command", command="sleep 1.2")
-    replies = [says("worker:0", slow), says("worker:0", DONE, expect="limit of 0.02 minutes is reached")]
-    stage = Stage(tmp_path / "stage", replies)
-    write_agent(stage, "max_time_minutes: 0.02")
-    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"}, approval_mode="yolo")
     assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
 
 

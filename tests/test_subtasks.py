@@ -1,20 +1,15 @@
 """Subtasks: linked runs on a stack, which park and resume like any other; the parent gets their results."""
 
-import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_runs.stage import Replies, Stage, approve, call
-from commands import execute
-from folders import put
 from scripted import tools
 
 from interlock.cli.main import main as cli
 from interlock.engine import Decision, Outcome, fork_sync, resume_sync
-from interlock.engine.driver.delegation import linked_id
 from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.store.runs import remove_run
 from interlock.services.files.blobs import inflated
@@ -93,21 +88,15 @@ def test_a_parked_child_is_decided_the_next_day_by_either_name(tmp_path: Path) -
         assert (final.status, final.output["result"]) == ("done", "one done")
 
 
-def test_while_a_child_waits_its_parents_wait_too(tmp_path: Path) -> None:
-    stage, outcome = started(tmp_path)
-    outcome = stage.resume(outcome, *approve(outcome))
-    home = stage.folder / "home"
-    assert [r.status for r in list_runs(home)] == ["waiting", "waiting"]
-    again = stage.resume(outcome)
-    assert (again.status, asked(again)) == ("waiting", asked(outcome))
-
-
-def test_people_see_the_stack_and_decide_by_the_tasks_own_name(
+def test_while_a_child_waits_its_parents_do_and_people_see_the_stack_and_decide_by_the_tasks_own_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage, outcome = started(tmp_path)
     outcome = stage.resume(outcome, *approve(outcome))
     ((child, _),) = asked(outcome)
+    assert [r.status for r in list_runs(stage.folder / "home")] == ["waiting", "waiting"]
+    again = stage.resume(outcome)
+    assert (again.status, asked(again)) == ("waiting", asked(outcome))
     monkeypatch.setenv("INTERLOCK_HOME", str(stage.folder / "home"))
     assert cli(["approvals", outcome.run]) == 0
     assert f"resume {outcome.run} --approve 2" in capsys.readouterr().out
@@ -197,58 +186,6 @@ def test_tasks_nest_only_so_deep(tmp_path: Path) -> None:
     _, outcome = started(tmp_path, replies, approval_mode="yolo")
     assert outcome.status == "done", outcome
     assert outcome.output["result"] == "level 0"
-
-
-def test_a_call_begins_one_run_however_often_it_is_tried() -> None:
-    assert linked_id("task 0.0 after x of y") == linked_id("task 0.0 after x of y")
-    assert linked_id("a") != linked_id("b")
-
-
-@pytest.mark.parametrize("protocol", ["native", "xml"])
-def test_a_task_on_the_command_line(
-    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from interlock.state.messages import ToolCall
-    from interlock.tools._tags import as_tags
-
-    job = [
-        call("write_to_file", path="n.txt", content="n\n"),
-        call("attempt_completion", result="It is done."),
-    ]
-    native = [tools(c) for c in job]
-    tagged = [{"text": as_tags(ToolCall(id="", **c))} for c in job]
-    put(tmp_path / "s.json", native if protocol == "native" else tagged)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "home"))
-    flags = ["--mode", "code", "--protocol", protocol, "-m", f"script:{tmp_path / 's.json'}", "-o", "json"]
-    with Path(os.devnull).open() as nothing:
-        monkeypatch.setattr("sys.stdin", nothing)
-        assert cli(["run", "task", "do it", *flags]) == 75
-        shown = json.loads(capsys.readouterr().out)
-        assert shown["pending_approvals"][0]["tool_name"] == "write_to_file"
-        assert cli(["resume", "latest", "--approve", "all", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["response"] == "It is done."
-    assert (tmp_path / "n.txt").read_text() == "n\n"
-
-
-def test_the_process_that_parked_a_child_is_gone_and_another_ends_it(tmp_path: Path) -> None:
-    """Two processes that share nothing but the store."""
-    work = tmp_path / "work"
-    work.mkdir()
-    put(tmp_path / "s.json", THREE)
-    env = {"INTERLOCK_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
-
-    def interlock(*words: str) -> tuple[int, str]:
-        ran = execute(work, *words, env=env)
-        return ran.returncode, ran.stdout + ran.stderr
-
-    code, text = interlock(
-        "run", "task", "do it", "--mode", "orchestrator", "-m", f"script:{tmp_path / 's.json'}"
-    )
-    for _ in range(4):
-        assert code == 75, text
-        code, text = interlock("resume", "latest", "--approve", "all")
-    assert (code, "one done" in text) == (0, True), text
 
 
 def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_them(tmp_path: Path) -> None:
