@@ -197,15 +197,6 @@ def test_what_an_investigator_found_is_returned_when_it_never_completes(tmp_path
         assert part in outcome.output["partial"]
 
 
-def test_fifteen_turns_are_enforced(tmp_path: Path) -> None:
-    looks = [says(DETECTIVE, call("glob", pattern=f"*.{n}")) for n in range(20)]
-    stage = Stage(tmp_path / "stage", looks)
-    outcome = stage.run("investigate", {"objective": "how?"})
-    assert outcome.status == "max_turns"
-    (row,) = stage.rows("select count(*) as n from model_calls")
-    assert row["n"] == 16, "fifteen, and the one of the last chance"
-
-
 def left(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     """What is left of two minutes whenever it is looked at, then nothing: however busy the machine is."""
     spent = iter([120 - left for left in seconds])

@@ -9,7 +9,7 @@ from agent_runs.stage import Replies, Stage, approve, call
 from scripted import tools
 
 from interlock.cli.main import main as cli
-from interlock.engine import Decision, Outcome, fork_sync, resume_sync
+from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.store.runs import remove_run
 from interlock.services.files.blobs import inflated
@@ -130,14 +130,6 @@ def test_a_child_that_fails_is_tried_again_before_its_parent_goes_on(tmp_path: P
     assert (outcome.status, outcome.exit_code) == ("invalid_stream", 1)
     outcome = stage.resume(outcome)
     assert (outcome.status, outcome.output["result"]) == ("done", "one done"), outcome
-
-
-def test_a_rejected_subtask_never_begins(tmp_path: Path) -> None:
-    replies = [THREE[0], done("", "alone", expect="not that way")]
-    stage, outcome = started(tmp_path, replies)
-    no = Decision(outcome.pending[0]["id"], "reject", feedback="not that way")
-    outcome = stage.resume(outcome, no)
-    assert (len(list_runs(stage.folder / "home")), outcome.output["result"]) == (1, "alone")
 
 
 @pytest.mark.parametrize("made_up_for", [False, True])

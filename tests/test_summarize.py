@@ -1,6 +1,5 @@
 """`summarize` alone: one output → what the model gets, and where the full output is."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +32,10 @@ class Scene:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+def by_settings(tool: str = "run_shell_command", **how: Any) -> dict[str, Any]:
+    return {"model": {"summarizeToolOutput": {tool: how}}}
+
+
 SCENES = {
     "short": Scene([], "unchanged", "ok\n"),
     "at the limit": Scene([], "unchanged", "x" * 8000),
@@ -61,9 +64,16 @@ SCENES = {
         [],
         "truncated",
         "x" * 50_000,
-        settings={"model": {"summarizeToolOutput": {"run_shell_command": {"how": "truncate"}}}},
+        settings=by_settings(how="truncate"),
     ),
-    "a file that was read": Scene([], "unchanged", tool="read_file"),
+    "short enough for the limit of the settings": Scene(
+        [],
+        "unchanged",
+        settings={**by_settings(how="truncate"), "tools": {"truncateToolOutputThreshold": 100_000}},
+    ),
+    "a file that was read, whatever settings say": Scene(
+        [], "unchanged", tool="read_file", settings=by_settings("read_file", tokenBudget=10)
+    ),
     "a search": Scene([], "unchanged", tool="grep_search"),
     "a page": Scene([GOOD], "summarized", tool="web_fetch"),
     "cancelled while it was written": Scene([{**GOOD, "delay_s": 20}], "summarized", cancel_first=True),
@@ -124,8 +134,3 @@ def test_the_conversation_is_the_context_of_a_summary(tmp_path: Path) -> None:
     given = {"tool": "run_shell_command", "text": LONG, "history": history}
     outcome = run_sync("summarize", given, options=Stage(tmp_path / "s").options(replies))
     assert outcome.output["status"] == "summarized"
-
-
-def test_the_file_of_a_long_output_is_named_with_a_way_to_read_it(tmp_path: Path) -> None:
-    _, outcome = play(SCENES["long"], tmp_path / "stage")
-    assert re.search(r"All of it is in /\S+\.txt: read it with read_file", outcome.output["text"])
