@@ -62,7 +62,7 @@ class Scene:
 
 GOOD = [compressor(snapshot("draft")), compressor(snapshot("ship it"))]
 HUGE = [RULES, {"role": "user", "content": "go"}]
-for n in range(4):
+for n in range(5):
     HUGE += [
         {
             "role": "assistant",
@@ -240,7 +240,7 @@ def test_an_output_that_fills_a_small_window_is_shortened(tmp_path: Path) -> Non
     outcome = run_sync("compress", given, options=Stage(tmp_path / "stage").options(GOOD))
     assert outcome.output["status"] == "compressed"
     answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
-    assert answers[1:] and all("read it in parts" in text for text in answers[1:])
+    assert answers and all("read it in parts" in text for text in answers if text != "small")
 
 
 def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
@@ -260,7 +260,7 @@ def test_older_outputs_are_in_files_and_end_with_their_last_lines(tmp_path: Path
         assert lines[1:] == full["content"].splitlines()[-30:]
         path = re.search(r"in (/\S+\.txt):", lines[0])
         assert path and Path(path[1]).read_text() == full["content"]
-    assert outcome.output["tokens_after"] < outcome.output["tokens_before"] / 2
+    assert outcome.output["tokens_after"] < outcome.output["tokens_before"] / 3
 
 
 def test_the_command_prints_what_was_dropped(
