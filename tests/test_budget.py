@@ -54,15 +54,6 @@ def test_a_call_over_the_limit_is_not_made_and_raising_it_resumes(tmp_path: Path
     assert row["n"] == 3
 
 
-def test_while_there_is_room_agents_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "stage", family(3, delay_s=0.5), limits={"max_tokens": 1_000_000})
-    assert stage.run("main", {"prompt": "go"}).status == "done"
-    rows = stage.rows(
-        "select started, ms from steps where node = 'call_model' and namespace like '%subagent%'"
-    )
-    assert max(r["started"] for r in rows) < min(r["started"] + r["ms"] / 1000 for r in rows)
-
-
 def test_money_is_counted_by_the_prices_of_the_settings(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", family(3), PRICES, {"max_budget_usd": 2.0})
     outcome = stage.run("main", {"prompt": "go"})

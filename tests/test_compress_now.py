@@ -45,14 +45,6 @@ def test_it_is_compressed_and_the_next_prompt_goes_on_with_the_summary(tmp_path:
     assert {("main", "open_prompt", "compress"), ("main", "compress", "finish")} <= stage.edges(after)
 
 
-def test_a_summary_that_fails_changes_nothing_and_the_next_prompt_is_answered(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "stage", [*LONG, *[{"role": "compressor", "text": "no"}] * 2, {"text": "Well."}])
-    before = talked(stage)
-    after = compressed(stage, before.run)
-    assert (after.status, after.output["history"]) == ("done", before.output["history"])
-    assert resume_sync(before.run, prompt="well?", options=stage.options).output["response"] == "Well."
-
-
 def test_it_is_no_prompt_and_other_workflows_have_none(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", LONG)
     run = run_sync("main", {"prompt": "hello"}, options=stage.options).run

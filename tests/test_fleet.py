@@ -123,12 +123,9 @@ def test_what_needs_the_queue_says_how_to_set_it_up(
         *looking,
     ):
         refused = run(*command)
-        assert "The store has no queue yet. Set it up with: interlock fleet init" in refused.err, command
-
-
-def test_print_is_refused_without_init(run: Run) -> None:
-    refused = run("fleet", "--print")
-    assert refused.code == 2 and "interlock fleet init --print" in refused.err
+        assert (
+            refused.code and "The store has no queue yet. Set it up with: interlock fleet init" in refused.err
+        ), command
 
 
 HASTY = Path(__file__).with_name("hasty_worker.py")
@@ -294,42 +291,6 @@ def test_whoever_waits_for_a_run_or_follows_it_outlasts_an_outage(fleet: Run, tm
         assert one.stdout and one.stderr
         one.stdout.close()
         one.stderr.close()
-
-
-_TAMPERED = {
-    "update approvals set answered_by = 'somebody else'": "a row of 'approvals' was changed, run",
-    "update approvals set answered_at = answered_at - 60": "a row of 'approvals' was changed, run",
-    "update decisions set body = replace(body, 'ask', 'deny')": "a row of 'decisions' was changed, run",
-    "delete from journal": "a row of 'journal' was removed, run",
-    "insert into decisions select run, message, 99, task, attempt, body, at from decisions limit 1": "inserted, run",
-    "update runs set workspace = '/'": "a row of 'runs' was changed, run",
-    "update audit set body = null where seq = 5": "record 5 (",
-    "delete from audit where seq = 5": "records 5 to 5 were removed",
-    "update audit set seq = -seq where seq in (4, 5); update audit set seq = 9 + seq where seq < 0": "record 4 (",
-    "delete from audit where seq > 5": "the chain's end was cut off",
-}
-
-
-def test_each_kind_of_change_is_found_in_postgresql(fleet: Run, tmp_path: Path) -> None:
-    import psycopg
-
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(SCRIPT))
-    assert fleet("-p", "make it", "-m", f"script:{script}").code == 75
-    while (done := fleet("resume", "latest", "--approve", "all")).code == 75:
-        pass
-    assert done.code == 0 == fleet("audit", "verify").code
-    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
-        tables = ("runs", "approvals", "decisions", "journal", "audit")
-        for table in tables:
-            conn.execute(f"create table kept_{table} as select * from {table}".encode())
-        for change, said in _TAMPERED.items():
-            conn.execute(change.encode())
-            found = fleet("audit", "verify")
-            assert (found.code, said in found.out) == (1, True), (change, found)
-            for table in tables:
-                conn.execute(f"truncate {table}; insert into {table} select * from kept_{table}".encode())
-    assert fleet("audit", "verify").code == 0
 
 
 @pytest.mark.parametrize(

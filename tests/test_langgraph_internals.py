@@ -97,6 +97,17 @@ class Kept(BaseModel):
     text: str
 
 
+class Holds(TypedDict, total=False):
+    kept: list[Kept]
+
+
+def test_the_types_of_a_graph_and_of_those_inside_it_name_what_may_be_loaded() -> None:
+    inner: Any = StateGraph(Holds).add_node("look", lambda _: {}).add_edge(START, "look")
+    outer = declared("a", "in", **{"in": inner.compile()}).compile()
+    assert (Kept.__module__, "Kept") in _langgraph.named_types(outer)
+    assert ("langchain_core.messages.ai", "AIMessage") in _langgraph.storable_types()
+
+
 def test_a_class_of_data_is_loaded_by_its_module_and_a_function_or_unknown_module_is_not() -> None:
     known = _stored.Storable([("a", "Named")])
     found = [(Kept.__module__, "Kept"), ("langchain_core.outputs.generation", "Generation"), ("a", "Named")]

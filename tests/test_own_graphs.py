@@ -11,7 +11,7 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from interlock.engine import Decision, Options, Outcome, events, resume, run
+from interlock.engine import Decision, Outcome, events, resume, run
 from interlock.state.errors import SetupError, UserError
 from interlock.state.events import Init, NodeStart, Result
 from interlock.testing import Scene, Stage, check_paths, kill_everywhere
@@ -110,24 +110,6 @@ def test_a_join_runs_once_after_branches_of_different_length(stage: Stage, fusab
         "meet",
     )
     assert done.output["log"].keys() == {"begin", "short", "long", "longer", "meet"}
-
-
-def test_a_part_may_begin_with_branches(stage: Stage) -> None:
-    inner = Graph("inner", Own)
-    branches(inner)
-    inner.edge(START, "short")
-    inner.edge(START, "long")
-    inner.edge("meet", END)
-
-    def wire(g: Graph) -> None:
-        g.subgraph("inner", inner)
-        g.node("after", step("after"))
-        g.edge(START, "inner")
-        g.edge("inner", "after")
-        g.edge("after", END)
-
-    done = play(stage, wire)
-    assert done.output["log"].keys() == {"short", "long", "longer", "meet", "after"}
 
 
 @pytest.mark.parametrize("feedback", ["answer", "feedback"])
@@ -322,17 +304,26 @@ def test_a_model_answers_in_text_or_in_a_shape_once_for_each_question(tmp_path: 
 
 
 def test_a_workflow_is_a_part_of_another(stage: Stage) -> None:
+    """Also one that begins with branches."""
     inner = workflow(colour, "inner")
+
+    def begins_with_branches() -> Graph:
+        g = Graph("begins", Own)
+        branches(g)
+        g.edge(START, "short")
+        g.edge(START, "long")
+        g.edge("meet", END)
+        return g
 
     def wire(g: Graph) -> None:
         g.subgraph("inner", inner.build)
-        g.node("after", step("after"))
+        g.subgraph("begins", begins_with_branches)
         g.edge(START, "inner")
-        g.edge("inner", "after")
-        g.edge("after", END)
+        g.edge("inner", "begins")
+        g.edge("begins", END)
 
     done = play(stage, wire, "answer: red")
-    assert done.output["log"].keys() == {"red", "after"}
+    assert done.output["log"].keys() == {"red", "short", "long", "longer", "meet"}
 
 
 def test_an_output_that_the_state_lacks_is_told(stage: Stage) -> None:
@@ -360,16 +351,12 @@ def parked_at_a_person(g: Graph) -> None:
     g.by_label("check", {"approved": END, "rejected": END})
 
 
-def options(stage: Stage) -> Options:
-    return stage.options
-
-
 def test_events_come_one_by_one_and_the_last_tells_the_end(stage: Stage) -> None:
     async def told() -> tuple[list[Any], list[Any]]:
-        first = [e async for e in events(run, workflow(parked_at_a_person), {}, options=options(stage))]
+        first = [e async for e in events(run, workflow(parked_at_a_person), {}, options=stage.options)]
         name, waits = first[0].session_id, first[-1].pending_approvals
         said = [Decision(waits[0]["id"], "proceed_once")]
-        return first, [e async for e in events(resume, name, decisions=said, options=options(stage))]
+        return first, [e async for e in events(resume, name, decisions=said, options=stage.options)]
 
     first, second = asyncio.run(told())
     assert isinstance(first[0], Init)
@@ -393,7 +380,7 @@ def test_events_that_nobody_wants_any_more_stop_the_run_which_goes_on_later(stag
 
     async def broken_off() -> str:
         TRIES.clear()
-        stream = events(run, workflow(wire), {}, options=options(stage))
+        stream = events(run, workflow(wire), {}, options=stage.options)
         name = ""
         async for event in stream:
             name = event.session_id if isinstance(event, Init) else name
@@ -408,7 +395,7 @@ def test_events_that_nobody_wants_any_more_stop_the_run_which_goes_on_later(stag
 
 def test_events_raise_what_the_door_raises(stage: Stage) -> None:
     async def refused() -> None:
-        async for _ in events(run, "no-such-workflow", {}, options=options(stage)):
+        async for _ in events(run, "no-such-workflow", {}, options=stage.options):
             pass
 
     with pytest.raises(Exception, match="No workflow 'no-such-workflow'"):

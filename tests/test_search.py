@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import sqlite3
 from collections.abc import Generator
 from pathlib import Path
@@ -14,6 +15,7 @@ from test_paths import Replies, Stage
 
 from interlock.engine import Outcome, run_sync
 from interlock.engine.diagrams import declared_edges
+from interlock.state.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -112,43 +114,25 @@ def test_a_question_finds_the_definition_that_answers_it(
     assert best["code"] == "\n".join(lines)
 
 
-def test_only_what_changed_is_indexed_again(stage: Stage) -> None:
+def test_only_what_changed_is_indexed_again_and_nothing_where_that_is_asked(stage: Stage) -> None:
+    none = search(stage, "garage", index="never")
+    assert (none.output["results"], none.output["index"]["state"]) == ([], "none")
     first = search(stage, "garage").output["index"]
     assert (first["state"], first["files"], first["added"], first["removed"]) == ("indexed", 3, 3, 0)
     write(stage, "web/user.ts", USER.replace("greet", "welcome"))
     write(stage, "new.py", "def brand_new_thing():\n    return 'a value that nothing else has'\n")
     (stage.work / "NOTES.md").unlink()
+    assert paths(search(stage, "brand new thing", index="never")) == []
     second = search(stage, "welcome")
     index = second.output["index"]
     assert (index["files"], index["added"], index["removed"]) == (3, 2, 1)
     assert paths(second) == ["web/user.ts"]
     assert paths(search(stage, "how do we make a release")) == []
     assert search(stage, "x", index="only").output["index"]["added"] == 0
-
-
-def test_a_file_of_the_same_size_and_time_that_changed_at_once_is_seen(stage: Stage) -> None:
-    write(
-        stage,
-        "new.py",
-        "def first_name_of_it():\n    return 'a value that nothing else has'\n",
-        settled=False,
-    )
-    search(stage, index="only")
-    write(
-        stage,
-        "new.py",
-        "def other_name_of_it():\n    return 'a value that nothing else has'\n",
-        settled=False,
-    )
-    assert "other_name" in search(stage, "other name of it").output["results"][0]["code"]
-
-
-def test_the_index_stays_as_it_is_where_that_is_asked(stage: Stage) -> None:
-    none = search(stage, "garage", index="never")
-    assert (none.output["results"], none.output["index"]["state"]) == ([], "none")
-    search(stage, index="only")
-    write(stage, "new.py", CAR)
-    assert set(paths(search(stage, "garage", index="never"))) == {"src/garage.py"}
+    for name in ("first", "other"):  # of the same size, at once
+        text = f"def {name}_name_of_it():\n    return 'a value that nothing else has'\n"
+        write(stage, "fresh.py", text, settled=False)
+        assert f"{name}_name" in search(stage, f"{name} name of it").output["results"][0]["code"]
 
 
 def test_what_git_and_the_user_ignore_and_what_is_no_text_is_not_found(stage: Stage) -> None:
@@ -244,17 +228,14 @@ def test_what_cannot_be_searched_is_said_in_one_line(stage: Stage, given: dict[s
     assert outcome.exit_code == 1
     assert says in (outcome.error or {})["message"]
     assert not (stage.folder / "home" / "index").exists()
+    for nothing in ("  ", None):
+        with pytest.raises(InputError, match="'query' is empty"):
+            search(stage, nothing, **given)
 
 
-@pytest.mark.parametrize("query", ["", "  ", None])
-def test_a_search_for_nothing_is_bad_input(stage: Stage, query: str | None) -> None:
-    with pytest.raises(Exception, match="'query' is empty"):
-        search(stage, query)
-
-
-@pytest.mark.parametrize("query", ['"', "NEAR(", "*", "the of and", "a" * 5000, "é漢字 \U0001f600", "x OR y"])
-def test_any_question_is_only_words(stage: Stage, query: str) -> None:
-    assert search(stage, query).status == "done"
+def test_any_question_is_only_words(stage: Stage) -> None:
+    for query in ('"', "NEAR(", "*", "the of and", "a" * 5000, "é漢字 \U0001f600", "x OR y"):
+        assert search(stage, query).status == "done"
 
 
 def test_an_index_that_another_process_updates_is_waited_for_with_progress(
@@ -319,25 +300,15 @@ def test_what_stands_in_the_place_of_the_index_is_one_line(stage: Stage, end: st
     assert "src/garage.py" in paths(search(stage, "garage"))
 
 
-def test_a_model_finds_code_by_the_tool(stage: Stage) -> None:
-    asked = call("codebase_search", query="remove an automobile", path="src")
-    replies: Replies = [{"tool_calls": [asked]}, {"text": "found"}]
-    outcome = run_sync("main", {"prompt": "go"}, options=stage.options(replies))
-    (answer,) = [m for m in outcome.output["history"] if m["role"] == "tool"]
-    assert "src/garage.py:47-48 (score 1.00)\n" in answer["content"]
-    assert "def remove_automobile" in answer["content"]
-
-
-def test_the_model_is_told_when_to_search(stage: Stage) -> None:
-    outcome = run_sync("system-prompt", {}, options=stage.options([]))
-    assert "codebase_search" in outcome.output["text"]
-    assert "search" in [section["name"] for section in outcome.output["sections"]]
-
-
 # Meanings
 
 
-def test_meanings_find_what_shares_no_word(stage: Stage, server: EmbeddingServer) -> None:
+def test_meanings_find_what_shares_no_word(
+    stage: Stage, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a server that speaks plain HTTP, for which no certificates are read."""
+    read_certificates = "ssl.SSLContext.load_verify_locations"
+    monkeypatch.setattr(read_certificates, lambda *_, **__: pytest.fail("they were read"))
     assert paths(search(stage, "erase a vehicle")) == []
     stage.settings = {"search": {"embeddings": "openai:any"}}
     env = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-1"}
@@ -347,17 +318,6 @@ def test_meanings_find_what_shares_no_word(stage: Stage, server: EmbeddingServer
     sent = len(server.requests)
     assert paths(search(stage, "erase a vehicle", env=env, limit=1, path="web")) == ["web/user.ts"]
     assert len(server.requests) == sent + 1, "only the question is sent: the chunks have their vectors"
-
-
-def test_certificates_are_read_for_no_server_that_speaks_plain_http(
-    stage: Stage, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "ssl.SSLContext.load_verify_locations", lambda *_, **__: pytest.fail("they were read")
-    )
-    stage.settings = {"search": {"embeddings": "openai:any"}}
-    search(stage, "erase a vehicle", env={"OPENAI_BASE_URL": server.url}, limit=1)
-    assert server.requests
 
 
 def test_gemini_gives_vectors_through_its_own_client(stage: Stage, server: EmbeddingServer) -> None:
@@ -417,7 +377,8 @@ def test_words_are_compared_where_meanings_cannot_be_and_vectors_follow_later(
     options = stage.options(replies)
     options.env.update(env)  # pyright: ignore[reportAttributeAccessIssue]
     answer = run_sync("main", {"prompt": "go"}, options=options).output["history"][-2]["content"]
-    assert "class Garage" in answer and "Only words were compared" in answer
+    assert re.search(r"src/garage\.py:\d+-\d+ \(score 1\.00\)\n", answer) and "class Garage" in answer
+    assert "Only words were compared" in answer
     if model == "openai:any":  # the vectors that were missing are computed once the model answers
         monkeypatch.setattr(
             "interlock.services.index.embedding.Embedder.identity", f"{model} {env['OPENAI_BASE_URL']}"
@@ -444,30 +405,27 @@ def test_a_model_that_gives_other_vectors_now_has_the_index_made_anew(
     )
 
 
-def test_secrets_are_not_sent_to_an_endpoint(stage: Stage, server: EmbeddingServer) -> None:
-    key = "AKIA" + "IOSFODNN7EXAMPLE"
-    write(stage, "new.py", f"def connect_to_storage():\n    return connect({key!r}, region='north')\n")
-    stage.settings = {"search": {"embeddings": "openai:any"}}
-    search(stage, env={"OPENAI_BASE_URL": server.url}, index="only")
-    assert any("connect_to_storage" in text for text in server.texts)
-    assert not any(key in text for text in server.texts)
-
-
-def test_the_index_holds_no_secret_and_every_line_keeps_its_number(stage: Stage) -> None:
+def test_index_and_endpoint_get_no_secret_and_every_line_keeps_its_number(
+    stage: Stage, server: EmbeddingServer
+) -> None:
     key = "AKIA" + "IOSFODNN7EXAMPLE"
     pem = "-----BEGIN PRIVATE KEY-----\n" + ("MIIEvQIBADANBgkq" * 4 + "\n") * 8 + "-----END PRIVATE KEY-----"
     last = "def connect_to_storage(region):\n    return connect(PEM, KEY, region='north')\n"
     text = f'PEM = """{pem}"""\nKEY = {key!r}\nWORD = "correct-horse-battery"\n\n\n{last}'
     write(stage, "new.py", text)
     write(stage, f"{key}.py", last)
-    found = search(stage, "connect to storage", env={"MY_PASSWORD": "correct-horse-battery"})
+    stage.settings = {"search": {"embeddings": "openai:any"}}
+    env = {"OPENAI_BASE_URL": server.url, "MY_PASSWORD": "correct-horse-battery"}
+    found = search(stage, "connect to storage", env=env)
     assert paths(found)[0] == "new.py" and f"{key}.py" not in paths(found)
     best = found.output["results"][0]
     assert best["code"].endswith(last.rstrip()) and best["end_line"] == len(text.splitlines())
     (folder,) = {index_file(stage).parent}
     stored = b"".join(file.read_bytes() for file in folder.iterdir())
+    sent = "\n".join(server.texts)
+    assert "connect_to_storage" in sent
     for secret in (key, "MIIEvQIBADANBgkq", "correct-horse", "akiaiosfodnn", "miievq"):
-        assert secret.encode() not in stored
+        assert secret.encode() not in stored and secret not in sent
 
 
 def test_a_small_model_in_a_folder_gives_vectors_here(stage: Stage, tmp_path: Path) -> None:

@@ -44,10 +44,7 @@ def read(place: Place, args: dict[str, Any], **options: Any) -> dict[str, Any]:
 def test_the_model_is_told_of_skills_and_a_projects_only_where_it_is_trusted(place: Place) -> None:
     assert "- mine: How releases are made." in declared(place) and "theirs" not in declared(place)
     assert "- theirs: How" in declared(place, skip_trust=True)
-
-
-def test_without_skills_there_is_no_tool_for_them(tmp_path: Path) -> None:
-    assert declared(Place(tmp_path / "bare")) == ""
+    assert declared(Place(place.folder / "bare")) == "", "without skills there is no tool for them"
 
 
 def test_its_instructions_and_files_are_read_when_the_model_asks(place: Place) -> None:

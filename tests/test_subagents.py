@@ -255,7 +255,8 @@ def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
 def test_agents_of_one_batch_run_side_by_side_and_their_events_carry_the_path(tmp_path: Path) -> None:
     batch = [call("invoke_agent", agent_name="generalist", prompt=f"part {n}") for n in range(3)]
     slow = [says(f"generalist:0.{n}", DONE, delay_s=2) for n in range(3)]
-    stage = Stage(tmp_path / "stage", [{"tool_calls": batch}, {"text": "done"}, *slow])
+    limits = {"max_tokens": 1_000_000}  # while there is room, they don't wait for each other
+    stage = Stage(tmp_path / "stage", [{"tool_calls": batch}, {"text": "done"}, *slow], limits=limits)
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "done"
     rows = stage.rows(

@@ -178,7 +178,10 @@ SCENES: dict[str, Scene] = {
         output={"detected": False},
         model={"disableLoopDetection": True},
     ),
-    "the model goes on": Scene([{"text": "Now I will do the rest."}, DONE, MODEL, USER]),
+    "the model goes on, and what it said first is part of its response": Scene(
+        [{"text": "Now I will do the rest."}, DONE, MODEL, USER],
+        output={"response": f"Now I will do the rest.\n\n{DONE['text']}"},
+    ),
     "a window that is too small": Scene(
         [DONE], status="context_overflow", exit_code=1, model={"tokenLimits": {"tiny": 5}}
     ),
@@ -275,6 +278,8 @@ def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> Non
     outcome = played(play, scene).outcome
     assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), outcome.error
     assert {key: outcome.output.get(key, "absent") for key in scene.output} == scene.output
+    if scene.output.get("decided_by") == "precheck":
+        assert outcome.stats["models"] == {}, "it costs no call"
 
 
 def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Callable[..., Any]) -> None:
@@ -351,34 +356,35 @@ def test_a_model_that_is_gone_stays_gone_and_an_overloaded_one_is_tried_again(tm
         assert [Path(e.model).name for e in more if e.type == "route"] == [model]
 
 
-def test_a_chant_is_cut_and_never_enters_the_conversation(tmp_path: Path) -> None:
-    played = play(SCENES["a chant, a nudge, another way"], tmp_path / "stage")
-    shown = "".join(e.content for e in played.told("message") if e.delta)
+def test_a_chant_is_cut_and_never_enters_the_conversation(played: Callable[..., Any]) -> None:
+    found = played(play, SCENES["a chant, a nudge, another way"])
+    shown = "".join(e.content for e in found.told("message") if e.delta)
     size = -(-len(CHANT) // 60)
     assert len(shown.removesuffix(DONE["text"])) <= 10 * 59 + size
-    (loop,) = played.told("loop_detected")
+    (loop,) = found.told("loop_detected")
     assert (loop.kind, loop.count) == ("content", 1)
-    roles = [(m["role"], m.get("origin")) for m in played.outcome.output["history"]]
+    roles = [(m["role"], m.get("origin")) for m in found.outcome.output["history"]]
     assert roles == [("user", "person"), ("user", "nudge"), ("assistant", None)]
-    assert "sorry for the confusion" in played.outcome.output["history"][1]["content"]
-    usage = played.outcome.stats
-    assert usage["output_tokens"] > 100, "what was thrown away is paid for, too"
+    assert "sorry for the confusion" in found.outcome.output["history"][1]["content"]
+    assert found.outcome.stats["output_tokens"] > 100, "what was thrown away is paid for, too"
 
 
-def test_the_looping_call_is_not_run(tmp_path: Path) -> None:
-    played = play(SCENES["five calls, a nudge, another way"], tmp_path / "stage")
-    assert len(played.told("tool_result")) == 4
-    nudged = [m for m in played.outcome.output["history"] if m.get("origin") == "nudge"]
-    assert "read_file" in nudged[0]["content"]
-
-
-@pytest.mark.parametrize(("name", "ran"), [("each time", 6), ("but for times", 4)])
-def test_who_polls_is_stopped_only_while_nothing_else_than_the_time_is_new(
-    tmp_path: Path, name: str, ran: int
+@pytest.mark.parametrize(
+    ("name", "ran"),
+    [
+        ("a nudge, another way", 4),
+        ("answered otherwise each time", 6),
+        ("answered otherwise but for times", 4),
+    ],
+)
+def test_the_looping_call_is_not_run_unless_it_polls_and_more_than_the_time_is_new(
+    played: Callable[..., Any], name: str, ran: int
 ) -> None:
-    played = play(SCENES[f"five calls, answered otherwise {name}"], tmp_path / "stage")
-    assert len(played.told("tool_result")) == ran
-    assert len(played.told("loop_detected")) == (ran == 4)
+    found = played(play, SCENES[f"five calls, {name}"])
+    assert len(found.told("tool_result")) == ran
+    nudges = [m["content"] for m in found.outcome.output["history"] if m.get("origin") == "nudge"]
+    assert len(found.told("loop_detected")) == len(nudges) == (ran == 4)
+    assert all("read_file" in text or "run_shell_command" in text for text in nudges)
 
 
 def test_polling_ends_when_all_calls_remembered_are_the_same() -> None:
@@ -400,18 +406,6 @@ def test_a_stopped_loop_goes_on_with_advice(tmp_path: Path) -> None:
     assert f"interlock resume {played.outcome.run} --no-loop-check" in error["message"]
     outcome = resume_sync(played.outcome.run, prompt="Try list_directory.", options=played.options)
     assert (outcome.status, outcome.output["response"]) == ("done", DONE["text"])
-
-
-def test_a_precheck_costs_no_call(tmp_path: Path) -> None:
-    for name, scene in SCENES.items():
-        if name.startswith("next-speaker") and scene.output["decided_by"] == "precheck":
-            outcome = play(scene, tmp_path / name.replace(" ", "-")).outcome
-            assert outcome.stats["models"] == {}, name
-
-
-def test_what_a_continued_answer_said_first_is_part_of_the_response(tmp_path: Path) -> None:
-    outcome = play(SCENES["the model goes on"], tmp_path / "stage").outcome
-    assert outcome.output["response"] == f"Now I will do the rest.\n\n{DONE['text']}"
 
 
 def test_a_helper_that_fails_is_told_and_changes_nothing(tmp_path: Path) -> None:

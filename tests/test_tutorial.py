@@ -77,15 +77,6 @@ def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
     assert "done {'line': 'Starts faster.'}" in done.stdout
 
 
-def test_its_workflow_has_three_nodes_and_an_approval_in_forty_lines() -> None:
-    block = re.search(r"^# file: \.interlock.*?\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert block
-    code = [line for line in block[1].splitlines() if line.strip()]
-    assert len(code) <= 40
-    assert sum(line.startswith("@node") for line in code) == 3
-    assert "approve(" in block[1]
-
-
 def test_a_new_workflow_runs_at_once_and_its_test_passes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
