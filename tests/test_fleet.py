@@ -1,7 +1,6 @@
 """Runs in PostgreSQL that a worker drives: started and decided elsewhere, taken over after a kill, stopped."""
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -21,7 +20,9 @@ import warm
 import yaml
 from commands import Run, run
 from databases import fresh_database
+from folders import put
 from patience import HANG_S, until
+from scripted import says, shell, tools
 
 from interlock.cli.catalog import parser_of
 from interlock.engine.store import Store, audit, state_home
@@ -32,8 +33,8 @@ from interlock.engine.store.queue import hand_to_workers, put_job, take_back, un
 __all__ = ["run"]
 
 SCRIPT = [
-    {"tool_calls": [{"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}]},
-    {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo once >> count.txt; sleep 0.2"}}]},
+    says("write_file", file_path="made.txt", content="made\n"),
+    tools(shell("echo once >> count.txt; sleep 0.2")),
     {"text": "Made it."},
 ]
 
@@ -61,8 +62,7 @@ def test_an_administrator_sets_up_the_database_and_gives_two_roles(
                 f"drop role if exists a_{name}; create role a_{name} login in role interlock_{name}".encode()
             )
     as_worker, as_viewer = (address.replace("postgres@", f"a_{name}@") for name in ("worker", "viewer"))
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps([{"text": "Done."}]))
+    script = put(tmp_path / "script.json", [{"text": "Done."}])
     monkeypatch.setenv("INTERLOCK_STORE", as_worker)
     assert run("-p", "do it", "-m", f"script:{script}").code == 0
     assert run("audit", "verify").code == 0
@@ -111,8 +111,7 @@ def test_what_needs_the_queue_says_how_to_set_it_up(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps([{"text": "Done."}]))
+    script = put(tmp_path / "script.json", [{"text": "Done."}])
     begun = ("main", "do it", "-m", f"script:{script}")
     looking = (("fleet",), ("limits",), ("schedule", "list"))
     changing = (("limits", "user=*", "--runs", "1"), ("schedule", "add", "@daily", *begun))
@@ -132,7 +131,7 @@ HASTY = Path(__file__).with_name("hasty_worker.py")
 
 
 class Worker:
-    """`program`: one that is a worker in its own way."""
+    """Ends well with its block. `program`: one that is a worker in its own way."""
 
     def __init__(self, *flags: str, program: Path | None = None) -> None:
         words = flags if program else ("worker", *flags)
@@ -145,6 +144,12 @@ class Worker:
         """The next line that holds these words."""
         assert self.process.stderr
         return next(line for line in self.process.stderr if wanted in line)
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.end() == 0
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -163,8 +168,7 @@ def worker(fleet: Run) -> Iterator[Worker]:
 
 
 def _begin(fleet: Run, tmp_path: Path, *flags: str) -> str:
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(SCRIPT))
+    script = put(tmp_path / "script.json", SCRIPT)
     begun = fleet("run", "main", "--detach", "-m", f"script:{script}", *flags, "make it")
     assert begun.code == 0, begun.err
     return begun.out.strip()
@@ -207,12 +211,9 @@ def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_i
     name, count = _begin(fleet, tmp_path, "-y", "--skip-trust"), tmp_path / "work" / "count.txt"
     until(count.exists)
     worker.end(signal.SIGKILL)
-    second = Worker(program=HASTY)
-    try:
+    with Worker(program=HASTY):
         assert fleet("wait", name).code == 75
         is_told(fleet, name)
-    finally:
-        assert second.end() == 0
     assert count.read_text() == "once\n"
 
 
@@ -368,7 +369,7 @@ def test_an_intent_is_synced_though_the_server_says_otherwise(fleet: Run, tmp_pa
             "create trigger noted after insert on journal for each row when (new.state = 'intent') "
             "execute function note_setting()"
         )
-        (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+        put(tmp_path / "script.json", SCRIPT)
         assert fleet("-y", "--skip-trust", "-p", "go", "-m", f"script:{tmp_path}/script.json").code == 0
         assert conn.execute("select setting from seen").fetchall() == [("on",)] * 2
 
@@ -376,8 +377,7 @@ def test_an_intent_is_synced_though_the_server_says_otherwise(fleet: Run, tmp_pa
 def test_a_run_that_is_copied_to_a_server_driven_on_by_a_worker_and_copied_back_replays(
     run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script, server = tmp_path / "script.json", fresh_database()
-    script.write_text(json.dumps(SCRIPT))
+    script, server = put(tmp_path / "script.json", SCRIPT), fresh_database()
     assert run("-m", f"script:{script}", "-p", "make it").code == 75
     (name,) = [row["run"] for row in run("runs", "--json").json]
     here, own = _hashes(run("replay", name).out), os.environ["INTERLOCK_HOME"]
@@ -390,14 +390,11 @@ def test_a_run_that_is_copied_to_a_server_driven_on_by_a_worker_and_copied_back_
     assert run("fleet", "init").code == 0
     refused = run("resume", name, "-p", "more", "--detach")
     assert refused.code == 2 and "a worker takes no prompt" in refused.err
-    worker = Worker()
-    try:
+    with Worker():
         assert run("resume", name, "--approve", "all", "--detach").code == 0
         assert run("wait", name).code == 75
         assert run("resume", name, "--approve", "all").code == 0
         assert run("wait", name).code == 0
-    finally:
-        assert worker.end() == 0
     there = _hashes(run("replay", name).out)
     assert run("store", "copy", name, "--to", own).code == 0
     monkeypatch.setenv("INTERLOCK_STORE", "")
@@ -422,11 +419,8 @@ def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
     worker.end()
     with _page() as page:
         _decide_queue_stop(page, fleet, name, home)
-    second = Worker()
-    try:
+    with Worker():
         assert fleet("wait", name).code == 75, "it goes on to its next request"
-    finally:
-        assert second.end() == 0
 
 
 def _decide_queue_stop(page: httpx.Client, fleet: Run, name: str, home: Path) -> None:
@@ -454,8 +448,7 @@ def test_what_is_started_on_the_page_of_a_server_s_store_waits_for_a_worker_and_
     fleet: Run, tmp_path: Path
 ) -> None:
     fleet("limits", "user=ci", "--runs", "1")
-    begins = {"name": "run_shell_command", "args": {"command": "touch begun; sleep 60"}}
-    (tmp_path / "script.json").write_text(json.dumps([{"text": "Done."}, {"tool_calls": [begins]}]))
+    put(tmp_path / "script.json", [{"text": "Done."}, tools(shell("touch begun; sleep 60"))])
     with _page("-y", "--skip-trust", "-m", f"script:{tmp_path}/script.json") as page:
         given = {"workflow": "main", "input": {"prompt": "go"}}
         refused = page.post("/api/runs", json={**given, "priority": 101})
@@ -466,11 +459,8 @@ def test_what_is_started_on_the_page_of_a_server_s_store_waits_for_a_worker_and_
         name = page.post("/api/runs", json={**given, "priority": 5}, headers=by_program).json()["run"]
         (job,) = fleet("fleet", "--json").json["jobs"]
         assert [job[key] for key in ("run", "user", "priority", "doing")] == [name, "ci", 5, False]
-        worker = Worker()
-        try:
+        with Worker():
             assert fleet("wait", name).code == 0
-        finally:
-            worker.end()
         # A prompt is driven by the server. What is stopped there isn't taken up by a worker.
         assert page.post(f"/api/runs/{name}/prompt", json={"prompt": "more"}).status_code == 200
         until((tmp_path / "work" / "begun").exists)
@@ -514,8 +504,7 @@ def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
     fleet: Run, worker: Worker, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
-    (work / ".interlock" / "workflows").mkdir(parents=True)
-    (work / ".interlock" / "workflows" / "poison.py").write_text(POISON)
+    put(work / ".interlock" / "workflows" / "poison.py", POISON)
     assert fleet("trust", "--yes").code == 0
     name = fleet("run", "poison", "--detach").out.strip()
     assert fleet("wait", name).code != 0
@@ -574,11 +563,8 @@ def _on_another_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str)
 def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
     fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "script.json"
-    first = {
-        "tool_calls": [{"name": "run_shell_command", "args": {"command": "seq 1 100000; echo a > a.txt"}}]
-    }
-    script.write_text(json.dumps([{**first, "text": LONG}, *SCRIPT[:1], {"text": LONG}]))
+    first = tools(shell("seq 1 100000; echo a > a.txt"), text=LONG)
+    script = put(tmp_path / "script.json", [first, *SCRIPT[:1], {"text": LONG}])
     assert fleet("-y", "-m", f"script:{script}", "-p", LONG).code == 0
     (name,) = [row["run"] for row in fleet("runs", "--json").json]
     _on_another_host(monkeypatch, tmp_path, "b")

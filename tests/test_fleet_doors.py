@@ -1,6 +1,5 @@
 """What the commands and the page say of runs in PostgreSQL, and what the API starts there."""
 
-import json
 from collections.abc import Generator
 from pathlib import Path
 
@@ -8,7 +7,9 @@ import httpx
 import pytest
 from api_lab import Ours
 from commands import Run, run
+from folders import put
 from patience import until
+from scripted import shell, tools
 from test_fleet import Worker, fleet, worker
 from test_fleet_limits import begin, writing
 
@@ -135,7 +136,7 @@ def test_a_program_s_run_that_waits_or_works_is_cancelled_from_a_terminal(fleet:
 @pytest.fixture
 def talked(fleet: Run, ours: Ours) -> Generator[tuple[httpx.Client, str]]:
     """The page, as `ci` uses it, and a run of theirs that is done and can be prompted."""
-    (ours.folder.parent / "script.json").write_text(json.dumps([{"text": f"Answer {n}."} for n in range(9)]))
+    put(ours.folder.parent / "script.json", [{"text": f"Answer {n}."} for n in range(9)])
     with ours.http(ours.tokens("new", "ci", "--role", "drive")) as page:
         one = _sent(page, "main", {"messages": "Hello"})
         until(lambda: _status(page, one) == "success", "its first answer")
@@ -201,7 +202,7 @@ def test_a_prompt_over_a_limit_of_requests_goes_on_by_itself_once_there_is_room(
     fleet: Run, ours: Ours, talked: tuple[httpx.Client, str]
 ) -> None:
     page, run = talked
-    (ours.folder.parent / "script.json").write_text(json.dumps([{"text": "Answer 0."}, *TWO_REQUESTS]))
+    put(ours.folder.parent / "script.json", [{"text": "Answer 0."}, *TWO_REQUESTS])
     _is_stopped_and_goes_on(fleet, page, run)
 
 
@@ -211,15 +212,12 @@ def test_a_prompt_to_a_workers_run_that_meets_a_limit_of_requests_goes_on_by_its
 ) -> None:
     run = begin(fleet, tmp_path, "ci", "--skip-trust")
     assert fleet("wait", run).code == 0
-    (tmp_path / "script.json").write_text(json.dumps([{"text": "one"}, {"text": "two"}, *TWO_REQUESTS]))
+    put(tmp_path / "script.json", [{"text": "one"}, {"text": "two"}, *TWO_REQUESTS])
     with ours.http() as page:
         _is_stopped_and_goes_on(fleet, page, run)
 
 
-TWO_REQUESTS = [
-    {"tool_calls": [{"name": "run_shell_command", "args": {"command": "true"}}]},
-    {"text": "Ran it."},
-]
+TWO_REQUESTS = [tools(shell("true")), {"text": "Ran it."}]
 
 
 def _is_stopped_and_goes_on(fleet: Run, page: httpx.Client, run: str) -> None:

@@ -1,17 +1,17 @@
 """Runs on git repositories: cloned by workers, taken over with their files, delivered."""
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import Run, run
+from folders import put, tree
 from patience import until
+from scripted import call, shell, tools
 from test_fleet import HASTY, Worker, fleet, is_told
 
 from interlock.engine.fleet.mirrors import Mirror
@@ -22,13 +22,8 @@ __all__ = ["fleet", "run"]
 
 MAKE = "echo made > made.txt; chmod 750 made.txt; ln -s made.txt link; mkdir -p deep/empty; rm old.txt; touch x.o"
 Begin = Callable[..., str]
-CALL: dict[str, Any] = {"name": "run_shell_command"}
-SCRIPT = [
-    {"tool_calls": [{**CALL, "args": {"command": MAKE}}]},
-    {"tool_calls": [{**CALL, "args": {"command": 'echo once >> "$COUNT"; sleep 0.3'}}]},
-    {"tool_calls": [{**CALL, "args": {"command": "echo more >> made.txt; ls -A"}}]},
-    {"text": "Made it."},
-]
+COMMANDS = (MAKE, 'echo once >> "$COUNT"; sleep 0.3', "echo more >> made.txt; ls -A")
+SCRIPT = [*(tools(shell(command)) for command in COMMANDS), {"text": "Made it."}]
 
 
 def git(*arguments: str, at: Path) -> str:
@@ -40,12 +35,8 @@ def git(*arguments: str, at: Path) -> str:
 @pytest.fixture
 def origin(tmp_path: Path) -> Path:
     """A repository with a tracked, an ignored and an old file."""
-    work = tmp_path / "source"
-    work.mkdir()
+    work = tree(tmp_path / "source", {".gitignore": "*.o\n", "old.txt": "old\n", "a.txt": "one\n"})
     git("init", "-q", "-b", "main", at=work)
-    (work / ".gitignore").write_text("*.o\n")
-    (work / "old.txt").write_text("old\n")
-    (work / "a.txt").write_text("one\n")
     git("add", ".", at=work)
     git("commit", "-qm", "first", at=work)
     git("clone", "-q", "--bare", str(work), str(tmp_path / "origin.git"), at=tmp_path)
@@ -57,15 +48,11 @@ def settings(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     """The worker's own settings: a scripted model, and the folder that runs may clone from."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("COUNT", str(tmp_path / "count.txt"))
-    (script := tmp_path / "script.json").write_text(json.dumps(SCRIPT))
-    file = home / ".interlock" / "settings.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
+    script = put(tmp_path / "script.json", SCRIPT)
     trusting = {"localRepositories": [str(tmp_path)], "trustedRepositories": ["*"], "sandbox": "untrusted"}
     allowed = {"environmentVariableRedaction": {"allowed": ["COUNT"]}}
-    file.write_text(
-        json.dumps({"model": {"name": f"script:{script}"}, "fleet": trusting, "security": allowed})
-    )
-    return file
+    given = {"model": {"name": f"script:{script}"}, "fleet": trusting, "security": allowed}
+    return put(home / ".interlock" / "settings.json", given)
 
 
 @pytest.fixture
@@ -90,13 +77,10 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     was = _tree(one / name)
     first.end(signal.SIGKILL)
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
-    second = Worker("--workspaces", str(two), program=HASTY)
-    try:
+    with Worker("--workspaces", str(two), program=HASTY):
         assert fleet("wait", name).code == 75
         assert _tree(two / name) == {path: was[path] for path in was if path != "x.o"}
         is_told(fleet, name)
-    finally:
-        assert second.end() == 0
     assert count.read_text() == "once\n"
     assert fleet("show", name, "--verify").code == 0
     assert "moved to another host" in fleet("export", name, "--format", "markdown").out
@@ -117,8 +101,7 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     (clones := tmp_path / "one").mkdir()
     (rules := tmp_path / "asks.toml").write_text(ASKS)
     name = begin("--deliver", "branch", "--policy", str(rules))
-    worker = Worker("--workspaces", str(clones))
-    try:
+    with Worker("--workspaces", str(clones)):
         told = fleet("wait", name)
         (request,) = fleet("approvals", "--json").json
         assert (told.code, told.out.splitlines()) == (
@@ -127,8 +110,7 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
         )
         assert request["args"]["command"] == f"git push file://{origin} HEAD:refs/heads/interlock/{name}"
         assert git("branch", at=origin) == "* main"
-        (hook := origin / "hooks/pre-receive").write_text("#!/bin/sh\nexit 1\n")
-        hook.chmod(0o755)
+        hook = put(origin / "hooks/pre-receive", "#!/bin/sh\nexit 1\n")
         fleet("resume", request["run"], "--approve", str(request["number"]))
         assert fleet("wait", name).code == 1
         again = f"interlock resume {name} --detach"
@@ -141,8 +123,6 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
         assert fleet("wait", name).code == 0
         assert f"interlock/{name}" in git("branch", at=origin)
         assert not (clones / name).exists()
-    finally:
-        assert worker.end() == 0
     branch = f"interlock/{name}"
     assert git("diff", "--name-status", "main", branch, at=origin).split() == [
         *("A", "link", "A", "made.txt", "D", "old.txt")
@@ -159,10 +139,9 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
 def test_a_host_without_the_clone_shows_forks_and_undoes_what_a_run_did(
     fleet: Run, settings: Path, origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = {"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}
-    calls = [write, {**CALL, "args": {"command": "echo two >> a.txt"}}]
-    script = [*({"tool_calls": [call]} for call in calls), {"text": "Made it."}]
-    (tmp_path / "script.json").write_text(json.dumps(script))
+    calls = [call("write_file", file_path="made.txt", content="made\n"), shell("echo two >> a.txt")]
+    script = [*map(tools, calls), {"text": "Made it."}]
+    put(tmp_path / "script.json", script)
     for name in ("one", "two", "laptop"):
         (tmp_path / name).mkdir()
     name = fleet("run", "main", "--detach", "--repo", f"file://{origin}", "make it").out.strip()
@@ -179,12 +158,9 @@ def test_a_host_without_the_clone_shows_forks_and_undoes_what_a_run_did(
     assert Path(forked["workspace"], "made.txt").read_text() == "made\n"
     assert "aren't on this host" in fleet("rewind", name, "--at", "1", "--yes").err
     assert fleet("undo", name).out == "D made.txt\n"
-    second = Worker("--workspaces", str(tmp_path / "two"))
-    try:
+    with Worker("--workspaces", str(tmp_path / "two")):
         fleet("resume", name, "--approve", "all")
         assert fleet("wait", name).code == 0
-    finally:
-        assert second.end() == 0
     patch = fleet("export", name, "--format", "patch").out
     assert "+two" in patch and "made.txt" not in patch
     assert "can't be undone here" in fleet("undo", name).err
@@ -194,11 +170,9 @@ def test_a_host_without_the_clone_shows_forks_and_undoes_what_a_run_did(
 def test_what_a_run_changed_is_delivered_though_its_worker_died_before_that(
     fleet: Run, begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (wrapper := tmp_path / "bin" / "git").parent.mkdir()
     (hang := tmp_path / "hang").touch()
     hangs = f'case "$*" in *" diff "*) while test -e {hang}; do touch {hang}.ed; sleep 0.1; done;; esac'
-    wrapper.write_text(f'#!/bin/sh\n{hangs}\nexec {shutil.which("git")} "$@"\n')
-    wrapper.chmod(0o755)
+    wrapper = put(tmp_path / "bin" / "git", f'#!/bin/sh\n{hangs}\nexec {shutil.which("git")} "$@"\n')
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
     (clones := tmp_path / "one").mkdir()
     name, first = begin(), Worker("--workspaces", str(clones))
@@ -206,12 +180,9 @@ def test_what_a_run_changed_is_delivered_though_its_worker_died_before_that(
     assert fleet("wait", name, "--timeout", "1s").code == 124
     first.end(signal.SIGKILL)
     hang.unlink()
-    second = Worker("--workspaces", str(clones))
-    try:
+    with Worker("--workspaces", str(clones)):
         assert fleet("wait", name).code == 0
         assert "+made" in fleet("export", name, "--format", "patch").out
-    finally:
-        assert second.end() == 0
 
 
 REFUSED = {

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from commands import Run, run
+from folders import put
 from sandboxes import needs_sandbox
+from scripted import call, shell, tools
 from test_fleet import Worker, fleet
 from test_fleet_git import git, origin, settings
 
@@ -32,10 +34,9 @@ READ = (
 
 
 def _script(home: Path) -> str:
-    calls: list[object] = [{"name": "run_shell_command", "args": {"command": HOSTILE}}]
-    calls += [{"name": "read_file", "args": {"file_path": path.format(home=home)}} for path in READ]
-    calls += [{"name": "grep_search", "args": {"pattern": "another", "path": ".."}}]
-    return json.dumps([{"tool_calls": calls}, *[{"text": "Tried it."}] * 5])
+    reads = [call("read_file", file_path=path.format(home=home)) for path in READ]
+    found = call("grep_search", pattern="another", path="..")
+    return json.dumps([tools(shell(HOSTILE), *reads, found), *[{"text": "Tried it."}] * 5])
 
 
 def _hostile_repository(tmp_path: Path, origin: Path, home: Path) -> None:
@@ -53,9 +54,8 @@ def test_neither_a_repository_nor_who_submits_a_run_reads_a_workers_files(
 ) -> None:
     needs_sandbox()
     _hostile_repository(tmp_path, origin, home)
-    (clones := tmp_path / "clones").mkdir()
-    (clones / "other").mkdir()
-    (clones / "other" / "notes.txt").write_text(OTHER)
+    clones = tmp_path / "clones"
+    put(clones / "other" / "notes.txt", OTHER)
     (home / ".pgpass").write_text(f"*:*:*:*:{SIGN_IN}\n")
     (home / ".interlock" / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
     (tmp_path / "script.json").write_text(_script(home))
@@ -75,12 +75,9 @@ def test_neither_a_repository_nor_who_submits_a_run_reads_a_workers_files(
     settings.write_text(json.dumps(works))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("PGPASSFILE", str(home / ".pgpass"))
-    worker = Worker("--workspaces", str(clones))
-    try:
+    with Worker("--workspaces", str(clones)):
         assert fleet("wait", begun.out.strip()).code == 0
         told = fleet("export", begun.out.strip(), "--format", "json").out
-    finally:
-        assert worker.end() == 0
     for expected in (
         "Tried it.",
         "NO_COLOR=1",
@@ -111,9 +108,7 @@ def test_a_command_of_somebody_elses_run_gets_a_known_environment() -> None:
 def test_a_worker_that_cannot_isolate_refuses_runs_on_repositories_in_one_line(
     fleet: Run, settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (broken := tmp_path / "bin" / "bwrap").parent.mkdir()
-    broken.write_text("#!/bin/sh\necho no namespaces >&2\nexit 1\n")
-    broken.chmod(0o755)
+    broken = put(tmp_path / "bin" / "bwrap", "#!/bin/sh\necho no namespaces >&2\nexit 1\n")
     monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
     settings.write_text("{}")
     for flags in (["--workspaces", str(tmp_path)], ["--sandbox"]):

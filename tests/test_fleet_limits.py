@@ -1,8 +1,6 @@
 """Limits over all workers, priorities and turns: what waits for what, without a process, and goes on by itself."""
 
-import json
 import os
-import signal
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -10,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from commands import Run, run
+from folders import put
 from patience import until
+from scripted import shell, tools
 from test_fleet import Worker, fleet
 
 from interlock.engine.store import Store, state_home
@@ -27,9 +27,7 @@ def writing() -> Generator[Connection]:
 
 
 def begin(fleet: Run, tmp_path: Path, user: str, *flags: str) -> str:
-    script = tmp_path / "script.json"
-    call = {"name": "run_shell_command", "args": {"command": "true"}}
-    script.write_text(json.dumps([{"tool_calls": [call]}, {"text": "Done."}]))
+    script = put(tmp_path / "script.json", [tools(shell("true")), {"text": "Done."}])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGNAME", user)
         begun = fleet("run", "main", "--detach", "-y", "-m", f"script:{script}", *flags, "do it")
@@ -140,8 +138,7 @@ def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
 
 def test_a_run_that_meets_the_limit_of_a_model_goes_on_once_it_has_room(fleet: Run, tmp_path: Path) -> None:
     assert fleet("limits", "model=*", "--requests", "1").code == 0
-    worker = Worker()
-    try:
+    with Worker():
         name = begin(fleet, tmp_path, "anna")
         until(lambda: fleet("fleet", "--json").json["jobs"][0]["waits"].startswith("model script:"))
         until(lambda: not fleet("fleet", "--json").json["jobs"][0]["doing"])
@@ -150,8 +147,6 @@ def test_a_run_that_meets_the_limit_of_a_model_goes_on_once_it_has_room(fleet: R
         assert "1 of 1 requests a minute. The run continues by itself." in row["error"]["message"]
         assert fleet("limits", "model=*", "--requests", "100").code == 0
         assert fleet("wait", name).code == 0
-    finally:
-        worker.end(signal.SIGTERM)
     assert fleet("runs", "--json").json[0]["error"] is None
     with writing() as conn:
         used = "select tokens from limit_use where kind = 'model' and period = 'day'"
@@ -162,8 +157,7 @@ def test_a_run_that_meets_the_limit_of_a_model_goes_on_once_it_has_room(fleet: R
 def test_a_run_that_its_budget_or_a_missing_price_stops_waits_for_whoever_resumes_it(
     fleet: Run, tmp_path: Path
 ) -> None:
-    worker = Worker()
-    try:
+    with Worker():
         poor = begin(fleet, tmp_path, "anna", "--max-tokens", "100")
         assert fleet("wait", poor).code == 57
         assert fleet("resume", poor, "--max-tokens", "100000").code == 0
@@ -172,8 +166,6 @@ def test_a_run_that_its_budget_or_a_missing_price_stops_waits_for_whoever_resume
         name = begin(fleet, tmp_path, "anna")
         assert fleet("wait", name).code == 57
         assert "needs the price of 'script:" in fleet("show", name).out
-    finally:
-        worker.end(signal.SIGTERM)
 
 
 REFUSED = (

@@ -3,7 +3,6 @@
 Not among them, because they read the whole store: `runs --all`, `runs rm`, `stats`, `audit verify`, `doctor --store`.
 """
 
-import json
 import os
 import re
 from pathlib import Path
@@ -11,12 +10,14 @@ from pathlib import Path
 import pytest
 from commands import Run, run
 from databases import fresh_database
+from folders import put
+from scripted import says, shell, tools
 
 __all__ = ["run"]
 
 SCRIPT = [
-    {"tool_calls": [{"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}]},
-    {"tool_calls": [{"name": "run_shell_command", "args": {"command": "true"}}]},
+    says("write_file", file_path="made.txt", content="made\n"),
+    tools(shell("true")),
     {"text": "Made it."},
 ]
 _PLACE = re.compile(r"'[^']*'|\?|(?<![:\w]):([a-z_]+)")
@@ -29,8 +30,7 @@ def test_every_statement_of_a_runs_life_has_an_index(
     from interlock.engine.store import postgres
 
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(SCRIPT))
+    script = put(tmp_path / "script.json", SCRIPT)
     assert run("fleet", "init").code == 0
     seen = dict[str, None]()
     translated = postgres.translated

@@ -1,13 +1,14 @@
 """Runs that workers start at set times: once each time, also after a kill, and not beside one that is under way."""
 
-import json
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from commands import Run, run
+from folders import put
 from patience import until
+from scripted import shell, tools
 from test_fleet import Worker, fleet
 from test_fleet_limits import writing
 
@@ -66,9 +67,7 @@ def test_a_schedule_that_cannot_be_kept_is_refused_in_one_line(fleet: Run, tmp_p
 
 
 def _scheduled(fleet: Run, tmp_path: Path, *flags: str) -> str:
-    script = tmp_path / "script.json"
-    call = {"name": "run_shell_command", "args": {"command": "true"}}
-    script.write_text(json.dumps([{"tool_calls": [call]}, {"text": "Done."}]))
+    script = put(tmp_path / "script.json", [tools(shell("true")), {"text": "Done."}])
     added = fleet("schedule", "add", *flags, "@yearly", "main", "-m", f"script:{script}", "do it")
     assert added.code == 0, added.err
     return added.out.strip()
@@ -89,8 +88,7 @@ def test_a_worker_starts_a_run_when_its_time_comes_but_none_beside_one_that_is_u
     fleet: Run, tmp_path: Path
 ) -> None:
     name = _scheduled(fleet, tmp_path)
-    worker = Worker()
-    try:
+    with Worker():
         _come(name)
         until(lambda: fleet("schedule", "--json").json[0]["status"] == "waiting")
         (schedule,) = fleet("schedule", "--json").json
@@ -103,8 +101,6 @@ def test_a_worker_starts_a_run_when_its_time_comes_but_none_beside_one_that_is_u
         assert fleet("resume", row["run"], "--approve", "all").code == 0
         assert fleet("wait", row["run"]).code == 0
         assert fleet("schedule", "remove", name).code == 0
-    finally:
-        worker.end()
     assert (len(fleet("runs", "--json").json), fleet("schedule", "--json").json) == (1, [])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.engine import Decision
 from interlock.engine.options import Pending
-from interlock.engine.read import list_runs
+from interlock.engine.read import list_runs, steps
 from interlock.engine.store import views
 from interlock.state.errors import UserError
 from interlock.testing import Stage, kill_everywhere
@@ -58,6 +58,13 @@ def test_killed_at_commits_it_ends_as_the_undisturbed_one(name: str, every: int,
     workflow = f"{SHAPES}:{name}"
     kills = kill_everywhere(Stage, workflow, GIVEN[name], tmp_path, person=answers, more=decided, every=every)
     assert kills >= 1
+
+
+def test_the_tasks_of_a_functional_graph_are_steps_of_their_own(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    done = stage.play(f"{SHAPES}:functional", GIVEN["functional"], answers)
+    found = [(step.node, step.depth) for step in steps(stage.home, done.run)]
+    assert found == [("write_essay", 0), ("grade", 0), ("functional", 0)]
 
 
 def test_an_answer_that_never_fits_ends_the_test_instead_of_hanging(tmp_path: Path) -> None:
