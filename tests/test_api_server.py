@@ -4,7 +4,6 @@ LangGraph's server isn't part of `[dev]`; to compare with it: pip install -e '.[
 """
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -15,11 +14,11 @@ from typing import Any
 
 import httpx
 import pytest
-from api_lab import GRAPHS, Ours
+from api_lab import GRAPHS, Ours, langgraphs_server
 from api_requests import SCRIPTS, Script, played
 from langgraph_sdk import get_sync_client
 from pages import followed
-from patience import HANG_S, until
+from patience import HANG_S
 
 from interlock.engine import Decision, Options, resume_sync, run_sync
 
@@ -189,35 +188,10 @@ def _events(answer: httpx.Response) -> Generator[tuple[str, Any]]:
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    folder = tmp_path_factory.mktemp("oracle")
     named: dict[str, str] = json.loads((GRAPHS / "langgraph.json").read_text())["graphs"]
     graphs = {name: place.replace("./", f"{GRAPHS}/") for name, place in named.items()}
-    given = {"dependencies": ["."], "graphs": graphs, "disable_persistence": True}
-    (folder / "langgraph.json").write_text(json.dumps(given))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = {**os.environ, "LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", "HOME": str(folder)}
-    flags = ("--no-browser", "--no-reload", "--allow-blocking", "--port", str(port))
-    with (folder / "log").open("w") as log:
-        command = [Path(sys.executable).with_name("langgraph"), "dev", *flags]
-        running = subprocess.Popen(
-            command, cwd=folder, env={**env, "LANGGRAPH_NO_VERSION_CHECK": "true"}, stdout=log, stderr=log
-        )
-    try:
-        until(lambda: _answers(f"http://127.0.0.1:{port}") or running.poll() is not None, "the server")
-        assert running.poll() is None, (folder / "log").read_text()[-3000:]
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        running.terminate()
-        running.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/ok").is_success
-    except httpx.TransportError:
-        return False
+    with langgraphs_server(tmp_path_factory.mktemp("oracle"), graphs, disable_persistence=True) as url:
+        yield url
 
 
 @pytest.mark.langgraph_server

@@ -24,13 +24,19 @@ def page(*names: str) -> str:
     return "before\n" + "".join(f"<!-- generated: {n} -->\nold\n<!-- end -->\nbetween\n" for n in names)
 
 
-def test_blocks_are_filled_and_the_rest_stays(tmp_path: Path) -> None:
-    path = tmp_path / "README.md"
-    path.write_text(page("pipelines", "tools", "help", "diagram turn"))
-    assert docs.check([path]) == [f"{path} has a stale block. Run: make diagrams"]
-    assert docs.write([path]) == [path]
+def test_the_command_fills_stale_blocks_and_the_rest_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (path := tmp_path / "README.md").write_text(page("pipelines", "tools", "help", "diagram turn"))
+    assert docs.main(["--check"]) == 1
+    assert capsys.readouterr().err == "README.md has a stale block. Run: make diagrams\n"
+    assert docs.main(["--write"]) == 0
+    assert capsys.readouterr().out == "README.md\n"
+    assert docs.main(["--check"]) == docs.main(["--write"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert docs.main([]) == 2
     text = path.read_text()
-    assert docs.check([path]) == docs.write([path]) == []
     assert text.startswith("before\n<!-- generated: pipelines -->\n| Workflow")
     assert text.count("\n<!-- end -->\nbetween\n") == 4
     assert "old" not in text.split("\n")
@@ -57,20 +63,6 @@ def test_blocks_are_filled_and_the_rest_stays(tmp_path: Path) -> None:
 def test_a_block_that_cannot_be_made_is_refused(text: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         docs.current(text)
-
-
-def test_the_command_checks_and_mends_the_pages_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "README.md").write_text(page("pipelines"))
-    assert docs.main(["--check"]) == 1
-    assert capsys.readouterr().err == "README.md has a stale block. Run: make diagrams\n"
-    assert docs.main(["--write"]) == 0
-    assert capsys.readouterr().out == "README.md\n"
-    assert docs.main(["--check"]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert docs.main([]) == 2
 
 
 def test_the_script_and_the_program_that_pages_show_work(

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from folders import put, tree
 from places import Place
 from scripted import shell, tools
@@ -33,109 +33,38 @@ def fixer(search: str = "", replace: str = "", *, done: bool = False, **more: An
     return {"role": "edit_fixer", "text": json.dumps(answer), **more}
 
 
+LOST = "for each thing in things: total += thing.price"
+
+
 @dataclass(frozen=True)
 class Scene:
     """One edit of `a.py`, or of given content."""
 
-    old: str
     new: str
+    old: str = LOST
     replies: Replies = field(default_factory=list[dict[str, Any]])
-    status: str = "applied"
-    code: str = ""
+    ends: str = "applied"
+    """The status, and the code of an error."""
     after: str = BEFORE
     says: str = ""
     more: dict[str, Any] = field(default_factory=dict[str, Any])
     file: str = "a.py"
 
 
-LOST = "for each thing in things: total += thing.price"
 NOTHING = target("nowhere in this file")
-SCENES: dict[str, Scene] = {
-    "exact": Scene("sum(items)", "0", after=BEFORE.replace("sum(items)", "0")),
-    "created": Scene("", "new\n", status="created", after="new\n", file="b/new.py"),
-    "missing": Scene("x", "y", status="failed", code="file_not_found", after="", file="c.py"),
-    "two places": Scene("result", "r", status="failed", code="occurrence_mismatch", says="lines 2, 3"),
-    "both places": Scene(
-        "result", "r", after=BEFORE.replace("result", "r"), more={"expected_replacements": 2}
-    ),
-    "every place": Scene(
-        "result", "r", after=BEFORE.replace("result", "r"), more={"expected_replacements": None}
-    ),
-    "over-escaped": Scene(
-        "result = sum(items)\\n    return result", "return sum(items)",
-        after="def total(items):\n    return sum(items)\n",
-    ),
-    "a target that the helper knows": Scene(
-        LOST, "    result = 0", [target("    result = sum(items)")], after=BEFORE.replace("sum(items)", "0")
-    ),
-    "a target that stands twice, then the fixer": Scene(
-        LOST, "    result = 0", [target("result"), fixer("sum(items)", "0")],
-        after=BEFORE.replace("sum(items)", "0"), says="it was off",
-    ),
-    "a fixer that is wrong": Scene(
-        LOST, "x", [NOTHING, fixer("not there either", "x")], "failed", "no_occurrence"
-    ),
-    "a fixer that changes nothing": Scene(
-        LOST, "x", [NOTHING, fixer("sum(items)", "sum(items)")], "failed", "no_occurrence"
-    ),
-    "a change that the file has": Scene(
-        LOST, "result = sum(items)", [NOTHING, fixer(done=True)], "already_applied", says="it was off"
-    ),
-    "a change that the file hasn't": Scene(
-        LOST, "result = 0", [NOTHING, fixer(done=True)], "failed", "no_occurrence"
-    ),
-    "a deletion is not confirmed": Scene(LOST, "", [NOTHING, fixer(done=True)], "failed", "no_occurrence"),
-    "a change that gives the same": Scene(
-        "result = sum( items )", "result = sum( items ) ", status="failed", code="no_change", says="line 2"
-    ),
-    "a helper's change that gives the same": Scene(
-        LOST, "    result = sum(items)", [target("    result = sum(items)"), fixer(done=True)], "already_applied"
-    ),
-    "blank helpers": Scene(
-        LOST, "x", [{"role": "edit_target", "text": " "}, {"role": "edit_fixer", "text": ""}],
-        "failed", "no_occurrence",
-    ),
-    "a target cut off": Scene(
-        LOST, "x",
-        [{**target("    return result"), "finish_reason": "length"}, fixer("return result", "return 0")],
-        after=BEFORE.replace("return result", "return 0"),
-    ),
-    "half a JSON answer": Scene(
-        LOST, "x", [NOTHING, {"role": "edit_fixer", "text": '{"search": "return result", "repl'}],
-        "failed", "no_occurrence",
-    ),
-    "a helper that can't be reached": Scene(
-        LOST, "x",
-        [{"role": "edit_target", "error": {"status": 503}}, {"role": "edit_fixer", "error": {"status": 500}}],
-        "failed", "no_occurrence",
-    ),
-    "another hash": Scene(
-        LOST, "x", [NOTHING, fixer("return result", "x")], "failed", "external_change",
-        says="Read it again", more={"known_hash": sha256(b"other").hexdigest()},
-    ),
-    "the known hash": Scene(
-        LOST, "x", [NOTHING, fixer("return result", "return 0")],
-        after=BEFORE.replace("return result", "return 0"),
-        more={"known_hash": sha256(BEFORE.encode()).hexdigest(), "last_edit_at": 1.0},
-    ),
-    "a later write by somebody else": Scene(
-        LOST, "x", [NOTHING, fixer("return result", "x")], "failed", "external_change", more={"last_edit_at": 1.0}
-    ),
-    "JSON": Scene(
-        LOST, "x", [target('"a"')], "failed", "no_occurrence", after='{"a": 1}\n', file="a.json"
-    ),
-    "JSON, without a model": Scene('{"a":  1}', '{"a": 2}', after='{"a": 2}\n', file="a.json"),
-    "an omission": Scene("sum(items)", "# ... rest of code ...", status="failed", code="omission_placeholder"),
-    "nothing to change": Scene("sum", "sum", status="failed", code="no_change"),
-    "to create what is there": Scene("", "x", status="failed", code="create_existing"),
-    "outside": Scene("x", "y", status="failed", code="outside_workspace", after="", file="../x"),
-    "not text": Scene("x", "y", status="failed", code="not_text", after="\0", file="a.bin"),
-    "content": Scene("two", "2", after="one\n2\n", more={"content": "one\ntwo\n"}, file=""),
-    "content that isn't there": Scene(
-        "three four five", "2", [NOTHING, fixer("two", "2")],
-        after="one\n2\n", more={"content": "one\ntwo\n"}, file="",
-    ),
-}  # fmt: skip
+ROWS = yaml.load(Path(__file__).with_name("edits.yaml").read_text(), yaml.CSafeLoader)
+SCENES = {name: Scene(**row) for name, row in ROWS.items()}
+
+
+def helper(reply: dict[str, Any]) -> dict[str, Any]:
+    """A helper's reply, which a row of the table may shorten."""
+    match reply:
+        case {"target": str(snippet), **more}:
+            return {**target(snippet), **more}
+        case {"fixer": list(change)}:
+            return fixer(*change, done=not change)
+        case _:
+            return reply
 
 
 def prepare(folder: Path, replies: Replies, mode: str = "auto_edit") -> Options:
@@ -147,7 +76,7 @@ def prepare(folder: Path, replies: Replies, mode: str = "auto_edit") -> Options:
 
 
 def play(scene: Scene, folder: Path) -> tuple[Options, Outcome]:
-    options = prepare(folder, scene.replies)
+    options = prepare(folder, [helper(reply) for reply in scene.replies])
     given = {"old_string": scene.old, "new_string": scene.new, "instruction": "count", **scene.more}
     given |= {"file_path": scene.file} if scene.file else {}
     return options, run_sync("edit", given, options=options)
@@ -162,14 +91,14 @@ def test_an_edit_ends_as_it_should(name: str, played: Callable[..., Any]) -> Non
     scene = SCENES[name]
     options, outcome = played(play, scene)
     output = outcome.output
-    assert (output["status"], output.get("error", {}).get("code", "")) == (scene.status, scene.code), outcome
-    assert outcome.exit_code == (1 if scene.status == "failed" else 0)
+    assert f"{output['status']} {output.get('error', {}).get('code', '')}".strip() == scene.ends, outcome
+    assert outcome.exit_code == (1 if output["status"] == "failed" else 0)
     assert scene.says in json.dumps(output)
     assert options.workspace is not None
     path = options.workspace / scene.file
     text = (path.read_text() if path.exists() else "") if scene.file else output["new_content"]
     assert text == scene.after
-    if scene.status in ("applied", "created"):
+    if scene.ends in ("applied", "created"):
         assert output["new_content"] == scene.after
         assert output["diff"].startswith("--- ")
     left = {p.name for p in options.workspace.rglob("*")} - {"a.py", "a.json", "a.bin", "b", "new.py"}
@@ -241,7 +170,7 @@ def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) 
 def test_the_checkpoints_of_a_large_edit_hold_no_text(tmp_path: Path) -> None:
     text = "".join(f"line {number} of many\n" for number in range(5_000))
     replies = [NOTHING, fixer("line 77 of many", "z" * 9_000)]
-    scene = Scene("line 40 of manny\n" * 9, "y" * 9_000, replies, more={"content": text}, file="")
+    scene = Scene("y" * 9_000, "line 40 of manny\n" * 9, replies, more={"content": text}, file="")
     options, outcome = play(scene, tmp_path)
     assert outcome.output["new_content"] == text.replace("line 77 of many", "z" * 9_000)
     ((largest,),) = select(options.home, "select max(length(checkpoint)) from checkpoints")
@@ -250,7 +179,7 @@ def test_the_checkpoints_of_a_large_edit_hold_no_text(tmp_path: Path) -> None:
 
 def test_the_fixer_hears_the_error_the_instruction_and_the_text(tmp_path: Path) -> None:
     expect = r"<instruction>\ncount\n.*<search>\nfor each thing.*isn't in 'a\.py'.*return result\n"
-    scene = Scene(LOST, "x", [NOTHING, fixer("sum(items)", "0", expect=expect)])
+    scene = Scene("x", replies=[NOTHING, fixer("sum(items)", "0", expect=expect)])
     _, outcome = play(scene, tmp_path)
     assert outcome.output["status"] == "applied", outcome.error
 
@@ -260,7 +189,7 @@ def test_a_slow_helper_is_given_up_and_the_first_error_told(
 ) -> None:
     monkeypatch.setattr("interlock.nodes.edit_subject.FIXER_TIMEOUT_S", 0.1)
     _, outcome = play(
-        Scene(LOST, "x", [{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]), tmp_path
+        Scene("x", replies=[{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]), tmp_path
     )
     assert outcome.output["error"]["code"] == "no_occurrence"
 

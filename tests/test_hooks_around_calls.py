@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -235,12 +234,6 @@ def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
     return stage, outcome
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Hooked, Outcome]]:
-    """Each scene is played once."""
-    return cache(lambda name: play(SCENES[name], tmp_path_factory.mktemp("scene") / "stage"))
-
-
 def cut_off(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """End the process before the end of the event's (or `tool`'s) first run is recorded."""
     owner = SqlJournal if event == "tool" else HookLog
@@ -256,11 +249,9 @@ def cut_off(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_scene_with_hooks_ends_as_it_should(
-    name: str, played: Callable[[str], tuple[Hooked, Outcome]]
-) -> None:
+def test_a_scene_with_hooks_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    stage, outcome = played(name)
+    stage, outcome = played(play, scene)
     assert outcome.status == scene.status, outcome
     assert outcome.exit_code == (0 if scene.status == "done" else 56)
     told = json.dumps(outcome.output)
@@ -273,10 +264,9 @@ def test_a_scene_with_hooks_ends_as_it_should(
         assert (path.read_text() if path.exists() else "") == content
 
 
-def test_every_edge_that_hooks_add_is_taken_by_some_scene(
-    played: Callable[[str], tuple[Hooked, Outcome]],
-) -> None:
-    taken = {edge for name in SCENES for edge in played(name)[0].edges(played(name)[1])}
+def test_every_edge_that_hooks_add_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
+    runs = (played(play, scene) for scene in SCENES.values())
+    taken = {edge for stage, outcome in runs for edge in stage.edges(outcome)}
     nodes = {"before_tool", "after_tool", "ask_hook", "await_hook", "notify"}
     declared = {e for e in declared_edges("tools") if e[0] in ("decide", "execute") and nodes & {*e[1:]}}
     declared -= {("execute", "ask_input", "notify")}  # in `mcp_runs/test_input`

@@ -59,9 +59,12 @@ async def judge(state: CountState) -> CountState:
 
 
 def build() -> Graph:
-    g = Graph("count", CountState)
-    g.node("count", count)
-    g.node("judge", judge)
+    return wired(Graph("count", CountState), count, judge)
+
+
+def wired(g: Graph, counts: Any, judges: Any) -> Graph:
+    g.node("count", counts)
+    g.node("judge", judges)
     g.edge(START, "count")
     g.by_label("count", {"long": "judge", "short": END})
     g.edge("judge", END)
@@ -112,39 +115,29 @@ def test_a_name_of_ours_is_refused(tmp_path: Path) -> None:
         asyncio.run(run(mine, {"text": "a"}, options=options(tmp_path)))
 
 
-class ChangedState(RunChannels, total=False):
-    head: str
-    label: str
-    status: str
-
-
-@node(reads=("head",), writes=("label",), labels=("long", "short"))
-async def glance(state: ChangedState) -> ChangedState:
-    return {"label": "long" if state["head"] else "short"}
-
-
-@node(reads=("label",), writes=("status",))
-async def judge_label(state: ChangedState) -> ChangedState:
-    return {"status": "done" if state["label"] else "failed"}
-
-
-def left(values: Mapping[str, Any], context: WorkflowContext) -> CountOutput:
-    return CountOutput(words=0, long=True)
-
-
 def test_a_run_goes_on_without_a_key_that_its_workflow_has_retired(tmp_path: Path) -> None:
     """For changes that refuse it, see `test_a_run_whose_file_changed_goes_on_or_is_refused_by_name`."""
 
-    def build_anew() -> Graph:
-        g = Graph("count", ChangedState, retired=frozenset({"words"}))
-        g.node("count", glance)
-        g.node("judge", judge_label)
-        g.edge(START, "count")
-        g.by_label("count", {"long": "judge", "short": END})
-        g.edge("judge", END)
-        return g
+    class Changed(RunChannels, total=False):
+        head: str
+        label: str
+        status: str
+
+    @node(reads=("head",), writes=("label",), labels=("long", "short"))
+    async def glance(state: Changed) -> Changed:
+        return {"label": "long"}
+
+    @node(reads=("label",), writes=("status",))
+    async def judge_label(state: Changed) -> Changed:
+        return {"status": "done" if state["label"] else "failed"}
+
+    def anew() -> Graph:
+        return wired(Graph("count", Changed, retired=frozenset({"words"})), glance, judge_label)
+
+    def left(values: Mapping[str, Any], context: WorkflowContext) -> CountOutput:
+        return CountOutput(words=0, long=True)
 
     BROKEN[0] = True
     failed = asyncio.run(run(COUNT, {"text": "one two three four"}, options=options(tmp_path)))
-    register(Pipeline("count", build_anew, CountInput, CountOutput, enter=enter, leave=left))
+    register(Pipeline("count", anew, CountInput, CountOutput, enter=enter, leave=left))
     assert asyncio.run(resume(failed.run, options=options(tmp_path))).status == "done"

@@ -7,10 +7,6 @@ The server is a few dozen packages, so it isn't part of `[dev]`; to run this: pi
 """
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +14,8 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from patience import HANG_S, until
+from api_lab import langgraphs_server
+from patience import HANG_S
 
 from interlock.engine import Decision
 from interlock.engine.driver.drive import saver_for
@@ -52,39 +49,11 @@ def test_the_file_names_every_workflow_and_example() -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("studio")
     graphs = {name: place.replace("./", f"{ROOT}/") for name, place in NAMED.items()}
     graphs |= {f"shape_{name}": f"{SHAPES}:{name}" for name in COMPARED}
-    (folder / "langgraph.json").write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = {**os.environ, "LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", "HOME": str(folder)}
-    env["INTERLOCK_STUDIO_HOME"] = str(folder / "state")
-    flags = ("--no-browser", "--no-reload", "--allow-blocking", "--port", str(port))
-    with (folder / "log").open("w") as log:
-        running = subprocess.Popen(
-            [Path(sys.executable).with_name("langgraph"), "dev", *flags],
-            cwd=folder,
-            env=env,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as client:
-            until(lambda: _answers(client) or running.poll() is not None, "the server")
-            assert running.poll() is None, (folder / "log").read_text()[-3000:]
-            yield client
-    finally:
-        running.terminate()
-        running.wait()
-
-
-def _answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/ok").is_success
-    except httpx.TransportError:
-        return False
+    served = langgraphs_server(tmp_path_factory.mktemp("studio"), graphs)
+    with served as url, httpx.Client(base_url=url, timeout=HANG_S) as client:
+        yield client
 
 
 def ask(client: httpx.Client, path: str, **body: Any) -> Any:

@@ -240,15 +240,16 @@ def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.M
             assert json.loads(answer["result"])["error"]["type"] == "timeout"
 
 
-def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
+def test_while_a_person_decides_the_clock_stops_and_the_definition_stays(tmp_path: Path) -> None:
     replies = [says("worker:0", call("run_shell_command", command="/bin/echo hi")), says("worker:0", DONE)]
     stage = Stage(tmp_path / "stage", replies)
     write_agent(stage, "max_time_minutes: 2")
     outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
     assert outcome.status == "waiting"
     stage.age(3600)  # far more than its total limit
+    write_agent(stage, "tools: [read_file]\nmax_turns: 1")
     outcome = stage.resume(outcome, *approve(outcome))
-    assert outcome.status == "goal", outcome
+    assert (outcome.status, outcome.output["turns"]) == ("goal", 2), outcome
     assert outcome.output["duration_s"] < 3600, "the wait for a person isn't counted"
 
 
@@ -344,16 +345,6 @@ def test_project_agents_count_only_in_a_trusted_folder_and_bad_files_are_named(t
     assert outcome.status == "goal"
     assert json.loads(outcome.output["result"]) == {"n": 1}
     assert any("bad.md was ignored: 'max_turns'" in w for w in outcome.warnings)
-
-
-def test_an_open_run_keeps_the_definition_that_it_began_with(tmp_path: Path) -> None:
-    replies = [says("worker:0", call("run_shell_command", command="/bin/echo hi")), says("worker:0", DONE)]
-    stage = Stage(tmp_path / "stage", replies)
-    write_agent(stage, "tools: [run_shell_command]")
-    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
-    write_agent(stage, "tools: [read_file]\nmax_turns: 1")
-    outcome = stage.resume(outcome, *approve(outcome))
-    assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
 
 
 def test_a_compression_that_failed_is_not_tried_at_every_turn_of_an_agent(tmp_path: Path) -> None:

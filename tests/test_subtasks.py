@@ -196,18 +196,13 @@ def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_t
     assert outcome.output["stats"]["total_tokens"] == 6_500 * len(THREE)
 
 
-def test_a_fork_of_a_task_is_no_subtask_of_it(tmp_path: Path) -> None:
-    stage, outcome = started(tmp_path)
-    assert asked(outcome) == [(outcome.run, "new_task")]
-    step = stage.rows("select step from runs where run = ?", outcome.run)[0]["step"]
-    fork = fork_sync(outcome.run, step, home=stage.folder / "home").run
-    assert asked(stage.resume(outcome)) == [(outcome.run, "new_task")]
-    assert waiting_requests(stage.folder / "home", fork)[0].run == fork
-
-
-def test_a_fork_never_waits_for_the_subtask_of_the_run_it_came_from(tmp_path: Path) -> None:
+def test_a_fork_of_a_task_is_no_subtask_of_it_and_waits_for_none_of_its_subtasks(tmp_path: Path) -> None:
     stage, outcome = started(tmp_path)
     home = stage.folder / "home"
+    step = stage.rows("select step from runs where run = ?", outcome.run)[0]["step"]
+    early = fork_sync(outcome.run, step, home=home).run
+    assert asked(stage.resume(outcome)) == [(outcome.run, "new_task")]
+    assert waiting_requests(home, early)[0].run == early
     outcome = stage.resume(outcome, *approve(outcome))
     (child,) = {request["id"].partition("-")[0] for request in outcome.pending}
     step = stage.rows("select step from runs where run = ?", outcome.run)[0]["step"]
@@ -218,4 +213,4 @@ def test_a_fork_never_waits_for_the_subtask_of_the_run_it_came_from(tmp_path: Pa
     (other,) = {request["id"].partition("-")[0] for request in forked.pending}
     assert (forked.run, other == child) == (fork, False)
     shown = {row.run: row.subtask for row in list_runs(home)}
-    assert shown == {outcome.run: False, child: True, fork: False, other: True}
+    assert shown == {outcome.run: False, early: False, child: True, fork: False, other: True}
