@@ -25,8 +25,8 @@ def says(word: str) -> Any:
     return node
 
 
-def chain(*nodes: tuple[str, Any]) -> Any:
-    return StateGraph(Log).add_sequence(nodes).add_edge(START, nodes[0][0])
+def chain(*nodes: tuple[str, Any], of: Any = Log) -> Any:
+    return StateGraph(of).add_sequence(nodes).add_edge(START, nodes[0][0])
 
 
 line = chain(*((name, says(name)) for name in "abc"))
@@ -64,19 +64,9 @@ def review(state: Log) -> Command[Literal["publish", "__end__"]]:
 
 edited = StateGraph(Log).add_node(review).add_node("publish", says("publish")).add_edge(START, "review")
 
-parallel = (
-    StateGraph(Log)
-    .add_node("one", ask)
-    .add_node("two", ask)
-    .add_node("three", says("three"))
-    .add_node("join", says("join"), defer=True)
-    .add_edge(START, "one")
-    .add_edge(START, "two")
-    .add_edge(START, "three")
-    .add_edge("one", "join")
-    .add_edge("two", "join")
-    .add_edge("three", "join")
-)
+parallel = StateGraph(Log).add_node("join", says("join"), defer=True)
+for name, node in {"one": ask, "two": ask, "three": says("three")}.items():
+    parallel.add_node(name, node).add_edge(START, name).add_edge(name, "join")
 
 
 def ask_one(state: dict[str, Any]) -> Log:
@@ -87,13 +77,8 @@ def each(state: Log) -> list[Send]:
     return [Send("ask_one", {"word": word}) for word in ("x", "y")]
 
 
-sent = (
-    StateGraph(Log)
-    .add_node("ask_one", ask_one)
-    .add_node("end", says("end"))
-    .add_conditional_edges(START, each, ["ask_one"])
-    .add_edge("ask_one", "end")
-)
+sent = StateGraph(Log).add_sequence([ask_one, ("end", says("end"))])
+sent.add_conditional_edges(START, each, ["ask_one"])
 
 inner = chain(("in_a", says("in_a")), ("in_ask", ask), ("in_b", says("in_b"))).compile()
 
@@ -103,13 +88,7 @@ class Outer(TypedDict, total=False):
     log: Annotated[list[str], lambda old, new: new if new[: len(old)] == old else old + new]
 
 
-nested = (
-    StateGraph(Outer)
-    .add_node("inner", inner)
-    .add_node("after", says("after"))
-    .add_edge(START, "inner")
-    .add_edge("inner", "after")
-)
+nested = chain(("inner", inner), ("after", says("after")), of=Outer)
 
 
 async def invokes(state: Log) -> Log:
@@ -166,37 +145,25 @@ async def use(state: Typed) -> dict[str, Any]:
     return {"seen": [type(state.model).__name__, repr(interrupt({"model": state.model}))]}
 
 
-typed = StateGraph(Typed).add_sequence([make, use]).add_edge(START, "make")
+typed = chain(("make", make), ("use", use), of=Typed)
 
 
 def clear(state: Log) -> dict[str, Any]:
     return {"log": Overwrite(["cleared"])}
 
 
-loop = (
-    StateGraph(Log)
-    .add_node("count", lambda state: {"count": state.get("count", 0) + 1, "log": ["again"]})
-    .add_node("clear", clear)
-    .add_edge(START, "count")
-    .add_conditional_edges(
-        "count", lambda state: "clear" if state["count"] > 2 else "count", ["count", "clear"]
-    )
-    .add_edge("clear", END)
+loop = StateGraph(Log).add_node("clear", clear).add_edge(START, "count").add_edge("clear", END)
+loop.add_node("count", lambda state: {"count": state.get("count", 0) + 1, "log": ["again"]})
+loop.add_conditional_edges(
+    "count", lambda state: "clear" if state["count"] > 2 else "count", ["count", "clear"]
 )
 
 
 def speak(state: MessagesState) -> dict[str, Any]:
-    return {
-        "messages": [
-            (
-                "ai",
-                f"heard {state['messages'][-1].text}",
-            )
-        ]
-    }
+    return {"messages": [("ai", f"heard {state['messages'][-1].text}")]}
 
 
-talk = StateGraph(MessagesState).add_node(speak).add_edge(START, "speak")
+talk = chain(("speak", speak), of=MessagesState)
 
 
 @task
@@ -220,4 +187,4 @@ paused = chain(("a", says("a")), ("b", says("b")), ("c", says("c"))).compile(
     interrupt_before=["b"], interrupt_after=["b"]
 )
 inside = chain(("x", says("x")), ("y", says("y"))).compile(interrupt_before=["y"])
-paused_inside = StateGraph(Outer).add_node("inner", inside).add_edge(START, "inner")
+paused_inside = chain(("inner", inside), of=Outer)

@@ -33,12 +33,13 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Generator[Ours]:
     found.close()
 
 
-def test_the_python_client_takes_its_journey(ours: Ours) -> None:
-    with get_sync_client(url=ours.url, api_key=ours.token) as client:
-        _journey(client)
+@pytest.fixture
+def client(ours: Ours) -> Generator[Any]:
+    with get_sync_client(url=ours.url, api_key=ours.token) as made:
+        yield made
 
 
-def _journey(client: Any) -> None:
+def test_the_python_client_takes_its_journey(client: Any) -> None:
     thread = client.threads.create(metadata={"of": "a test"})["thread_id"]
     parts = client.runs.stream(
         thread, "ask", input={"topic": "tea"}, stream_mode=["values", "custom"], stream_resumable=True

@@ -12,7 +12,6 @@ import pytest
 from interlock.cli.main import VERSION
 from interlock.engine.diagrams import render
 from interlock.graphs import PIPELINES
-from interlock.state.errors import UserError
 from interlock.tools.table import TOOLS
 
 ROOT = Path(__file__).parent.parent
@@ -46,23 +45,6 @@ def test_the_command_fills_stale_blocks_and_the_rest_stays(
         assert f"| `{name}` | " in text
     assert f"```mermaid\n{render('turn')!s}```\n" in text
     assert "```text\nInterlock: a coding agent" in text
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (
-            page("pipeline"),
-            r"No generated block 'pipeline'; expected one of \['pipelines', 'tools', 'settings', 'help', 'tour',",
-        ),
-        (page("diagram trun"), "No workflow 'trun'"),
-        ("<!-- generated: tools -->\n", "has no end. Close it with: <!-- end -->"),
-        (page("tools") + "<!-- generated: help -->\n", "has no end"),
-    ],
-)
-def test_a_block_that_cannot_be_made_is_refused(text: str, says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        docs.current(text)
 
 
 def test_the_script_and_the_program_that_pages_show_work(

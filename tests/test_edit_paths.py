@@ -8,20 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
+from agent_runs.stage import Replies, Stage, approve, untaken
 from folders import put, tree
-from places import Place
-from scripted import shell, tools
+from scripted import call, shell, tools
 
-from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.path import run_path
-from interlock.engine.read import step_rows
-from interlock.engine.store import select
+from interlock.engine import Outcome
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
 BEFORE = "def total(items):\n    result = sum(items)\n    return result\n"
-Replies = list[dict[str, Any]]
 
 
 def target(snippet: str) -> dict[str, Any]:
@@ -67,41 +62,38 @@ def helper(reply: dict[str, Any]) -> dict[str, Any]:
             return reply
 
 
-def prepare(folder: Path, replies: Replies, mode: str = "auto_edit") -> Options:
-    place = Place(folder)
-    (place.work / "a.txt").unlink()
-    tree(place.work, {"a.py": BEFORE, "a.json": '{"a": 1}\n', "a.bin": b"\0"})
-    put(folder / "script.json", replies)
-    return place.options(model=f"script:{folder / 'script.json'}", approval_mode=mode)
+def staged(folder: Path, replies: Replies) -> Stage:
+    stage = Stage(folder, replies)
+    tree(stage.work, {"a.py": BEFORE, "a.json": '{"a": 1}\n', "a.bin": b"\0"})
+    return stage
 
 
-def play(scene: Scene, folder: Path) -> tuple[Options, Outcome]:
-    options = prepare(folder, [helper(reply) for reply in scene.replies])
+def text_of(stage: Stage) -> str:
+    return (stage.work / "a.py").read_text()
+
+
+def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
+    stage = staged(folder, [helper(reply) for reply in scene.replies])
     given = {"old_string": scene.old, "new_string": scene.new, "instruction": "count", **scene.more}
     given |= {"file_path": scene.file} if scene.file else {}
-    return options, run_sync("edit", given, options=options)
-
-
-def edges(options: Options, outcome: Outcome) -> set[tuple[str, str, str]]:
-    return taken_edges("edit", run_path(step_rows(options.home, outcome.run), ended=True))
+    return stage, stage.run("edit", given, approval_mode="auto_edit")
 
 
 @pytest.mark.parametrize("name", SCENES)
 def test_an_edit_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    options, outcome = played(play, scene)
+    stage, outcome = played(play, scene)
     output = outcome.output
     assert f"{output['status']} {output.get('error', {}).get('code', '')}".strip() == scene.ends, outcome
     assert outcome.exit_code == (1 if output["status"] == "failed" else 0)
     assert scene.says in json.dumps(output)
-    assert options.workspace is not None
-    path = options.workspace / scene.file
+    path = stage.work / scene.file
     text = (path.read_text() if path.exists() else "") if scene.file else output["new_content"]
     assert text == scene.after
     if scene.ends in ("applied", "created"):
         assert output["new_content"] == scene.after
         assert output["diff"].startswith("--- ")
-    left = {p.name for p in options.workspace.rglob("*")} - {"a.py", "a.json", "a.bin", "b", "new.py"}
+    left = {p.name for p in stage.work.rglob("*")} - {"a.py", "a.json", "a.bin", "b", "new.py"}
     assert left == set()
 
 
@@ -111,69 +103,57 @@ class Asked:
 
     mode: str
     answers: tuple[str, ...]
-    status: str
-    exit_code: int
-    after: str
+    ends: tuple[str, int] = ("failed", 56)
+    after: str = BEFORE
     rule: str = ""
     meanwhile: str = ""
-    """The file's text while the first request waits."""
+    """The file's text while a request waits."""
 
 
 DENY = '[[rule]]\ntoolName = "replace"\ndecision = "deny"\npriority = 1\n'
 MADE = BEFORE.replace("sum(items)", "0")
+TWICE = ("proceed_once", "proceed_once")
 ASKED = [
-    Asked("default", ("proceed_once",), "applied", 0, MADE),
-    Asked("default", ("reject",), "failed", 56, BEFORE),
-    Asked("default", ("cancel",), "failed", 56, BEFORE),
-    Asked("plan", (), "failed", 56, BEFORE),
-    Asked("yolo", (), "failed", 56, BEFORE, rule=DENY),
-    Asked(
-        "default",
-        ("proceed_once", "proceed_once"),
-        "applied",
-        0,
-        "# new\n" + MADE,
-        meanwhile="# new\n" + BEFORE,
-    ),
+    Asked("default", ("proceed_once",), ("applied", 0), MADE),
+    Asked("default", ("reject",)),
+    Asked("default", ("cancel",)),
+    Asked("plan", ()),
+    Asked("yolo", (), rule=DENY),
+    Asked("default", TWICE, ("applied", 0), "# new\n" + MADE, meanwhile="# new\n" + BEFORE),
 ]
+EDIT = {"file_path": "a.py", "old_string": LOST, "new_string": "    result = 0"}
 
 
-def answered(scene: Asked, folder: Path) -> tuple[Options, Outcome]:
-    options = prepare(folder, [target("    result = sum(items)")] * 2, scene.mode)
-    assert options.workspace is not None
-    put(options.user_home / ".interlock/policies/rules.toml", scene.rule)
-    given = {"file_path": "a.py", "old_string": LOST, "new_string": "    result = 0", "instruction": "count"}
-    outcome = run_sync("edit", given, options=options)
+def answered(scene: Asked, folder: Path) -> tuple[Stage, Outcome]:
+    stage = staged(folder, [target("    result = sum(items)")] * 2)
+    put(stage.options.user_home / ".interlock/policies/rules.toml", scene.rule)
+    outcome = stage.run("edit", {**EDIT, "instruction": "count"}, approval_mode=scene.mode)
     for choice in scene.answers:
-        assert outcome.status == "waiting" and (options.workspace / "a.py").read_text() != MADE
-        if scene.meanwhile:
-            (options.workspace / "a.py").write_text(scene.meanwhile)
-        decision = Decision(outcome.pending[0]["id"], choice)
-        outcome = resume_sync(outcome.run, decisions=[decision], options=options)
-    return options, outcome
+        assert outcome.status == "waiting" and text_of(stage) != MADE
+        put(stage.work / "a.py", scene.meanwhile or BEFORE)
+        outcome = stage.resume(outcome, *approve(outcome, choice))
+    return stage, outcome
 
 
 @pytest.mark.parametrize("scene", ASKED)
 def test_an_edit_by_itself_obeys_rules_and_modes(scene: Asked, played: Callable[..., Any]) -> None:
-    options, outcome = played(answered, scene)
-    assert options.workspace is not None
-    assert (outcome.output["status"], outcome.exit_code) == (scene.status, scene.exit_code)
-    assert (options.workspace / "a.py").read_text() == scene.after
+    stage, outcome = played(answered, scene)
+    assert (outcome.output["status"], outcome.exit_code) == scene.ends
+    assert text_of(stage) == scene.after
 
 
 def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     runs = [played(play, scene) for scene in SCENES.values()] + [played(answered, ask) for ask in ASKED]
-    taken = {edge for options, outcome in runs for edge in edges(options, outcome)}
-    assert declared_edges("edit") - taken == set()
+    assert untaken("edit", runs) == set()
 
 
 def test_the_checkpoints_of_a_large_edit_hold_no_text(tmp_path: Path) -> None:
     text = "".join(f"line {number} of many\n" for number in range(5_000))
     replies = [NOTHING, fixer("line 77 of many", "z" * 9_000)]
     scene = Scene("y" * 9_000, "line 40 of manny\n" * 9, replies, more={"content": text}, file="")
-    options, outcome = play(scene, tmp_path)
+    stage, outcome = play(scene, tmp_path)
     assert outcome.output["new_content"] == text.replace("line 77 of many", "z" * 9_000)
-    ((largest,),) = select(options.home, "select max(length(checkpoint)) from checkpoints")
+    ((largest,),) = stage.rows("select max(length(checkpoint)) from checkpoints")
     assert largest <= 8_192
 
 
@@ -188,78 +168,64 @@ def test_a_slow_helper_is_given_up_and_the_first_error_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.nodes.edit_subject.FIXER_TIMEOUT_S", 0.1)
-    _, outcome = play(
-        Scene("x", replies=[{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]), tmp_path
-    )
+    slow = [{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]
+    _, outcome = play(Scene("x", replies=slow), tmp_path)
     assert outcome.output["error"]["code"] == "no_occurrence"
 
 
 # --- inside `tools` ---------------------------------------------------------------------------------------------------
 
-EDIT = {"file_path": "a.py", "old_string": LOST, "new_string": "    result = 0"}
-
-
-def approve(_: Options, outcome: Outcome) -> list[Decision]:
-    return [Decision(p["id"], "proceed_once") for p in outcome.pending]
-
-
-def batch(*calls: dict[str, Any]) -> dict[str, Any]:
-    return {"calls": [{"id": str(i), **call} for i, call in enumerate(calls)]}
+COMMAND = shell("echo created by the command > a.py")
 
 
 def replace(**args: Any) -> dict[str, Any]:
-    return {"name": "replace", "args": {**EDIT, **args}}
+    return call("replace", **{**EDIT, **args})
 
 
-def run_batch(
-    folder: Path, given: dict[str, Any], replies: Replies, mode: str = "default"
-) -> tuple[Options, Outcome]:
-    options = prepare(folder, replies)
-    return options, run_sync("tools", {**given, "approval_mode": mode}, options=options)
-
-
-def text_of(options: Options) -> str:
-    assert options.workspace is not None
-    return (options.workspace / "a.py").read_text()
+def batch(
+    folder: Path, replies: Replies, *calls: dict[str, Any], mode: str = "default"
+) -> tuple[Stage, Outcome, list[str]]:
+    """Run these calls, and approve what is asked; also the previews."""
+    stage, previews = staged(folder, replies), list[str]()
+    given = {"calls": [{"id": str(i), **call} for i, call in enumerate(calls)], "approval_mode": mode}
+    outcome = stage.run("tools", given)
+    if outcome.status == "waiting":
+        previews += [request["preview"] for request in outcome.pending]
+        outcome = stage.resume(outcome, *approve(outcome))
+    return stage, outcome, previews
 
 
 def test_an_edit_that_is_there_already_is_a_success_without_a_write(tmp_path: Path) -> None:
-    given = batch(replace(new_string="    result = sum(items)"))
-    options, outcome = run_batch(tmp_path, given, [NOTHING, fixer(done=True)])
+    there = replace(new_string="    result = sum(items)")
+    stage, outcome, _ = batch(tmp_path, [NOTHING, fixer(done=True)], there)
     (response,) = outcome.output["responses"]
     assert response["status"] == "success"
     assert "stands in the file already" in response["content"]
-    assert text_of(options) == BEFORE
+    assert text_of(stage) == BEFORE
 
 
 def test_a_correction_is_made_on_what_the_earlier_calls_leave(tmp_path: Path) -> None:
     first = replace(old_string="sum(items)", new_string="len(items)")
-    helped = [target("    result = len(items)")]
-    options, outcome = run_batch(tmp_path, batch(first, replace()), helped)
-    assert "-    result = len(items)\n+    result = 0" in outcome.pending[1]["preview"]
-    resume_sync(outcome.run, decisions=approve(options, outcome), options=options)
-    assert text_of(options) == BEFORE.replace("sum(items)", "0")
+    stage, _, previews = batch(tmp_path, [target("    result = len(items)")], first, replace())
+    assert "-    result = len(items)\n+    result = 0" in previews[1]
+    assert text_of(stage) == BEFORE.replace("sum(items)", "0")
 
 
 def test_what_nobody_was_asked_about_is_not_written_though_a_command_makes_it_possible(
     tmp_path: Path,
 ) -> None:
     """The edit couldn't be shown when it was decided; after the command it could be made."""
-    later = replace(old_string="created by the command")
-    options, outcome = run_batch(tmp_path, batch(shell("echo created by the command > a.py"), later), [])
-    assert len(outcome.pending) == 1
-    outcome = resume_sync(outcome.run, decisions=approve(options, outcome), options=options)
-    assert text_of(options) == "created by the command\n"
+    stage, outcome, previews = batch(tmp_path, [], COMMAND, replace(old_string="created by the command"))
+    assert (len(previews), text_of(stage)) == (1, "created by the command\n")
     assert [r["status"] for r in outcome.output["responses"]] == ["success", "error"]
     assert "make the call again by itself" in outcome.output["responses"][1]["content"]
 
 
 def test_where_edits_are_allowed_no_helper_guesses_what_a_command_will_leave(tmp_path: Path) -> None:
     later = replace(old_string="created by the command", new_string="edited")
-    given = batch(shell("echo created by the command > a.py"), later)
-    options, outcome = run_batch(tmp_path, given, [], "yolo")
+    stage, outcome, _ = batch(tmp_path, [], COMMAND, later, mode="yolo")
     assert [r["status"] for r in outcome.output["responses"]] == ["success", "success"]
-    assert text_of(options) == "edited\n"
+    assert text_of(stage) == "edited\n"
 
 
 @pytest.mark.parametrize(
@@ -273,8 +239,6 @@ def test_where_edits_are_allowed_no_helper_guesses_what_a_command_will_leave(tmp
 )
 def test_history_names_what_found_the_place(tmp_path: Path, text: str, old: str, found: str) -> None:
     """An edit of the loop, and the workflow of its own: each says which strategy, and which correction."""
-    from agent_runs.stage import Stage, call
-
     edit = {"file_path": "e.py", "old_string": old, "new_string": "c = 3"}
     stage = Stage(tmp_path, [tools(call("replace", **edit)), {"text": "done"}])
     (stage.work / "e.py").write_text(text)

@@ -111,8 +111,7 @@ def own() -> Workflow:
     def build() -> Graph:
         g = Graph("acts", Own)
         g.node("act", act)
-        g.edge(START, "act")
-        g.edge("act", END)
+        g.edge(START, "act", END)
         return g
 
     return Workflow("acts", build, Input, Out)

@@ -491,8 +491,7 @@ async def burst(state: Known) -> Known:
 def build() -> Graph:
     g = Graph("poison", Known)
     g.nodes(burst)
-    g.edge(START, "burst")
-    g.edge("burst", END)
+    g.edge(START, "burst", END)
     return g
 
 WORKFLOW = Workflow("poison", build, Given, Made)

@@ -521,38 +521,30 @@ def test_an_input_is_what_its_declared_type_takes_and_has_a_schema_whatever_that
         run_sync(address, wrong, options=options)
 
 
+UNFIT = {
+    "x = 1": "agent.py has no graphs of LangGraph. Expected one, such as `graph`.",
+    "\nimport no_such_thing": "agent.py:2: no module 'no_such_thing' here; install",
+    "import json.none": "agent.py:1: no module 'json.none' in the 'json' that is installed; "
+    "expected a version that has it.",
+    "\n1 / 0": "agent.py:2: ZeroDivisionError: division by zero; the file can't be imported.",
+    "def (": "agent.py:1: invalid syntax; expected",
+}
+"""A file → what is said of it."""
+
+
 @pytest.mark.parametrize(
     ("text", "name", "input", "message"),
     [
-        (AGENT, "agent.py:grph", {}, "agent.py has no 'grph'. Did you mean 'graph'?"),
+        *((text, "agent.py", {}, message) for text, message in UNFIT.items()),
         (
             "graph = 1",
             "agent.py:graph",
             {},
             "1 isn't a LangGraph graph; expected a StateGraph or an @entrypoint.",
         ),
-        ("x = 1", "agent.py", {}, "agent.py has no graphs of LangGraph. Expected one, such as `graph`."),
-        ("\nimport no_such_thing", "agent.py", {}, "agent.py:2: no module 'no_such_thing' here; install"),
-        (
-            "import json.none",
-            "agent.py",
-            {},
-            "agent.py:1: no module 'json.none' in the 'json' that is installed; expected a version that has it.",
-        ),
-        (
-            "\n1 / 0",
-            "agent.py",
-            {},
-            "agent.py:2: ZeroDivisionError: division by zero; the file can't be imported.",
-        ),
-        ("def (", "agent.py", {}, "agent.py:1: invalid syntax; expected"),
-        ("", "none.py", {}, "expected a Python file with a LangGraph graph."),
-        (
-            AGENT,
-            "agent.py",
-            {"topc": "x"},
-            "Unknown input field 'topc'. Did you mean 'topic'?",
-        ),
+        (AGENT, "agent.py:grph", {}, "agent.py has no 'grph'. Did you mean 'graph'?"),
+        (AGENT, "none.py", {}, "expected a Python file with a LangGraph graph."),
+        (AGENT, "agent.py", {"topc": "x"}, "Unknown input field 'topc'. Did you mean 'topic'?"),
         (AGENT, "agent.py", {"info": {"n": 1}}, "Input field 'info.count': Field required."),
     ],
 )

@@ -125,16 +125,6 @@ def test_an_answer_that_is_given_up_leaves_nothing_of_its_connection_to_be_seen(
     ]
 
 
-def test_no_key_is_41_and_a_refused_key_too(repository: Path, fake_gemini: FakeGemini) -> None:
-    none = interlock(repository, fake_gemini, "-p", "x", GEMINI_API_KEY="")
-    assert none.returncode == 41
-    assert all(way in none.stderr for way in ("auth set gemini", "GEMINI_API_KEY", "provider:model"))
-    assert len(none.stderr.splitlines()) == 1
-    fake_gemini.play([{"error": {"code": 401, "message": "API key not valid"}}])
-    refused = interlock(repository, fake_gemini, "-m", "gemini-2.5-pro", "-p", "x")
-    assert refused.returncode == 41, refused.stderr
-
-
 def test_what_was_recorded_plays_back_the_same(
     repository: Path, fake_gemini: FakeGemini, tmp_path: Path
 ) -> None:

@@ -7,35 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_runs.stage import approve, call, complete, says
+from agent_runs.stage import Move, approve, call, complete, modify, refuse, says
+from agent_runs.stage import answer as answered
 from hooked_calls.stage import Hooked, answer, press_ctrl_c, specific, when
 from scripted import shell, tools
 
-from interlock.engine import Decision, Outcome
+from interlock.engine import Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.store.hook_calls import HookLog
 from interlock.engine.store.journal import SqlJournal
 
 DONE = {"text": "done"}
-Move = Callable[[Outcome], list[Decision]]
 
 
 def write(content: str = "new\n", file: str = "b.txt") -> dict[str, Any]:
     return call("write_file", file_path=file, content=content)
-
-
-def skip(outcome: Outcome) -> list[Decision]:
-    return [Decision(p["id"], "reject") for p in outcome.pending]
-
-
-def say(text: str) -> Move:
-    return lambda outcome: [Decision(outcome.pending[0]["id"], "proceed_once", text=text)]
-
-
-def change(**args: Any) -> Move:
-    return lambda outcome: [
-        Decision(outcome.pending[0]["id"], "modify", args={**outcome.pending[0]["args"], **args})
-    ]
 
 
 @dataclass(frozen=True)
@@ -111,11 +97,11 @@ SCENES: dict[str, Scene] = {
         [write()], {"BeforeTool": ASK}, (approve,), files={"b.txt": "new\n"}, fired={"BeforeTool": 1}
     ),
     "a person's edit, that hooks see too": Scene(
-        [shell("/bin/echo one")], {"BeforeTool": when("echo three", BLOCK)}, (change(command="echo three > b.txt"),),
+        [shell("/bin/echo one")], {"BeforeTool": when("echo three", BLOCK)}, (modify(command="echo three > b.txt"),),
         mode="default", status="failed", fired={"BeforeTool": 2}, files={"b.txt": ""},
     ),
     "a person's edit, that a hook changes, is asked about again": Scene(
-        [shell("/bin/echo zero")], {"BeforeTool": OTHER}, (change(command="echo one"), approve),
+        [shell("/bin/echo zero")], {"BeforeTool": OTHER}, (modify(command="echo one"), approve),
         mode="default", fired={"BeforeTool": 2}, files={"b.txt": "two\n"},
     ),
     "what can't be shown isn't asked": Scene(
@@ -127,7 +113,7 @@ SCENES: dict[str, Scene] = {
         files={"b.txt": "new\n"},
     ),
     "hooks before a call, killed and skipped": Scene(
-        [write()], {"BeforeTool": NOTHING}, (skip,), killed="BeforeTool", fired={"BeforeTool": 1},
+        [write()], {"BeforeTool": NOTHING}, (refuse,), killed="BeforeTool", fired={"BeforeTool": 1},
         files={"b.txt": "new\n"},
     ),
     "hooks before a call, stopped while they work, wait for a person as after a kill": Scene(
@@ -152,7 +138,7 @@ SCENES: dict[str, Scene] = {
         [write()], {"BeforeTool": LOST}, (approve,), fired={"BeforeTool": 2}, files={"b.txt": "new\n"}
     ),
     "a hook after a call, whose supervisor was killed, skipped": Scene(
-        [shell("echo one >> b.txt")], {"AfterTool": LOST}, (skip,), fired={"AfterTool": 1},
+        [shell("echo one >> b.txt")], {"AfterTool": LOST}, (refuse,), fired={"AfterTool": 1},
         files={"b.txt": "one\n"},
     ),
     "a word after a result": Scene(
@@ -183,11 +169,11 @@ SCENES: dict[str, Scene] = {
         says=("all is well", "don't believe it"), fired={"AfterTool": 2},
     ),
     "a question, notified and answered": Scene(
-        [QUESTION], {"Notification": NOTHING, "AfterTool": NOTHING}, (say("blue"),), says=("blue",),
+        [QUESTION], {"Notification": NOTHING, "AfterTool": NOTHING}, (answered("blue"),), says=("blue",),
         fired={"Notification": 1, "AfterTool": 1},
     ),
     "a question that nobody answers fails nothing": Scene(
-        [QUESTION], {"AfterTool": NOTHING}, (skip,), fired={"AfterTool": 0},
+        [QUESTION], {"AfterTool": NOTHING}, (refuse,), fired={"AfterTool": 0},
         warns="'ask_user' was refused by a person",
     ),
     "a plan's review, notified": Scene(

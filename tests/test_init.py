@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_runs.stage import Replies, Stage, approve, call, cancel, of_hooks, refuse
+from agent_runs.stage import Move, Replies, Stage, approve, call, cancel, modify, refuse, send_back, untaken
 from commands import execute
 from folders import put, tree
 from scripted import says, tools
 
-from interlock.engine import Decision, Outcome
-from interlock.engine.diagrams import declared_edges
+from interlock.engine import Outcome
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -21,16 +20,6 @@ TEXT = "# Demo\n\nOne module.\n"
 READ = call("read_file", file_path="a.py")
 WRITE = call("write_file", file_path="GEMINI.md", content=TEXT)
 SAID = {"text": "It holds the module."}
-Move = Callable[[Outcome], list[Decision]]
-
-
-def send_back(outcome: Outcome) -> list[Decision]:
-    return [Decision(outcome.pending[0]["id"], "reject", feedback="name the tests")]
-
-
-def shorten(outcome: Outcome) -> list[Decision]:
-    args = {**outcome.pending[0]["args"], "content": "# Mine\n"}
-    return [Decision(outcome.pending[0]["id"], "modify", args=args)]
 
 
 @dataclass(frozen=True)
@@ -79,9 +68,11 @@ SCENES = {
     ),
     "a monorepo": Scene([tools(WRITE, expect="packages/"), SAID], before=MONOREPO),
     "sent back with a reason": Scene(
-        [tools(WRITE), tools(WRITE, expect="name the tests"), SAID], (send_back, approve)
+        [tools(WRITE), tools(WRITE, expect="name the tests"), SAID], (send_back("name the tests"), approve)
     ),
-    "edited by the person": Scene([tools(WRITE), SAID], (shorten,), files={"GEMINI.md": "# Mine\n"}),
+    "edited by the person": Scene(
+        [tools(WRITE), SAID], (modify(content="# Mine\n"),), files={"GEMINI.md": "# Mine\n"}
+    ),
     "refused": Scene([tools(WRITE), {"text": "Then not."}], (refuse,), "failed", 56, files={}),
     "cancelled": Scene([tools(WRITE)], (cancel,), "cancelled", 130, files={}),
     "a model that stops is reminded": Scene(
@@ -126,10 +117,7 @@ def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
 
 
 def test_every_edge_of_init_is_taken(played: Callable[..., Any]) -> None:
-    runs = (played(play, scene) for scene in SCENES.values())
-    taken = {edge for stage, outcome in runs for edge in stage.edges(outcome)}
-    declared = {e for e in declared_edges("init") if e[0] == "init" and not of_hooks(e)}
-    assert declared - taken == set()
+    assert untaken("init", [played(play, scene) for scene in SCENES.values()]) == set()
 
 
 def test_what_stands_is_shown_as_a_diff_and_what_it_says_is_the_answer(tmp_path: Path) -> None:

@@ -97,8 +97,7 @@ def test_a_join_runs_once_after_branches_of_different_length(stage: Stage, fusab
     def wire(g: Graph) -> None:
         g.node("begin", step("begin"))
         branches(g, fusable)
-        g.edge(START, "begin")
-        g.edge("begin", "short")
+        g.edge(START, "begin", "short")
         g.edge("begin", "long")
         g.edge("meet", END)
 
@@ -158,16 +157,14 @@ def test_joins_that_could_wait_together_are_refused() -> None:
 def test_a_loop_goes_round_so_often_and_then_on(stage: Stage) -> None:
     def wire(g: Graph) -> None:
         g.node("work", step("work"))
-        g.edge(START, "work")
-        g.edge("work", "again")
+        g.edge(START, "work", "again")
         loop(g, "again", most=3, again="work", enough=END)
 
     # `loop` wires its node's edges; the node must exist.
     def wired(g: Graph) -> None:
         g.node("work", step("work"))
         loop(g, "again", most=3, again="work", enough=END)
-        g.edge(START, "work")
-        g.edge("work", "again")
+        g.edge(START, "work", "again")
 
     with pytest.raises(SetupError, match="names no node 'again'"):
         play(stage, wire)
@@ -287,8 +284,7 @@ def test_a_model_answers_in_text_or_in_a_shape_once_for_each_question(tmp_path: 
 
     def wire(g: Graph) -> None:
         g.nodes(ask)
-        g.edge(START, "ask")
-        g.edge("ask", END)
+        g.edge(START, "ask", END)
 
     replies = [
         {"text": "Hello."},
@@ -318,9 +314,7 @@ def test_a_workflow_is_a_part_of_another(stage: Stage) -> None:
     def wire(g: Graph) -> None:
         g.subgraph("inner", inner.build)
         g.subgraph("begins", begins_with_branches)
-        g.edge(START, "inner")
-        g.edge("inner", "begins")
-        g.edge("begins", END)
+        g.edge(START, "inner", "begins", END)
 
     done = play(stage, wire, "answer: red")
     assert done.output["log"].keys() == {"red", "short", "long", "longer", "meet"}
@@ -332,8 +326,7 @@ def test_an_output_that_the_state_lacks_is_told(stage: Stage) -> None:
 
     def wire(g: Graph) -> None:
         g.node("work", step("work"))
-        g.edge(START, "work")
-        g.edge("work", END)
+        g.edge(START, "work", END)
 
     failed = workflow(wire)
     outcome = stage.run(Workflow("own", failed.build, In, Needs), {})
@@ -346,8 +339,7 @@ def test_an_output_that_the_state_lacks_is_told(stage: Stage) -> None:
 def parked_at_a_person(g: Graph) -> None:
     g.node("work", step("work"))
     g.subgraph("check", approve("Fine?"))
-    g.edge(START, "work")
-    g.edge("work", "check")
+    g.edge(START, "work", "check")
     g.by_label("check", {"approved": END, "rejected": END})
 
 
@@ -375,8 +367,7 @@ def test_events_that_nobody_wants_any_more_stop_the_run_which_goes_on_later(stag
 
     def wire(g: Graph) -> None:
         g.nodes(wait)
-        g.edge(START, "wait")
-        g.edge("wait", END)
+        g.edge(START, "wait", END)
 
     async def broken_off() -> str:
         TRIES.clear()
@@ -411,8 +402,7 @@ def test_kills_find_an_effect_that_goes_past_the_journal(tmp_path: Path) -> None
 
     def wire(g: Graph) -> None:
         g.nodes(append)
-        g.edge(START, "append")
-        g.edge("append", END)
+        g.edge(START, "append", END)
 
     with pytest.raises(AssertionError, match=r"killed at commit \d+: files: .*log.txt"):
         kill_everywhere(Stage, workflow(wire), {}, tmp_path)

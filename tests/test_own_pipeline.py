@@ -66,8 +66,8 @@ def wired(g: Graph, counts: Any, judges: Any) -> Graph:
     g.node("count", counts)
     g.node("judge", judges)
     g.edge(START, "count")
-    g.by_label("count", {"long": "judge", "short": END})
     g.edge("judge", END)
+    g.by_label("count", {"long": "judge", "short": END})
     return g
 
 

@@ -223,8 +223,7 @@ def updated(update: Any) -> Graph:
         return update
 
     made = graph(a=node)
-    made.edge(START, "a")
-    made.edge("a", END)
+    made.edge(START, "a", END)
     return made
 
 
@@ -295,12 +294,10 @@ def chained(control: RunControl | None = None) -> Graph:
         return {"found": {state.get("at", ""): "seen"}}
 
     made = Graph("chained", Walk)
-    for name, function in (("a", a), ("b", b), ("c", c)):
-        made.node(name, function)
+    made.nodes(a, b, c)
     made.edge(START, "a")
     made.by_label("a", {"on": "b", "off": END})
-    made.edge("b", "c")
-    made.edge("c", END)
+    made.edge("b", "c", END)
     return made
 
 
@@ -369,16 +366,13 @@ def nested(calls: Calls, ways: str, control: RunControl | None = None) -> Graph:
         return {"at": f"{state.get('found')} {interrupt('go on?')}"}
 
     part = Graph("inner", Inner)
-    for name, function in (("pay", pay), ("note", note), ("wait", wait)):
-        part.node(name, function)
-    part.edge(START, "pay")
-    part.edge("pay", "note")
+    part.nodes(pay, note, wait)
+    part.edge(START, "pay", "note")
     part.route("note", _waits if ways == "waits" else _ends, {"wait": "wait", "end": END})
     part.edge("wait", END)
     outer = Graph("outer", Walk)
     outer.subgraph("inner", part)
-    outer.edge(START, "inner")
-    outer.edge("inner", END)
+    outer.edge(START, "inner", END)
     return outer
 
 
@@ -464,8 +458,7 @@ def batch(calls: Calls, again: bool = True) -> Graph:
     g.subgraph("job", part)
     g.edge(START, "begin")
     g.fan_out("begin", _each_job, "job", "tell", one_inline=True, again=lambda _: again)
-    g.edge("job", "tell")
-    g.edge("tell", END)
+    g.edge("job", "tell", END)
     return g
 
 
@@ -536,8 +529,7 @@ def test_a_graph_begins_with_its_only_payload_and_hands_others_over(
     calls: Calls = []
     outer = Graph("outer", Batch)
     outer.subgraph("batch", batch(calls, again))
-    outer.edge(START, "batch")
-    outer.edge("batch", END)
+    outer.edge(START, "batch", END)
     rows = ran(tmp_path, outer, jobs, calls, "namespace, node, superstep from steps order by seq")
     taken: list[str] = []
     for namespace, name, superstep in rows:

@@ -10,7 +10,22 @@ from typing import Any
 
 import pytest
 import warm
-from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, of_hooks, says
+from agent_runs.stage import (
+    REPORT,
+    Move,
+    Replies,
+    Stage,
+    approve,
+    call,
+    cancel,
+    complete,
+    modify,
+    of_hooks,
+    refuse,
+    says,
+    send_back,
+    untaken,
+)
 from folders import put
 from scripted import tools
 
@@ -35,37 +50,11 @@ def step(text: str) -> dict[str, Any]:
 
 
 STEPS = [step("add g"), step("test g")]
-Move = Callable[[Stage, Outcome], list[Decision]]
 
 
-def accept(_: Stage, outcome: Outcome) -> list[Decision]:
-    return approve(outcome)
-
-
-def accept_with_edits_unasked(_: Stage, outcome: Outcome) -> list[Decision]:
+def unasked(outcome: Outcome) -> list[Decision]:
+    """Approve, and edits from then on."""
     return approve(outcome, "proceed_always")
-
-
-def send_back(_: Stage, outcome: Outcome) -> list[Decision]:
-    return [Decision(outcome.pending[0]["id"], "reject", feedback="test it well")]
-
-
-def refuse(_: Stage, outcome: Outcome) -> list[Decision]:
-    return approve(outcome, "reject")
-
-
-def cancel(_: Stage, outcome: Outcome) -> list[Decision]:
-    return approve(outcome, "cancel")
-
-
-def edit(_: Stage, outcome: Outcome) -> list[Decision]:
-    args = {**outcome.pending[0]["args"], "plan": "# Mine\n1. only this\n", "approval_mode": "auto_edit"}
-    return [Decision(outcome.pending[0]["id"], "modify", args=args)]
-
-
-def change_the_file_then_accept(stage: Stage, outcome: Outcome) -> list[Decision]:
-    (file_of(stage, outcome)).write_text("# Plan\n- [ ] somebody else's\n")
-    return approve(outcome)
 
 
 def file_of(stage: Stage, outcome: Outcome) -> Path:
@@ -83,6 +72,8 @@ class Scene:
     steps: list[dict[str, Any]] = field(default_factory=lambda: STEPS)
     next_mode: str | None = "default"
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
+    meanwhile: str = ""
+    """The plan's file while it is looked at."""
 
 
 def ends(replies: Replies, status: str, exit_code: int, *moves: Move, **more: Any) -> Scene:
@@ -93,27 +84,35 @@ def ends(replies: Replies, status: str, exit_code: int, *moves: Move, **more: An
 PLANS = [tools(WRITE), tools(HAND_IN)]
 BETTER = call("replace", file_path="plan.md", old_string="test g", new_string="test g well")
 SCENES = {
-    "approved": Scene(PLANS, (accept,)),
-    "approved, edits unasked": Scene(PLANS, (accept_with_edits_unasked,), next_mode="auto_edit"),
+    "approved": Scene(PLANS, (approve,)),
+    "approved, edits unasked": Scene(PLANS, (unasked,), next_mode="auto_edit"),
     "rejected with feedback, then approved": Scene(
         [*PLANS, tools(BETTER, expect="test it well"), tools(HAND_IN)],
-        (send_back, accept),
+        (send_back("test it well"), approve),
         steps=[STEPS[0], step("test g well")],
     ),
     "rejected without a word": ends(PLANS, "rejected", 56, refuse),
     "cancelled": ends(PLANS, "cancelled", 130, cancel),
-    "edited by the person": Scene(PLANS, (edit,), steps=[step("only this")], next_mode="auto_edit"),
+    "edited by the person": Scene(
+        PLANS,
+        (modify(plan="# Mine\n1. only this\n", approval_mode="auto_edit"),),
+        steps=[step("only this")],
+        next_mode="auto_edit",
+    ),
     "a file that changed is shown again": Scene(
-        PLANS, (change_the_file_then_accept, accept), steps=[step("somebody else's")]
+        PLANS,
+        (approve, approve),
+        steps=[step("somebody else's")],
+        meanwhile="# Plan\n- [ ] somebody else's\n",
     ),
     "no plan file is told, and the mode stays": Scene(
-        [tools(HAND_IN), tools(WRITE, expect="There is no plan at 'plan.md'"), tools(HAND_IN)], (accept,)
+        [tools(HAND_IN), tools(WRITE, expect="There is no plan at 'plan.md'"), tools(HAND_IN)], (approve,)
     ),
     "a model that stops is reminded": Scene(
-        [tools(WRITE), {"text": "here it is"}, tools(HAND_IN, expect="isn't handed in yet")], (accept,)
+        [tools(WRITE), {"text": "here it is"}, tools(HAND_IN, expect="isn't handed in yet")], (approve,)
     ),
     "a model that never hands in": ends([{"text": "no"}] * 3, "failed", 1),
-    "a loop is named": Scene([*[tools(call("glob", pattern="*"))] * 5, *PLANS], (accept,)),
+    "a loop is named": Scene([*[tools(call("glob", pattern="*"))] * 5, *PLANS], (approve,)),
     "a limit of turns": ends([tools(WRITE)], "failed", 53, limits={"max_turns": 1}),
 }
 
@@ -121,9 +120,11 @@ SCENES = {
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
     stage = Stage(folder, scene.replies, limits=scene.limits, follow=False)
     outcome = stage.run("plan", {"prompt": "add g"})
-    for move in scene.moves:
+    for number, move in enumerate(scene.moves):
         assert (outcome.status, outcome.exit_code) == ("waiting", 75), outcome
-        outcome = stage.resume(outcome, *move(stage, outcome))
+        if scene.meanwhile and not number:
+            file_of(stage, outcome).write_text(scene.meanwhile)
+        outcome = stage.resume(outcome, *move(outcome))
     return stage, outcome
 
 
@@ -138,11 +139,10 @@ def test_a_plan_ends_as_it_should(name: str, played: Callable[..., Any]) -> None
 
 
 def test_every_edge_of_the_plan_is_taken(played: Callable[..., Any]) -> None:
-    runs = (played(play, scene) for scene in SCENES.values())
-    taken = {edge for stage, outcome in runs for edge in stage.edges(outcome)}
-    declared = {e for e in declared_edges("plan") if e[0] == "plan" and not of_hooks(e)}
+    runs = [played(play, scene) for scene in SCENES.values()]
     review = {e for e in declared_edges("plan") if e[0] == "execute" and "review" in f"{e[1]}{e[2]}"}
-    assert (declared | {e for e in review if not of_hooks(e)}) - taken == set()
+    taken = {edge for stage, outcome in runs for edge in stage.edges(outcome)}
+    assert untaken("plan", runs) | {e for e in review - taken if not of_hooks(e)} == set()
 
 
 def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_over(tmp_path: Path) -> None:

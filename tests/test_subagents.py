@@ -293,6 +293,9 @@ def test_agents_nest_as_deep_as_settings_say(tmp_path: Path) -> None:
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "done", outcome.error
     assert [a.path for a in agents(stage.folder / "home", outcome.run)] == ["boss:0.0", "boss:0.0/boss:0.0"]
+    replies = [replies[0], {"text": "done", "expect": "No tool 'invoke_agent'"}]
+    alone = Stage(tmp_path / "alone", replies, {"agents": {"maxDepth": 0}})
+    assert alone.run("main", {"prompt": "go"}).status == "done"
 
 
 def test_requests_of_agents_side_by_side_are_decided_each_by_itself(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """stage: a workspace and a store for runs with sub-agents and plans."""
 
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from folders import put
 from scripted import call
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import taken_edges
+from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
 from interlock.engine.store import select
 from interlock.state.events import Event
 
 Replies = list[dict[str, Any]]
+Move = Callable[[Outcome], list[Decision]]
+"""What a person decides."""
 REPORT = {
     "SummaryOfFindings": "f does nothing",
     "ExplorationTrace": ["read a.py"],
@@ -116,6 +119,28 @@ def refuse(outcome: Outcome) -> list[Decision]:
 
 def cancel(outcome: Outcome) -> list[Decision]:
     return approve(outcome, "cancel")
+
+
+def answer(text: str) -> Move:
+    """Say this to the first request."""
+    return lambda outcome: [Decision(outcome.pending[0]["id"], "proceed_once", text=text)]
+
+
+def send_back(feedback: str) -> Move:
+    return lambda outcome: [Decision(outcome.pending[0]["id"], "reject", feedback=feedback)]
+
+
+def modify(**args: Any) -> Move:
+    """Approve the first request with other arguments."""
+    return lambda outcome: [
+        Decision(outcome.pending[0]["id"], "modify", args={**outcome.pending[0]["args"], **args})
+    ]
+
+
+def untaken(graph: str, runs: Iterable[tuple["Stage", Outcome]]) -> set[tuple[str, str, str]]:
+    """The edges of a graph, but those of hooks, that no run took."""
+    taken = {edge for stage, outcome in runs for edge in stage.edges(outcome)}
+    return {edge for edge in declared_edges(graph) if edge[0] == graph and not of_hooks(edge)} - taken
 
 
 def answers(outcome: Outcome) -> list[str]:
