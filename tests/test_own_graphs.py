@@ -64,6 +64,20 @@ def step(name: str, **declared: Any) -> Any:
     return leave
 
 
+def put_steps(g: Graph, *names: str, **declared: Any) -> None:
+    g.nodes(*(step(name, **declared) for name in names))
+
+
+def alone(function: Any) -> Callable[[Graph], None]:
+    """A graph of one node."""
+
+    def wire(g: Graph) -> None:
+        g.nodes(function)
+        g.edge(START, function.__name__, END)
+
+    return wire
+
+
 def workflow(wire: Callable[[Graph], None], name: str = "own") -> Workflow:
     def build() -> Graph:
         g = Graph(name, Own)
@@ -86,8 +100,7 @@ def stage(tmp_path: Path) -> Stage:
 
 def branches(g: Graph, fusable: bool = False) -> None:
     """A short branch and a long one that join."""
-    for name in ("short", "long", "longer", "meet"):
-        g.node(name, step(name, fusable=fusable))
+    put_steps(g, "short", "long", "longer", "meet", fusable=fusable)
     g.edge("long", "longer")
     g.join(("short", "longer"), "meet")
 
@@ -95,7 +108,7 @@ def branches(g: Graph, fusable: bool = False) -> None:
 @pytest.mark.parametrize("fusable", [False, True])
 def test_a_join_runs_once_after_branches_of_different_length(stage: Stage, fusable: bool) -> None:
     def wire(g: Graph) -> None:
-        g.node("begin", step("begin"))
+        put_steps(g, "begin")
         branches(g, fusable)
         g.edge(START, "begin", "short")
         g.edge("begin", "long")
@@ -116,8 +129,7 @@ def test_branches_may_begin_at_the_start_and_wait_for_people(stage: Stage, feedb
     def wire(g: Graph) -> None:
         g.subgraph("left", approve("Left?"))
         g.subgraph("right", approve("Right?", feedback=feedback))
-        for name in ("l", "r", "meet"):
-            g.node(name, step(name))
+        put_steps(g, "l", "r", "meet")
         g.edge(START, "left")
         g.edge(START, "right")
         g.by_label("left", {"approved": "l", "rejected": "l"})
@@ -142,8 +154,7 @@ def test_branches_may_begin_at_the_start_and_wait_for_people(stage: Stage, feedb
 
 def test_joins_that_could_wait_together_are_refused() -> None:
     def wire(g: Graph) -> None:
-        for name in ("a", "b", "c", "inner", "outer"):
-            g.node(name, step(name))
+        put_steps(g, "a", "b", "c", "inner", "outer")
         for name in ("a", "b", "c"):
             g.edge(START, name)
         g.join(("a", "b"), "inner")
@@ -156,27 +167,21 @@ def test_joins_that_could_wait_together_are_refused() -> None:
 
 def test_a_loop_goes_round_so_often_and_then_on(stage: Stage) -> None:
     def wire(g: Graph) -> None:
-        g.node("work", step("work"))
-        g.edge(START, "work", "again")
-        loop(g, "again", most=3, again="work", enough=END)
-
-    # `loop` wires its node's edges; the node must exist.
-    def wired(g: Graph) -> None:
-        g.node("work", step("work"))
+        put_steps(g, "work")
+        with pytest.raises(SetupError, match="names no node 'again'"):
+            g.edge("work", "again")  # `loop` makes its node
         loop(g, "again", most=3, again="work", enough=END)
         g.edge(START, "work", "again")
 
-    with pytest.raises(SetupError, match="names no node 'again'"):
-        play(stage, wire)
-    done = play(stage, wired)
+    done = play(stage, wire)
     assert stage.path(done.run) == ["work", "again"] * 4
-    assert workflow(wired).build().unbounded() == []
+    assert workflow(wire).build().unbounded() == []
 
 
 def colour(g: Graph) -> None:
     g.subgraph("ask", ask_person("Which colour?", answer="text", show="answer", options=("red", "blue")))
+    put_steps(g, "red", "blue", "none")
     for name in ("red", "blue", "none"):
-        g.node(name, step(name))
         g.edge(name, END)
     g.edge(START, "ask")
     g.by_label("ask", {"red": "red", "blue": "blue", "declined": "none"})
@@ -241,7 +246,7 @@ def flaky(**declared: Any) -> Callable[[Graph], None]:
         if "labels" not in declared:
             g.edge("fetch", END)
             return
-        g.node("sorry", step("sorry"))
+        put_steps(g, "sorry")
         g.edge("sorry", END)
         g.by_label("fetch", {"ok": END, **{label: "sorry" for label in declared["labels"] if label != "ok"}})
 
@@ -282,21 +287,17 @@ def test_a_model_answers_in_text_or_in_a_shape_once_for_each_question(tmp_path: 
         shaped = await ask_model(runtime, "Which colour?", schema=Colour, role="painter")
         return {"log": {"text": text, "same": same, "colour": shaped.name}}
 
-    def wire(g: Graph) -> None:
-        g.nodes(ask)
-        g.edge(START, "ask", END)
-
     replies = [
         {"text": "Hello."},
         {"role": "painter", "text": "blue, I think"},
         {"role": "painter", "text": '```json\n{"name": "blue"}\n```'},
     ]
-    done = play(Stage(tmp_path / "well", replies), wire)
+    done = play(Stage(tmp_path / "well", replies), alone(ask))
     assert done.output["log"] == {"text": "Hello.", "same": "Hello.", "colour": "blue"}
-    failed = play(Stage(tmp_path / "badly", [*replies[:2], replies[1]]), wire)
+    failed = play(Stage(tmp_path / "badly", [*replies[:2], replies[1]]), alone(ask))
     assert "The model's answer (role 'painter') can't be used: it is no Colour" in str(failed.error)
     again = Stage(tmp_path / "again", [*replies[:2], *replies[1:]])
-    assert again.resume(play(again, wire).run).output["log"]["colour"] == "blue"
+    assert again.resume(play(again, alone(ask)).run).output["log"]["colour"] == "blue"
 
 
 def test_a_workflow_is_a_part_of_another(stage: Stage) -> None:
@@ -324,11 +325,7 @@ def test_an_output_that_the_state_lacks_is_told(stage: Stage) -> None:
     class Needs(Output):
         missing: str
 
-    def wire(g: Graph) -> None:
-        g.node("work", step("work"))
-        g.edge(START, "work", END)
-
-    failed = workflow(wire)
+    failed = workflow(alone(step("work")))
     outcome = stage.run(Workflow("own", failed.build, In, Needs), {})
     assert (outcome.status, "The output of 'own': missing: Field required" in str(outcome.error)) == (
         "failed",
@@ -337,7 +334,7 @@ def test_an_output_that_the_state_lacks_is_told(stage: Stage) -> None:
 
 
 def parked_at_a_person(g: Graph) -> None:
-    g.node("work", step("work"))
+    put_steps(g, "work")
     g.subgraph("check", approve("Fine?"))
     g.edge(START, "work", "check")
     g.by_label("check", {"approved": END, "rejected": END})
@@ -365,13 +362,9 @@ def test_events_that_nobody_wants_any_more_stop_the_run_which_goes_on_later(stag
             await asyncio.sleep(60)
         return {"log": {"wait": "over"}}
 
-    def wire(g: Graph) -> None:
-        g.nodes(wait)
-        g.edge(START, "wait", END)
-
     async def broken_off() -> str:
         TRIES.clear()
-        stream = events(run, workflow(wire), {}, options=stage.options)
+        stream = events(run, workflow(alone(wait)), {}, options=stage.options)
         name = ""
         async for event in stream:
             name = event.session_id if isinstance(event, Init) else name
@@ -400,12 +393,8 @@ def test_kills_find_an_effect_that_goes_past_the_journal(tmp_path: Path) -> None
             file.write("once\n")
         return {"log": {"append": "done"}}
 
-    def wire(g: Graph) -> None:
-        g.nodes(append)
-        g.edge(START, "append", END)
-
     with pytest.raises(AssertionError, match=r"killed at commit \d+: files: .*log.txt"):
-        kill_everywhere(Stage, workflow(wire), {}, tmp_path)
+        kill_everywhere(Stage, workflow(alone(append)), {}, tmp_path)
 
 
 class Shared(TypedDict, total=False):
