@@ -1,8 +1,8 @@
 """_langgraph: every touch of LangGraph's internals, which `pyproject.toml` pins, and how its graphs are driven.
 
 Those of its serializer are in `_stored.py`. A release that changes one fails tests: those of runs, and
-`tests/test_langgraph_internals.py` for what no run shows. Functions import LangGraph themselves, because commands that only read rows need
-the names of channels, too.
+`tests/test_langgraph_internals.py` for what no run shows. Functions import LangGraph themselves, because commands that
+only read rows need the names of channels, too.
 """
 
 import re

@@ -309,9 +309,9 @@ def mail(to: str) -> str:
     return f"sent to {to}"
 
 @tool
-async def helper(wish: str) -> str:
+def helper(wish: str) -> str:
     "Ask a helper, which is made when it is asked."
-    return (await agent("mail", [mail], to=wish).ainvoke({"messages": []}))["messages"][-1].text
+    return agent("mail", [mail], to=wish).invoke({"messages": []})["messages"][-1].text
 
 graph = agent("helper", [helper], wish="Ann")
 """
