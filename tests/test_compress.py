@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_runs.stage import of_hooks
+from agent_runs.stage import Replies, Stage, untaken
 from patience import interrupted_at_a_delay
-from test_paths import Replies, Stage
 
-from interlock.engine import Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges
+from interlock.engine import Outcome
 from interlock.prompts import load
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -137,14 +135,13 @@ SCENES = {
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
-    stage = Stage(folder)
-    given = {**scene.input, "history": scene.history}
+    stage = Stage(folder, scene.replies)
     with interrupted_at_a_delay():
-        outcome = run_sync("compress", given, options=stage.options(scene.replies))
+        outcome = stage.run("compress", {**scene.input, "history": scene.history})
     if scene.cancel_first:
         assert outcome.status == "cancelled"
-        quick = [{k: v for k, v in reply.items() if k != "delay_s"} for reply in scene.replies]
-        outcome = resume_sync(outcome.run, options=stage.options(quick))
+        stage.write([{k: v for k, v in reply.items() if k != "delay_s"} for reply in scene.replies])
+        outcome = stage.resume(outcome)
     return stage, outcome
 
 
@@ -200,9 +197,8 @@ def test_what_a_person_said_outlives_two_compressions_whose_summaries_forgot_it(
         *talk(5),
     ]
     for folder in (tmp_path / "one", tmp_path / "two"):
-        stage = Stage(folder)
         given = {"history": [*history, *talk(5)], "token_limit": 100_000, "force": True}
-        history = run_sync("compress", given, options=stage.options(GOOD)).output["history"]
+        history = Stage(folder, GOOD).run("compress", given).output["history"]
         told = text_of(next(m for m in history if m.get("origin") == "snapshot"))
         assert "\n- Never touch the API.\n  Really.\n" in told
         assert '\n- run_shell_command {"command": "rm -rf build"}: not even once\n' in told
@@ -217,7 +213,7 @@ def test_of_many_words_the_first_and_the_newest_are_kept(tmp_path: Path) -> None
     said = [{"role": "user", "content": f"number {n} {'x' * 400}"} for n in range(20)]
     history = [m for one in said for m in (one, {"role": "assistant", "content": "y" * 300})]
     given = {"history": history, "token_limit": 8_000, "force": True}
-    outcome = run_sync("compress", given, options=Stage(tmp_path / "stage").options(GOOD))
+    outcome = Stage(tmp_path / "stage", GOOD).run("compress", given)
     told = text_of(outcome.output["history"][0])
     assert [n for n in range(20) if f"number {n} " in told] == [0, 13, 14]
 
@@ -237,16 +233,14 @@ def test_what_is_dropped_without_a_summary_leaves_the_words_and_the_calls(
 
 def test_an_output_that_fills_a_small_window_is_shortened(tmp_path: Path) -> None:
     given = {"history": HUGE, "token_limit": 40_000, "last_prompt_tokens": 10_000}
-    outcome = run_sync("compress", given, options=Stage(tmp_path / "stage").options(GOOD))
+    outcome = Stage(tmp_path / "stage", GOOD).run("compress", given)
     assert outcome.output["status"] == "compressed"
     answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
     assert answers and all("read it in parts" in text for text in answers if text != "small")
 
 
 def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
-    runs = (played(play, scene) for scene in SCENES.values())
-    taken = {edge for stage, outcome in runs for edge in stage.taken(outcome)}
-    assert {edge for edge in declared_edges("compress") if not of_hooks(edge)} - taken == set()
+    assert untaken("compress", [played(play, scene) for scene in SCENES.values()]) == set()
 
 
 def test_older_outputs_are_in_files_and_end_with_their_last_lines(tmp_path: Path) -> None:

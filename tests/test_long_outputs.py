@@ -2,17 +2,16 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_runs.stage import answers
+from agent_runs.stage import Replies, Stage, answers, approve
+from folders import put
 from scripted import call, says, tools
 from test_compress import compressor, snapshot
-from test_paths import Replies, Stage
 
-from interlock.engine import Decision, Outcome, resume_sync, run_sync
+from interlock.engine import Outcome
 from interlock.engine.store import runs as removal
 from interlock.engine.store import select
 from interlock.engine.store.chain import dropped
@@ -30,20 +29,15 @@ def shell(command: str) -> dict[str, Any]:
     return says("run_shell_command", command=command)
 
 
-def drive(stage: Stage, replies: Replies, **flags: Any) -> Outcome:
-    options = replace(stage.options(replies), approval_mode="yolo", **flags)
-    return run_sync("main", {"prompt": "go"}, options=options)
-
-
-def quiet(**settings: Any) -> dict[str, Any]:
-    model = {"skipNextSpeakerCheck": True, "streamRetryDelay": 0, **settings.pop("model", {})}
-    return {"model": model, **settings}
+def drive(stage: Stage, *replies: dict[str, Any]) -> Outcome:
+    stage.write([*replies])
+    return stage.run("main", {"prompt": "go"}, approval_mode="yolo")
 
 
 def test_a_long_shell_output_is_summarised_and_the_whole_can_be_read(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "s", quiet())
+    stage = Stage(tmp_path / "s", [])
     replies: Replies = [tools(SEQ), DONE, {"role": "summarizer", "text": "5,000 numbers, 1 to 5000."}]
-    outcome = drive(stage, replies)
+    outcome = drive(stage, *replies)
     (told,) = answers(outcome)
     assert "5,000 numbers" in told and "\n2500\n" not in told
     path = re.search(r"in (/\S+\.txt): read it with read_file", told)
@@ -57,7 +51,7 @@ def test_a_long_shell_output_is_summarised_and_the_whole_can_be_read(tmp_path: P
     reading = call("read_file", file_path=path[1], start_line=2500, end_line=2502)
     found = call("grep_search", dir_path=path[1], pattern="^4321$")
     writing = call("write_file", file_path=path[1], content="gone")
-    followed = drive(stage, [tools(reading, found, writing), DONE])
+    followed = drive(stage, tools(reading, found, writing), DONE)
     read, grepped, written = answers(followed)
     assert "2500" in read and "4321" in grepped
     assert "outside" in written and Path(path[1]).read_text() == whole, "outputs are never written"
@@ -65,17 +59,17 @@ def test_a_long_shell_output_is_summarised_and_the_whole_can_be_read(tmp_path: P
 
 def test_a_tools_output_may_be_left_alone_by_settings(tmp_path: Path) -> None:
     off = {"summarizeToolOutput": {"run_shell_command": {"how": "off"}}}
-    whole = drive(Stage(tmp_path / "s", quiet(model=off)), [shell("seq 1 5000"), DONE])
+    whole = drive(Stage(tmp_path / "s", [], {"model": off}), shell("seq 1 5000"), DONE)
     assert "\n2500\n" in answers(whole)[0]
 
 
 def test_masking_moves_older_outputs_to_files_when_it_frees_enough(tmp_path: Path) -> None:
     """Six outputs of 20,000 tokens: two stay, the newest is unseen; the earlier chain still exists."""
-    stage = Stage(tmp_path / "s", quiet())
+    stage = Stage(tmp_path / "s", [])
     for i in range(6):
         (stage.work / f"{i}.txt").write_text("\n".join(f"{i} {'x' * 40}" for _ in range(1850)))
     reads = [says("read_file", file_path=f"{i}.txt") for i in range(6)]
-    outcome = drive(stage, [*reads, DONE])
+    outcome = drive(stage, *reads, DONE)
     told = answers(outcome)
     masked = [t.startswith("<tool_output_masked>") for t in told]
     assert masked == [True, True, True, False, False, False] or masked == [
@@ -106,7 +100,7 @@ TODOS = call(
 
 def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_path: Path) -> None:
     """The window is so small that every second turn compresses; each time the model gets all of it."""
-    stage = Stage(tmp_path / "s", quiet(model={"compressionThreshold": 0.001}))
+    stage = Stage(tmp_path / "s", [], {"model": {"compressionThreshold": 0.001}})
     (stage.work / "GEMINI.md").write_text("RULE: tabs, not spaces & <never> push.\n")
     replies: Replies = [tools(TODOS)]
     for i in range(60):
@@ -118,8 +112,9 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
         replies.append({**listed, "usage": {"input": grown, "output": 1}})
     replies += [shell("/bin/echo wait"), DONE]
     replies += [compressor(snapshot(f"goal {i // 2}")) for i in range(200)]
-    options = stage.options(replies)
-    outcome = run_sync("main", {"prompt": "please fix it"}, options=options)
+    put(stage.work / "a.txt", "one\ntwo\n")
+    stage.write(replies)
+    outcome = stage.run("main", {"prompt": "please fix it"})
     assert outcome.status == "waiting", outcome.error
     home = stage.folder / "home"
     assert len(dropped(home, outcome.run)) >= 20, "compressions in a row"
@@ -134,9 +129,7 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
     assert list(damage(home, outcome.run)) == []
     first = dropped(home, outcome.run)[0]
     assert any(m.text == "please fix it" for m in first) or any(m.text == "please fix it" for m in messages)
-    ended = resume_sync(
-        outcome.run, decisions=[Decision(outcome.pending[0]["id"], "proceed_once")], options=options
-    )
+    ended = stage.resume(outcome, *approve(outcome))
     assert ended.status == "done", ended.error
 
 
@@ -147,9 +140,9 @@ def sent(home: Path, run: str) -> list[Any]:
 
 
 def test_files_of_long_outputs_go_with_the_last_run_that_names_them(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "s", quiet())
+    stage = Stage(tmp_path / "s", [])
     replies: Replies = [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]
-    first, second = (drive(stage, replies).run for _ in range(2))
+    first, second = (drive(stage, *replies).run for _ in range(2))
     home = tmp_path / "s" / "home"
     kept = list((home / "outputs").glob("*.txt"))
     assert kept, "the whole output"
@@ -162,8 +155,8 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them(tmp_path: Pa
 def test_a_file_that_another_run_has_begun_to_name_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(tmp_path / "s", quiet())
-    first = drive(stage, [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]).run
+    stage = Stage(tmp_path / "s", [])
+    first = drive(stage, shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}).run
     outputs = OutputFiles(tmp_path / "s" / "home")
     before = {path: path.read_bytes() for path in outputs.directory.iterdir()}
     remove = removal.remove_untouched

@@ -168,11 +168,11 @@ def test_joins_that_could_wait_together_are_refused() -> None:
 def test_a_loop_goes_round_so_often_and_then_on(stage: Stage) -> None:
     def wire(g: Graph) -> None:
         put_steps(g, "work")
-        with pytest.raises(SetupError, match="names no node 'again'"):
-            g.edge("work", "again")  # `loop` makes its node
         loop(g, "again", most=3, again="work", enough=END)
         g.edge(START, "work", "again")
 
+    with pytest.raises(SetupError, match="names no node 'again'"):  # `loop` makes it
+        Graph("own", Own).edge(START, "again")
     done = play(stage, wire)
     assert stage.path(done.run) == ["work", "again"] * 4
     assert workflow(wire).build().unbounded() == []

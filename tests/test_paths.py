@@ -5,16 +5,17 @@ The last test checks that every declared edge of every pipeline is taken by some
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import put
-from places import Place
+from agent_runs.stage import Move, Replies, Stage, answer, answers, approve, cancel, modify, refuse, send_back
+from folders import tree
 from scripted import call, shell, tools
 
-from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
@@ -23,9 +24,6 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
-
-Replies = list[dict[str, Any]]
-Move = Callable[["Stage", Outcome], list[Decision]]
 
 
 def edit(old: str, new: str, file: str = "a.txt") -> dict[str, Any]:
@@ -37,59 +35,19 @@ def target(snippet: str) -> dict[str, Any]:
     return {"role": "edit_target", "text": json.dumps({"corrected_target_snippet": snippet})}
 
 
-class Stage(Place):
-    """A workspace with its own store, whose runs have a script."""
-
-    def __init__(self, folder: Path, settings: dict[str, Any] = {}, limits: dict[str, Any] = {}) -> None:  # noqa: B006
-        super().__init__(folder)
-        self.settings, self.limits = settings, limits
-
-    def options(self, replies: Replies) -> Options:  # pyright: ignore[reportIncompatibleMethodOverride]
-        script = put(self.folder / "script.json", replies)
-        return super().options(model=f"script:{script}", overrides=self.settings, limits=self.limits)
-
-    def text(self, name: str = "a.txt") -> str:
-        return (self.work / name).read_text()
-
-
-def approve(_: Stage, outcome: Outcome) -> list[Decision]:
-    return [Decision(p["id"], "proceed_once") for p in outcome.pending]
-
-
-def reject(_: Stage, outcome: Outcome) -> list[Decision]:
-    return [Decision(p["id"], "reject", feedback="not like this") for p in outcome.pending]
-
-
-def cancel(_: Stage, outcome: Outcome) -> list[Decision]:
-    return [Decision(outcome.pending[0]["id"], "cancel")]
-
-
-def modify(_: Stage, outcome: Outcome) -> list[Decision]:
-    args = {**outcome.pending[0]["args"], "new_string": "EDITED"}
-    return [Decision(outcome.pending[0]["id"], "modify", args=args)]
-
-
-def change_the_file_then_approve(stage: Stage, outcome: Outcome) -> list[Decision]:
+def change_the_file(stage: Stage) -> None:
     (stage.work / "a.txt").write_text("one\ntwo\nsomebody else's line\n")
-    return approve(stage, outcome)
 
 
-def answer(_: Stage, outcome: Outcome) -> list[Decision]:
-    return [Decision(outcome.pending[0]["id"], "proceed_once", text="blue")]
-
-
-def crash_after_the_intent(stage: Stage, outcome: Outcome) -> list[Decision]:
+def crash_after_the_intent(stage: Stage) -> None:
     """Simulate a kill between intent and effect: the row says that it was about to happen."""
     store = Store(stage.folder / "home")
-    conn = store.connect()
-    journal = SqlJournal(
-        conn, ChainTranscript(SqlChain(conn), store.outputs, outcome.run), store.outputs, outcome.run, 1
-    )
-    (request,) = conn.execute("select request from approvals where answer is null").fetchone()
-    key = CallKey.parse(json.loads(request)["key"].split(":")[0])
-    journal.intend(key, journal.call(key))
-    conn.close()
-    return approve(stage, outcome)
+    with closing(store.connect()) as conn:
+        (run, request) = conn.execute("select run, request from approvals where answer is null").fetchone()
+        transcript = ChainTranscript(SqlChain(conn), store.outputs, run)
+        journal = SqlJournal(conn, transcript, store.outputs, run, 1)
+        key = CallKey.parse(json.loads(request)["key"].split(":")[0])
+        journal.intend(key, journal.call(key))
 
 
 @dataclass(frozen=True)
@@ -106,6 +64,8 @@ class Scene:
     helper: tuple[dict[str, Any], ...] = ()
     """A helper's reply."""
     workflow: str = "main"
+    meanwhile: Callable[[Stage], None] = lambda stage: None
+    """Before anybody decides."""
 
 
 DONE = {"text": "done"}
@@ -124,12 +84,15 @@ SCENES: dict[str, Scene] = {
     "reads side by side": Scene([READ, LIST], says="two"),
     "a read and then an edit": Scene([READ, UNO], (approve,), file="uno\ntwo\n"),
     "a file that holds already what is written": Scene([AGAIN], says="exactly this content"),
-    "a rejected edit": Scene([UNO], (reject,), "failed", says="not like this"),
+    "a rejected edit": Scene([UNO], (send_back("not like this"),), "failed", says="not like this"),
     "an edit of a file that isn't there": Scene([edit("one", "uno", "none.txt")], says="none.txt"),
-    "an edit that a person changed": Scene([UNO], (modify,), file="EDITED\ntwo\n"),
+    "an edit that a person changed": Scene([UNO], (modify(new_string="EDITED"),), file="EDITED\ntwo\n"),
     "a cancelled batch": Scene([edit("one", "1"), ECHO], (cancel,), "cancelled"),
     "a file that changed meanwhile": Scene(
-        [UNO], (change_the_file_then_approve, approve), file="uno\ntwo\nsomebody else's line\n"
+        [UNO],
+        (approve, approve),
+        file="uno\ntwo\nsomebody else's line\n",
+        meanwhile=change_the_file,
     ),
     "a command for which another call put a link": Scene(
         [shell("ln -s /etc/passwd l"), shell("cat l")],
@@ -144,9 +107,13 @@ SCENES: dict[str, Scene] = {
     "an unknown tool": Scene([call("red_file", file_path="a.txt")], says="read_file"),
     "bad arguments": Scene([call("read_file", path=3)], says="file_path"),
     "a denied tool": Scene([LIST], status="failed", settings=NO_LISTS),
-    "a question": Scene([QUESTION], (answer,), says="blue"),
-    "an unknown outcome, done again": Scene([ECHO], (crash_after_the_intent, approve), says="ran"),
-    "an unknown outcome, left": Scene([ECHO], (crash_after_the_intent, reject), says="Unknown outcome"),
+    "a question": Scene([QUESTION], (answer("blue"),), says="blue"),
+    "an unknown outcome, done again": Scene(
+        [ECHO], (approve, approve), says="ran", meanwhile=crash_after_the_intent
+    ),
+    "an unknown outcome, left": Scene(
+        [ECHO], (approve, refuse), says="Unknown outcome", meanwhile=crash_after_the_intent
+    ),
     "a long output": Scene(
         [shell("/usr/bin/seq 1 5000")], (approve,), says="numbers up to 5000", helper=(SHORT,)
     ),
@@ -154,16 +121,23 @@ SCENES: dict[str, Scene] = {
 }
 
 
+def staged(folder: Path, replies: Replies, settings: dict[str, Any] = {}) -> Stage:  # noqa: B006
+    stage = Stage(folder, replies, settings)
+    tree(stage.work, dict.fromkeys(("a.txt", "b.txt", "c.txt"), "one\ntwo\n"))
+    return stage
+
+
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
-    stage = Stage(folder, scene.settings)
     alone = scene.workflow == "tools"
-    options = stage.options([] if alone else [tools(*scene.calls), DONE, *scene.helper])
+    replies = [] if alone else [tools(*scene.calls), DONE, *scene.helper]
+    stage = staged(folder, replies, scene.settings)
     named = [{"id": str(number), **made} for number, made in enumerate(scene.calls)]
-    outcome = run_sync(scene.workflow, {"calls": named} if alone else {"prompt": "go"}, options=options)
-    for move in scene.moves:
-        assert outcome.status == "waiting", outcome
-        assert outcome.exit_code == 75
-        outcome = resume_sync(outcome.run, decisions=move(stage, outcome), options=options)
+    outcome = stage.run(scene.workflow, {"calls": named} if alone else {"prompt": "go"})
+    for number, move in enumerate(scene.moves):
+        assert (outcome.status, outcome.exit_code) == ("waiting", 75), outcome
+        if not number:
+            scene.meanwhile(stage)
+        outcome = stage.resume(outcome, *move(outcome))
     return stage, outcome
 
 
@@ -172,14 +146,14 @@ def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> Non
     scene = SCENES[name]
     stage, outcome = played(play, scene)
     assert outcome.status == scene.status, outcome.error
-    assert stage.text() == scene.file
+    assert (stage.work / "a.txt").read_text() == scene.file
     assert scene.says in json.dumps(outcome.output)
 
 
 def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     """Covers the graphs of tools; `main` and `turn` are in `test_turning_paths`, others have their own tables."""
     runs = (played(play, scene) for scene in SCENES.values())
-    taken = {edge for stage, outcome in runs for edge in stage.taken(outcome)}
+    taken = {edge for stage, outcome in runs for edge in stage.edges(outcome)}
     graphs = ("tools", "decide", "execute")
     # Reviews, sub-agents, hooks and servers' questions are in `test_plan`, `test_subagents`,
     # `test_hooks_around_calls` and `mcp_runs/test_input`, modes in `test_task`, texts in `test_modes_and_settings`.
@@ -194,33 +168,24 @@ def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) 
 
 def test_a_mixed_batch_does_what_was_said_of_each_call(tmp_path: Path) -> None:
     """Approve one, edit one, reject one with a reason; decided in two steps, in processes other than the run's."""
-    stage = Stage(tmp_path / "stage")
-    for name in ("b.txt", "c.txt"):
-        (stage.work / name).write_text("one\n")
-    options = stage.options([tools(UNO, edit("one", "uno", "b.txt"), edit("one", "uno", "c.txt")), DONE])
-    outcome = run_sync("main", {"prompt": "go"}, options=options)
+    edits = [UNO, edit("one", "uno", "b.txt"), edit("one", "uno", "c.txt")]
+    stage = staged(tmp_path / "stage", [tools(*edits), DONE])
+    files = [stage.work / name for name in ("a.txt", "b.txt", "c.txt")]
+    outcome = stage.run("main", {"prompt": "go"})
     first, second, third = outcome.pending
     assert "-one\n+uno" in first["preview"]
     changed = {**second["args"], "new_string": "changed by a person"}
-    outcome = resume_sync(
-        outcome.run,
-        decisions=[Decision(first["id"], "proceed_once"), Decision(second["id"], "modify", args=changed)],
-        options=options,
-    )
+    said = Decision(first["id"], "proceed_once"), Decision(second["id"], "modify", args=changed)
+    outcome = stage.resume(outcome, *said)
     assert [p["id"] for p in outcome.pending] == [third["id"]]
-    assert stage.text() == "one\ntwo\n", "nothing runs before the whole batch is decided"
-    outcome = resume_sync(
-        outcome.run, decisions=[Decision(third["id"], "reject", feedback="keep c as it is")], options=options
-    )
+    assert files[0].read_text() == "one\ntwo\n", "nothing runs before the whole batch is decided"
+    outcome = stage.resume(outcome, *send_back("keep c as it is")(outcome))
     assert (outcome.status, outcome.exit_code) == ("done", 0), "one no among three fails nothing"
     (warning,) = outcome.warnings
     assert warning.startswith("'replace' was refused by a person (") and "keep c as it is" in warning
     assert outcome.output["response"] == "done"
-    assert (stage.text(), stage.text("b.txt"), stage.text("c.txt")) == (
-        "uno\ntwo\n",
-        "changed by a person\n",
-        "one\n",
-    )
-    answers = [m for m in outcome.output["history"] if m["role"] == "tool"]
-    assert [m["status"] for m in answers] == ["success", "success", "error"]
-    assert "keep c as it is" in answers[2]["content"]
+    texts = [file.read_text() for file in files]
+    assert texts == ["uno\ntwo\n", "changed by a person\ntwo\n", "one\ntwo\n"]
+    statuses = [m["status"] for m in outcome.output["history"] if m["role"] == "tool"]
+    assert statuses == ["success", "success", "error"]
+    assert "keep c as it is" in answers(outcome)[2]

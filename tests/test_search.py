@@ -5,13 +5,14 @@ import os
 import re
 import sqlite3
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_runs.stage import Replies, Stage
 from embedding_server import EmbeddingServer, embedding_server
 from scripted import call
-from test_paths import Replies, Stage
 
 from interlock.engine import Outcome, run_sync
 from interlock.engine.diagrams import declared_edges
@@ -48,8 +49,8 @@ Tag the commit, build the wheel and upload it from the tag, never from a branch.
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    made = Stage(tmp_path / "stage")
-    (made.work / "a.txt").unlink()
+    made = Stage(tmp_path / "stage", [])
+    (made.work / "a.py").unlink()
     for name, text in {"src/garage.py": CAR, "web/user.ts": USER, "NOTES.md": NOTES}.items():
         write(made, name, text)
     return made
@@ -79,8 +80,7 @@ def search(
     told: Any = None,
     **given: Any,
 ) -> Outcome:
-    options = stage.options([])
-    options.env.update(env or {})  # pyright: ignore[reportAttributeAccessIssue]
+    options = replace(stage.options, env={**stage.options.env, **(env or {})})
     return run_sync("search", {"query": query, **given}, options=options, renderers=[told] if told else [])
 
 
@@ -374,9 +374,9 @@ def test_words_are_compared_where_meanings_cannot_be_and_vectors_follow_later(
     warnings = [event.message for event in told if event.type == "error"]
     assert warnings == [f"Only words are compared. {index['error']}"] * 2
     replies: Replies = [{"tool_calls": [call("codebase_search", query="garage")]}, {"text": "found"}]
-    options = stage.options(replies)
-    options.env.update(env)  # pyright: ignore[reportAttributeAccessIssue]
-    answer = run_sync("main", {"prompt": "go"}, options=options).output["history"][-2]["content"]
+    stage.write(replies)
+    found = stage.run("main", {"prompt": "go"}, env={**stage.options.env, **env})
+    answer = found.output["history"][-2]["content"]
     assert re.search(r"src/garage\.py:\d+-\d+ \(score 1\.00\)\n", answer) and "class Garage" in answer
     assert "Only words were compared" in answer
     if model == "openai:any":  # the vectors that were missing are computed once the model answers
@@ -468,5 +468,5 @@ def test_every_edge_is_taken(stage: Stage, server: EmbeddingServer, monkeypatch:
     runs += [search(stage, env=env, index="only"), search(stage, "x", env=env)]
     taken: set[tuple[str, str, str]] = set()
     for outcome in runs:
-        taken |= stage.taken(outcome)
+        taken |= stage.edges(outcome)
     assert declared_edges("search") - taken == set()

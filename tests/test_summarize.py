@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_runs.stage import Replies, Stage, untaken
 from patience import interrupted_at_a_delay
-from test_paths import Replies, Stage
 
-from interlock.engine import Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges
+from interlock.engine import Outcome
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -81,13 +80,14 @@ SCENES = {
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
-    stage = Stage(folder, scene.settings)
+    stage = Stage(folder, scene.replies, scene.settings)
     given: dict[str, Any] = {"tool": scene.tool, "text": scene.text, "max_output_tokens": scene.max_tokens}
     with interrupted_at_a_delay():
-        outcome = run_sync("summarize", given, options=stage.options(scene.replies))
+        outcome = stage.run("summarize", given)
     if scene.cancel_first:
         assert outcome.status == "cancelled"
-        outcome = resume_sync(outcome.run, options=stage.options([GOOD]))
+        stage.write([GOOD])
+        outcome = stage.resume(outcome)
     return stage, outcome
 
 
@@ -109,15 +109,13 @@ def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
 
 
 def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
-    runs = (played(play, scene) for scene in SCENES.values())
-    taken = {edge for stage, outcome in runs for edge in stage.taken(outcome)}
-    assert declared_edges("summarize") - taken == set()
+    assert untaken("summarize", [played(play, scene) for scene in SCENES.values()]) == set()
 
 
 def test_truncation_keeps_a_fifth_of_the_beginning_and_the_rest_of_the_end(tmp_path: Path) -> None:
     text = "a" * 20_000 + "b" * 30_000
     given = {"tool": "web_fetch", "text": text, "max_output_tokens": 2500}
-    outcome = run_sync("summarize", given, options=Stage(tmp_path / "s").options([]))
+    outcome = Stage(tmp_path / "s", []).run("summarize", given)
     head, middle, tail = outcome.output["text"].split("\n")
     assert (head, tail) == ("a" * 2000, "b" * 8000)
     assert "40,000 characters left out" in middle
@@ -132,5 +130,5 @@ def test_the_conversation_is_the_context_of_a_summary(tmp_path: Path) -> None:
         {**GOOD, "expect": "user: which tests are slow.*step 19.*The output of `run_shell_command`.*test_999"}
     ]
     given = {"tool": "run_shell_command", "text": LONG, "history": history}
-    outcome = run_sync("summarize", given, options=Stage(tmp_path / "s").options(replies))
+    outcome = Stage(tmp_path / "s", replies).run("summarize", given)
     assert outcome.output["status"] == "summarized"
