@@ -565,26 +565,19 @@ def test_a_package_of_the_project_itself_is_installed_from_its_folder(options: O
         run_sync(name, {}, options=options)
 
 
-def test_a_langgraph_json_may_name_a_module_and_what_it_asks_for_in_vain_is_said(options: Options) -> None:
+def test_a_langgraph_json_counts_once_its_folder_is_trusted_and_may_name_a_module(options: Options) -> None:
     listing: Any = {"graphs": {"tea": "tea_house.agents:graph"}, "dependencies": ["./packages/house"]}
     listing["store"] = {"index": {"embed": "openai:text-embedding-3-small", "dims": 1536}}
+    listing["env"] = {"TEA": "1"}
     put((options.workspace or Path()) / "langgraph.json", listing)
     written(options, "", "packages/house/tea_house/__init__.py")
     written(options, "from .agent import builder as graph", "packages/house/tea_house/agents/__init__.py")
     written(options, AGENT, "packages/house/tea_house/agents/agent.py")
-    parked = run_sync("tea", {"topic": "x"}, options=replace(options, skip_trust=True))
-    assert [request["kind"] for request in parked.pending] == ["question"]
-    assert "a search of memories isn't ranked by meaning" in parked.warnings[0]
-
-
-def test_a_langgraph_json_counts_once_its_folder_is_trusted(options: Options, tmp_path: Path) -> None:
-    written(options, AGENT)
-    listing = {"graphs": {"tea": "./agent.py:graph"}, "dependencies": ["."], "env": {"TEA": "1"}}
-    put(tmp_path / "ws" / "langgraph.json", listing)
     with pytest.raises(UntrustedError, match=r"Workflow 'tea' stands only in langgraph.json"):
         run_sync("tea", {"topic": "x"}, options=options)
     trusted = replace(options, skip_trust=True)
     parked = run_sync("tea", {"topic": "x"}, options=trusted)
+    assert "a search of memories isn't ranked by meaning" in parked.warnings[0], "what it asks for in vain"
     assert (parked.workflow, answered(parked, trusted, "yes").output["log"][-1]) == ("tea", "answer 'yes'")
 
 

@@ -139,33 +139,32 @@ def sent(home: Path, run: str) -> list[Any]:
     return messages_at(home, run, str(state_at(home, run)["head"]))
 
 
-def test_files_of_long_outputs_go_with_the_last_run_that_names_them(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "s", [])
-    replies: Replies = [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]
-    first, second = (drive(stage, *replies).run for _ in range(2))
-    home = tmp_path / "s" / "home"
-    kept = list((home / "outputs").glob("*.txt"))
-    assert kept, "the whole output"
-    remove_run(home, first)
-    assert list((home / "outputs").glob("*.txt")) == kept
-    remove_run(home, second)
-    assert not list((home / "outputs").iterdir())
-
-
-def test_a_file_that_another_run_has_begun_to_name_stays(
+def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(tmp_path / "s", [])
-    first = drive(stage, shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}).run
-    outputs = OutputFiles(tmp_path / "s" / "home")
-    before = {path: path.read_bytes() for path in outputs.directory.iterdir()}
+    stage, home = Stage(tmp_path / "s", []), tmp_path / "s" / "home"
+    replies: Replies = [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]
+    first, second = (drive(stage, *replies).run for _ in range(2))
+    outputs = OutputFiles(home)
+
+    def kept() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in outputs.directory.glob("*.txt")}
+
+    before = kept()
+    assert before, "the whole output"
+    remove_run(home, first)
+    assert kept() == before
     remove = removal.remove_untouched
 
     def meanwhile(path: Path, since: float) -> None:
         """Another run stores the same bytes; its row comes later."""
-        store_file(outputs.directory, path.name, before[path])
+        if path in before:
+            store_file(outputs.directory, path.name, before[path])
         remove(path, since)
 
-    monkeypatch.setattr(removal, "remove_untouched", meanwhile)
-    remove_run(tmp_path / "s" / "home", first)
-    assert {path: path.read_bytes() for path in outputs.directory.iterdir()} == before
+    with monkeypatch.context() as patch:
+        patch.setattr(removal, "remove_untouched", meanwhile)
+        remove_run(home, second)
+    assert kept() == before
+    remove_run(home, drive(stage, *replies).run)
+    assert [*outputs.directory.iterdir()] == []
