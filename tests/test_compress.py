@@ -243,8 +243,8 @@ def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     assert untaken("compress", [played(play, scene) for scene in SCENES.values()]) == set()
 
 
-def test_older_outputs_are_in_files_and_end_with_their_last_lines(tmp_path: Path) -> None:
-    _, outcome = play(SCENES["failed before, old outputs"], tmp_path / "stage")
+def test_older_outputs_are_in_files_and_end_with_their_last_lines(played: Callable[..., Any]) -> None:
+    _, outcome = played(play, SCENES["failed before, old outputs"])
     answers = [m for m in outcome.output["history"] if m["role"] == "tool"]
     whole = [m for m in HUGE if m["role"] == "tool"]
     # 2,000 lines of 52 characters are 26,000 tokens: one output fits into 50,000, and a small one.
@@ -258,11 +258,11 @@ def test_older_outputs_are_in_files_and_end_with_their_last_lines(tmp_path: Path
 
 
 def test_the_command_prints_what_was_dropped(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    played: Callable[..., Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interlock.cli.catalog import execute
 
-    stage, outcome = play(SCENES["at the threshold"], tmp_path / "stage")
+    stage, outcome = played(play, SCENES["at the threshold"])
     monkeypatch.setenv("INTERLOCK_HOME", str(stage.folder / "home"))
     assert execute("show", [outcome.run, "--dropped"]) == 0
     printed = capsys.readouterr().out

@@ -318,17 +318,17 @@ def test_a_reply_that_ran_on_is_told_by_what_it_was(
 
 
 def test_why_this_model_is_told_kept_and_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    played: Callable[..., Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interlock.cli.catalog import execute
 
-    played = play(SCENES["an unknown model is replaced once"], tmp_path / "stage")
-    first, second = played.told("route")
+    found = played(play, SCENES["an unknown model is replaced once"])
+    first, second = found.told("route")
     assert (first.strategy, second.strategy) == ("default", "fallback")
     assert second.model.endswith("second.json")
     assert "first.json is unavailable for the rest of this run" in second.reason
-    monkeypatch.setenv("INTERLOCK_HOME", str(played.options.home))
-    assert execute("show", [played.outcome.run]) == 0
+    monkeypatch.setenv("INTERLOCK_HOME", str(found.options.home))
+    assert execute("show", [found.outcome.run]) == 0
     shown = capsys.readouterr().out
     assert "by fallback" in shown
     assert "unavailable for the rest of this run" in " ".join(shown.split())
