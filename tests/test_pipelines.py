@@ -90,24 +90,17 @@ class NoReducer(TypedDict, total=False):
     seen: dict[str, str]
 
 
-async def step(state: State, runtime: Runtime[Deps]) -> State:
-    return {}
+def idle(reads: Any = State, writes: Any = State) -> Any:
+    """A node that says what it reads and writes, and does nothing."""
+
+    async def node(state: Any, runtime: Runtime[Deps]) -> Any:
+        return {}
+
+    node.__annotations__ |= {"state": reads, "return": writes}
+    return node
 
 
-async def reads_unknown(state: Unknown, runtime: Runtime[Deps]) -> State:
-    return {}
-
-
-async def writes_unknown(state: State, runtime: Runtime[Deps]) -> Unknown:
-    return {}
-
-
-async def reads_wrong_type(state: WrongType, runtime: Runtime[Deps]) -> State:
-    return {}
-
-
-async def writes_without_reducer(state: State, runtime: Runtime[Deps]) -> NoReducer:
-    return {}
+step = idle()
 
 
 async def bare(state, runtime):  # type: ignore[no-untyped-def]
@@ -179,10 +172,10 @@ async def misread(state: State) -> State:
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: graph(a=reads_unknown), "sample.a reads 'txet', which State lacks"),
-        (lambda: graph(a=writes_unknown), "sample.a writes 'txet', which State lacks"),
-        (lambda: graph(a=reads_wrong_type), "sample.a reads 'count' as <class 'str'>, State has it as <class 'int'>"),
-        (lambda: graph(a=writes_without_reducer), r"writes 'seen' as dict\[str, str\], State has it as .*Annotated"),
+        (lambda: graph(a=idle(Unknown)), "sample.a reads 'txet', which State lacks"),
+        (lambda: graph(a=idle(State, Unknown)), "sample.a writes 'txet', which State lacks"),
+        (lambda: graph(a=idle(WrongType)), "sample.a reads 'count' as <class 'str'>, State has it as <class 'int'>"),
+        (lambda: graph(a=idle(State, NoReducer)), r"writes 'seen' as dict\[str, str\], State has it as .*Annotated"),
         (lambda: graph(a=bare), "sample.a: bare needs annotations"),
         (lambda: graph(misread=misread), r"sample\.misread reads \['txet'\], which State lacks"),
         (lambda: routed({"go": END}), r"after_step returns \['go', 'stop'\], its map has"),
