@@ -258,6 +258,14 @@ if IN_POSTGRESQL:
         drop_below(*(folder for folder in folders if isinstance(folder, Path)))
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Any:
+    """A workspace with a store and a home."""
+    from places import Place  # not above: what starts the workers would import all of LangGraph
+
+    return Place(tmp_path / "place")
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """`played(play, scene)`: the result of `play(scene, folder)`, computed once for all tests of a file."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from folders import put
-from test_context_paths import Place
+from places import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 ASKED = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}]
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "place")
-
-
 def test_every_declared_edge_is_taken_by_some_scene(place: Place) -> None:
     (place.work / "own.md").write_text("my own words")
     system = [{"role": "system", "content": "older words"}]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_context_paths import Place
+from places import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.services.files.blobs import inflated

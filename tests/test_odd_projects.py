@@ -1,20 +1,13 @@
 """A project's files may be broken or hostile: one clear line for each, and the rest works."""
 
-from pathlib import Path
 from typing import Any
 
-import pytest
 from folders import tree
 from places import Place
 
 from interlock.engine import run_sync
 
 PROMPT = "look at @a.txt, @shot.png and @gone.txt"
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "place")
 
 
 def test_each_broken_file_gets_one_clear_line_and_the_rest_works(place: Place) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 from folders import put, tree
+from places import Place
 from scripted import call
-from test_context_paths import Place
 
 from interlock.engine import run_sync
 from interlock.services.context.references import references, resolve

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,11 +31,6 @@ ORDER = (
     ),
 )
 """Sections with a fixed place."""
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "place")
 
 
 def task(place: Place, given: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
