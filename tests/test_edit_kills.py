@@ -16,8 +16,10 @@ def staged(folder: Path) -> Stage:
     return Stage(folder, files={"a.txt": "one\ntwo\n"}, given={"approval_mode": "auto_edit"})
 
 
-def test_killed_at_commits_an_edit_is_made_once(tmp_path: Path) -> None:
-    assert kill_everywhere(staged, "edit", EDIT, tmp_path) >= 10
+@pytest.mark.parametrize(("every", "least"), [(2, 5), pytest.param(1, 10, marks=pytest.mark.sweep)])
+def test_killed_at_commits_an_edit_is_made_once(every: int, least: int, tmp_path: Path) -> None:
+    """Right before each commit, and in the sweeps also right after it: before the last one, the file is written."""
+    assert kill_everywhere(staged, "edit", EDIT, tmp_path, every=every) >= least
 
 
 class Cut(Exception):  # noqa: N818 - no error of ours: the process ends here

@@ -74,19 +74,17 @@ def test_three_levels_park_one_after_the_other_and_each_hands_its_result_up(tmp_
     ]
 
 
-def test_a_parked_child_is_decided_the_next_day_by_either_name(tmp_path: Path) -> None:
-    for which in ("root", "child"):
-        stage, outcome = started(tmp_path / which)
-        outcome = stage.resume(outcome, *approve(outcome))
-        outcome = stage.resume(outcome, *approve(outcome))
-        ((deepest, name),) = asked(outcome)
-        assert name == "write_to_file"
-        stage.age(86_400)
-        run = outcome.run if which == "root" else deepest
-        after = resume_sync(run, decisions=approve(outcome), options=stage.options)
-        assert asked(after)[0][1] == "execute_command", after
-        final = stage.resume(after, *approve(after))
-        assert (final.status, final.output["result"]) == ("done", "one done")
+def test_a_parked_child_is_decided_the_next_day_by_its_own_name(tmp_path: Path) -> None:
+    stage, outcome = started(tmp_path)
+    outcome = stage.resume(outcome, *approve(outcome))
+    outcome = stage.resume(outcome, *approve(outcome))
+    ((deepest, name),) = asked(outcome)
+    assert name == "write_to_file"
+    stage.age(86_400)
+    after = resume_sync(deepest, decisions=approve(outcome), options=stage.options)
+    assert asked(after)[0][1] == "execute_command", after
+    final = stage.resume(after, *approve(after))
+    assert (final.status, final.output["result"]) == ("done", "one done")
 
 
 def test_while_a_child_waits_its_parents_do_and_people_see_the_stack_and_decide_by_the_tasks_own_name(
