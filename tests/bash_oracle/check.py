@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,12 +89,14 @@ class Tally:
     """Lines that ran a denied command, and weren't allowed."""
     wrong: list[str] = field(default_factory=list[str])
 
-    def look(self, line: str) -> tuple[ShellLine, bool]:
-        """Parse a line; returns it and whether any mode allows it."""
+    def look(self, line: str, modes: Sequence[str] = MODES) -> tuple[ShellLine, bool]:
+        """Parse a line; returns it and whether one of the modes allows it."""
         parsed = parse(line)
         call = CallView(id="1", name="run_shell_command", args={"command": line})
-        verdicts = {self.policy.check(call, "execute", m).decision for m in MODES}
-        return parsed, "allow" in verdicts
+        allowed = any(self.policy.check(call, "execute", m).decision == "allow" for m in modes)
+        self.clear += parsed.opaque is None
+        self.allowed += allowed
+        return parsed, allowed
 
     def judge(self, line: str, parsed: ShellLine, allowed: bool, ran: Ran) -> None:
         self.ran += len(ran.argvs)
@@ -135,18 +137,19 @@ def work_mutated(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most:
     return _work(Mutations(seed), policy, stubs, folder, most, until)
 
 
+def _made(lines: Lines | Mutations | Constructs, tally: Tally, most: int, until: float) -> Iterator[str]:
+    while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
+        if "\0" not in (line := lines.line()):
+            tally.lines += 1
+            yield line
+
+
 def _work(
     lines: Lines | Mutations, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float
 ) -> Tally:
     tally = Tally(policy)
-    while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
-        line = lines.line()
-        if "\0" in line:
-            continue
-        tally.lines += 1
+    for line in _made(lines, tally, most, until):
         parsed, allowed = tally.look(line)
-        tally.clear += parsed.opaque is None
-        tally.allowed += allowed
         # Refused lines prove nothing; a few are run to see that they were refused for a reason.
         if allowed or parsed.opaque is None or tally.lines % 8 == 0:
             tally.judge(line, parsed, allowed, run_line(line, stubs, folder, tally.lines))
@@ -155,22 +158,17 @@ def _work(
 
 def work_narrow(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
     """Run constructs under narrow rules: an allowed line in default mode runs nothing else."""
-    lines, tally = Constructs(seed), Tally(policy)
-    while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
-        line = lines.line()
-        tally.lines += 1
-        parsed = parse(line)
-        call = CallView(id="1", name="run_shell_command", args={"command": line})
-        allowed = policy.check(call, "execute", "default").decision == "allow"
-        tally.clear += parsed.opaque is None
-        tally.allowed += allowed
+    tally = Tally(policy)
+    for line in _made(Constructs(seed), tally, most, until):
+        parsed, allowed = tally.look(line, ["default"])
         if not allowed and parsed.opaque is not None and tally.lines % 16:
             continue
         ran = run_line(line, stubs, folder, tally.lines)
         tally.judge(line, parsed, False, ran)
-        tally.caught += bool(betrayed(line, ran)) and not allowed
+        found = betrayed(line, ran)
+        tally.caught += bool(found) and not allowed
         if allowed:
-            tally.wrong += [f"{line!r} was allowed and {what}" for what in betrayed(line, ran)]
+            tally.wrong += [f"{line!r} was allowed and {what}" for what in found]
     return tally
 
 

@@ -86,6 +86,7 @@ _TAILS = (
 )  # fmt: skip
 """Text to the parser, and a command to a bash that is within something else at its start."""
 _META = re.compile(r"[^\w./ -]")
+_ONCE = ("double", "move", "wrap", "nest")
 _TRIES = 60
 _MOST_KEPT = 400
 
@@ -128,7 +129,7 @@ class Mutations:
 
     def mutated(self, text: str) -> str:
         for _ in range(self.random.choice((1, 1, 2, 2, 3, 5))):
-            text = self.random.choice(_CHANGES)(self, text)
+            text = self.changed(text)
         return text
 
     def place(self, text: str) -> int:
@@ -143,31 +144,12 @@ class Mutations:
         end = at + self.random.choice((1, 1, 1, 2, 3, 6, 12))
         return text[:at], text[at:end], text[end:]
 
-    def insert(self, text: str) -> str:
+    def piece(self) -> str:
+        return self.random.choice(self.random.choice((_METAS, _PIECES)))
+
+    def put(self, text: str, piece: str) -> str:
         at = self.place(text)
-        return text[:at] + self.random.choice(self.random.choice((_METAS, _PIECES))) + text[at:]
-
-    def delete(self, text: str) -> str:
-        before, _, after = self.span(text)
-        return before + after
-
-    def replace(self, text: str) -> str:
-        before, _, after = self.span(text)
-        return before + self.random.choice(_METAS) + after
-
-    def double(self, text: str) -> str:
-        before, middle, after = self.span(text)
-        return before + middle + middle + after
-
-    def move(self, text: str) -> str:
-        before, middle, after = self.span(text)
-        rest = before + after
-        at = self.place(rest)
-        return rest[:at] + middle + rest[at:]
-
-    def wrap(self, text: str) -> str:
-        before, middle, after = self.span(text)
-        return before + self.random.choice(_WRAPS).format(middle) + after
+        return text[:at] + piece + text[at:]
 
     def splice(self, text: str) -> str:
         other = self.random.choice(self.kept)
@@ -177,15 +159,28 @@ class Mutations:
     def hide(self, text: str) -> str:
         return text + self.random.choice(_TAILS)
 
-    def nest(self, text: str) -> str:
-        return self.random.choice(("bash -c {}", "sh -c {}", "c1 {}")).format(quoted(text))
-
-
-_CHANGES = (
-    *(Mutations.insert, Mutations.insert, Mutations.insert, Mutations.delete, Mutations.delete),
-    *(Mutations.replace, Mutations.replace, Mutations.double, Mutations.move, Mutations.wrap),
-    *(Mutations.splice, Mutations.splice, Mutations.hide, Mutations.hide, Mutations.hide, Mutations.nest),
-)
+    def changed(self, text: str) -> str:
+        pick = self.random.choice
+        before, middle, after = self.span(text)
+        match pick(("insert",) * 3 + ("delete", "replace", "splice") * 2 + ("hide",) * 3 + _ONCE):
+            case "insert":
+                return self.put(text, self.piece())
+            case "delete":
+                return before + after
+            case "replace":
+                return before + pick(_METAS) + after
+            case "double":
+                return before + middle + middle + after
+            case "move":
+                return self.put(before + after, middle)
+            case "wrap":
+                return before + pick(_WRAPS).format(middle) + after
+            case "splice":
+                return self.splice(text)
+            case "hide":
+                return self.hide(text)
+            case _:
+                return pick(("bash -c {}", "sh -c {}", "c1 {}")).format(quoted(text))
 
 
 def _hides(parsed: ShellLine) -> bool:

@@ -198,26 +198,18 @@ def killed(folder: Path, url: str, after_s: float | None) -> None:
     until(lambda: not of_folder(folder))
 
 
-def kills(tmp_path: Path, site: Any, moments: list[float | None]) -> None:
-    for number, moment in enumerate(moments):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        killed(folder, f"{site.url}/", moment)
-        shutil.rmtree(folder)
+MOMENTS = 20 if "KILL_EVERY" in os.environ else 2
 
 
 @needs_browser
 def test_killed_at_any_moment_no_browser_stays(tmp_path: Path, site: Any) -> None:
-    kills(tmp_path, site, [0.3, None])
-
-
-@needs_browser
-def test_killed_at_many_moments_no_browser_stays(tmp_path: Path, site: Any) -> None:
     seed = int(time.time())
     print(f"seed {seed}")
-    kills(
-        tmp_path, site, [Random(seed).uniform(0, 6) for _ in range(20 if "KILL_EVERY" in os.environ else 2)]
-    )
+    for number, moment in enumerate([0.3, None, *(Random(seed + n).uniform(0, 6) for n in range(MOMENTS))]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        killed(folder, f"{site.url}/", moment)
+        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,9 @@ async def test_an_error_that_is_raised_is_met_once_in_a_process(scripted: Any) -
     with pytest.raises(ModelAuthError, match="answered 401"):
         await run.ask("hi")
     assert await said(run) == "ok"
-
-
-async def test_errors_at_the_end_are_met_as_often_as_it_is_asked(scripted: Any) -> None:
-    run = scripted({"error": {"status": 500}})
+    at_the_end = scripted({"error": {"status": 500}})
     with pytest.raises(ModelError, match="answered 500"):
-        await run.ask("hi", attempts=4)
+        await at_the_end.ask("hi", attempts=4)
 
 
 async def test_a_request_that_is_not_expected_is_told_with_both_texts(scripted: Any) -> None:
@@ -75,13 +72,11 @@ async def test_a_request_that_is_not_expected_is_told_with_both_texts(scripted: 
     assert "tests? pass.*now" in str(caught.value) and "fix the test" in str(caught.value)
     assert not isinstance(caught.value, ModelError)
     assert await said(run, "all tests pass\nnow") == "x"
-
-
-async def test_an_expectation_sees_what_is_new_in_the_request(scripted: Any) -> None:
-    run = scripted({"expect": r"\Aread_file: boom\Z", "text": "x"})
+    new = scripted({"expect": r"\Aread_file: boom\Z", "text": "x"})
     call = Message.model_validate({"role": "assistant", "tool_calls": [{"id": "1", "name": "read_file"}]})
     answer = Message(role="tool", name="read_file", tool_call_id="1", content="boom", status="error")
-    assert (await run.ask(Message(role="system", content="sys"), "go", call, answer)).text == "x"
+    asked = await new.ask(Message(role="system", content="sys"), "go", call, answer)
+    assert asked.text == "x", "it sees what is new in the request"
 
 
 async def test_a_script_that_is_used_up_names_file_role_and_ordinal(scripted: Any) -> None:

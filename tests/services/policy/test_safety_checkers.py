@@ -83,21 +83,14 @@ def test_it_is_told_the_call_and_its_surroundings(decide, call, workspace, tmp_p
         ("no-such-program", "exit code 127"),
         ("kill -9 $$", "failed"),
         ("head -c 100000 /dev/zero", "didn't print"),
+        ("sleep 60", "timeout after 0.3 s"),
+        # Whose supervisor is killed: it is left to a person.
+        ("kill -9 $PPID; sleep 60", "is unknown"),
     ],
 )
-def test_one_that_fails_denies(decide, call, command: str, said: str) -> None:
-    verdict = decide(checker(external(command)), call("t"))
-    assert verdict.decision == "deny" and said in verdict.reason
-
-
-def test_one_whose_supervisor_is_killed_leaves_it_to_a_person(decide, call) -> None:
-    verdict = decide(checker(external("kill -9 $PPID; sleep 60")), call("t"))
-    assert (verdict.decision, "is unknown" in verdict.reason) == ("ask", True)
-
-
-def test_one_that_takes_too_long_is_ended_and_denies(decide, call) -> None:
-    verdict = decide(checker(external("sleep 60", "timeout = 0.3")), call("t"))
-    assert verdict.decision == "deny" and "timeout after 0.3 s" in verdict.reason
+def test_one_that_fails_or_takes_too_long_denies(decide, call, command: str, said: str) -> None:
+    verdict = decide(checker(external(command, "timeout = 0.3" if command == "sleep 60" else "")), call("t"))
+    assert verdict.decision == ("ask" if said == "is unknown" else "deny") and said in verdict.reason
 
 
 def test_nobody_is_asked_about_a_denied_call_and_the_first_denial_ends_it(decide, call, tmp_path) -> None:
@@ -126,12 +119,6 @@ def test_nobody_is_asked_about_a_denied_call_and_the_first_denial_ends_it(decide
 def test_it_is_asked_about_the_calls_that_its_conditions_meet(decide, shell, conditions, line, asked) -> None:
     text = checker(says("deny"), f'toolName = "run_shell_command"\npriority = 5\n{conditions}\n')
     assert (decide(text, shell(line)).decision == "deny") is asked
-
-
-def test_what_a_checker_asks_no_always_choice_lifts(make, shell) -> None:
-    policy, _ = make(user=checker(says("ask")))
-    verdict = Verdict(decision="ask", rule="safety checker", reason="x", by_checker=True)
-    assert policy.choices(shell("ls"), "execute", verdict) == ("proceed_once", "modify", "reject", "cancel")
 
 
 @pytest.mark.parametrize(
@@ -180,15 +167,12 @@ def test_one_that_cannot_be_used_is_reported_and_asks_in_its_place(make, call, t
     assert policy.check(call("t"), "write", "yolo").decision == "ask"
 
 
-def test_an_extension_may_bring_one(make, call) -> None:
+def test_an_extension_may_bring_one_and_without_anything_to_run_it_an_external_one_denies(make, call) -> None:
     policy, problems = make(extension=checker(PATHS))
     assert problems == []
-    verdict = asyncio.run(policy.decide(call("t", path="/etc"), "write", "yolo"))
-    assert verdict.decision == "deny"
-    sub_agents = policy.for_agent("helper")
-    assert asyncio.run(sub_agents.decide(call("t", path="/etc"), "write", "yolo")).decision == "deny"
-
-
-def test_without_anything_to_run_it_an_external_one_denies(make, call) -> None:
+    for one in (policy, policy.for_agent("helper")):
+        assert asyncio.run(one.decide(call("t", path="/etc"), "write", "yolo")).decision == "deny"
     policy, _ = make(user=checker(says("allow")))
     assert asyncio.run(policy.decide(call("t"), "write", "yolo")).decision == "deny"
+    asked = Verdict(decision="ask", rule="safety checker", reason="x", by_checker=True)
+    assert policy.choices(call("t"), "execute", asked) == ("proceed_once", "modify", "reject", "cancel")
