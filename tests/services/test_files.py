@@ -1,21 +1,17 @@
 """Atomic writes: whole or not at all, mode kept, nothing left behind."""
 
-import hashlib
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from interlock.services.files.disk import make_directories
 from interlock.services.files.filesystem import (
     Anchor,
     OutputFiles,
-    hash_at,
     locked,
     remove_leftover,
     replace_file,
-    sha256,
     temporary,
 )
 from interlock.services.files.filesystem import write_atomically as write_at
@@ -28,11 +24,6 @@ def write_atomically(path: Path, data: bytes) -> None:
     there = next(d for d in path.parents if d.exists())
     with Anchor(there).place(path, make=True) as place:
         write_at(place, data, KEY)
-
-
-def now(path: Path) -> str | None:
-    with Anchor(path.parent).place(path) as place:
-        return hash_at(place)
 
 
 def names(folder: Path) -> list[str]:
@@ -95,22 +86,6 @@ def test_a_locked_folder_is_waited_for_and_in_the_end_given_up_on(tmp_path: Path
     with locked(tmp_path, 0):
         pass
     assert names(tmp_path) == []
-
-
-def test_now_is_the_hash_of_what_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    assert now(path) is None
-    path.write_bytes(b"x" * 3_000_000)
-    assert now(path) == hashlib.sha256(b"x" * 3_000_000).hexdigest() == sha256(b"x" * 3_000_000)
-    assert now(tmp_path) == "unreadable"
-    os.mkfifo(tmp_path / "pipe")
-    assert now(tmp_path / "pipe") == "unreadable"
-
-
-def test_directories_are_made_once(tmp_path: Path) -> None:
-    make_directories(tmp_path / "a" / "b", 0o700)
-    make_directories(tmp_path / "a" / "b", 0o700)
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
 
 
 def test_outputs_are_named_by_their_content_and_private(tmp_path: Path) -> None:

@@ -175,16 +175,6 @@ def test_a_file_whose_name_is_not_utf8_is_found_and_read(desk: Desk) -> None:
     assert "\n" not in desk.call("read_file", file_path=name).content
 
 
-def test_a_write_replaces_a_hard_link_and_leaves_the_other_name(desk: Desk) -> None:
-    os.link(desk.outside / "secret.txt", desk.root / "linked")
-    before = (desk.outside / "secret.txt").stat().st_ino
-    assert desk.call("write_file", file_path="linked", content="mine").status == "success"
-    assert (desk.root / "linked").read_text() == "mine"
-    assert (desk.root / "linked").stat().st_ino != before
-    assert (desk.outside / "secret.txt").read_text() == f"{SECRET}\n"
-    assert desk.snapshot() == desk.before
-
-
 HIDDEN = {".geminiignore": "keep/\nown.txt\n"}
 
 

@@ -336,15 +336,6 @@ def test_what_can_not_start_says_why(
     assert said in ended.output
 
 
-@EITHER_WAY
-def test_many_commands_side_by_side(play: Play) -> None:
-    async def scene(bench: Bench) -> list[Ended]:
-        return await asyncio.gather(*(bench.bash(f"sleep 0.2; echo {n}; exit {n}") for n in range(12)))
-
-    ended = play(scene)
-    assert [(e.output, e.exit_code) for e in ended] == [(f"{n}\n", n) for n in range(12)]
-
-
 def test_a_background_command_goes_on_and_its_output_is_in_a_file(play: Play) -> None:
     async def scene(bench: Bench) -> None:
         pid = await bench.processes.start(
@@ -400,18 +391,6 @@ def test_commands_go_on_after_the_process_that_forks_their_supervisors_was_kille
     first, second = play(scene)
     assert (first.how, first.output) == (second.how, "on\n") == ("exited", "on\n")
     assert (second.exit_code, second.output) == (0, "")
-
-
-def test_works_in_a_process_forked_from_one_that_ran_commands(tmp_path: Path) -> None:
-    asyncio.run(Bench(tmp_path).bash("true"))
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            code = asyncio.run(Bench(tmp_path).bash("exit 5")).exit_code or 98
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
 
 
 def test_works_on_a_loop_that_is_not_in_the_main_thread(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.services.secrets.redaction import LONGEST, SHAPES, RedactingStream, Redactor, marks_in
+from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor
 from interlock.state.calls import ToolResult
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 
@@ -123,20 +123,6 @@ def test_bytes_are_found_in_any_chunking_and_others_stay_as_they_are() -> None:
         assert shown == b"\xff\xfe [redacted:MY_TOKEN] \x80 [redacted:aws-key-id]\xc3"
 
 
-def test_ordinary_output_is_shown_at_once() -> None:
-    stream = RedactingStream(REDACT)
-    for piece in ("Continue? ", "....", " 10%", "\rDownloading", " done\n", "x" * 200_000):
-        assert stream.feed(piece) == piece
-
-
-def test_a_stream_holds_no_more_than_it_must() -> None:
-    stream, given_, shown = RedactingStream(SHAPES), 0, 0
-    for piece in ["://" + "a" * 997] * 300:
-        given_ += len(piece)
-        shown += len(stream.feed(piece))
-        assert given_ - shown <= 3 * LONGEST
-
-
 def test_a_secret_in_an_endless_line_is_found_wherever_it_is_cut() -> None:
     secret = SECRETS[2]
     for offset in range(20):
@@ -173,13 +159,6 @@ def test_records_and_results_keep_what_runs_and_lose_what_is_said() -> None:
         status="error", content=secret, error={"type": "x", "message": secret}, meta={"diff": [secret]}
     )
     assert secret not in SHAPES.result(result).model_dump_json()
-
-
-def test_marks_are_counted() -> None:
-    assert marks_in("[redacted:a] [redacted:a] [redacted:B_C] [redacted:]") == {
-        "[redacted:a]": 2,
-        "[redacted:B_C]": 1,
-    }
 
 
 @pytest.mark.parametrize(

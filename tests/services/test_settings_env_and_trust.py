@@ -5,45 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import put, tree
+from folders import put, table, tree
 
 from interlock.services.config.formats import load_dotenv
 from interlock.services.trust import is_trusted
 from interlock.state.errors import ConfigError
 
+TABLE: dict[str, list[Any]] = table(__file__, "settings.yaml")
 
-@pytest.mark.parametrize(
-    ("files", "env", "trusted", "values", "read", "ignored"),
-    [
-        # Real variables win over files, and near files over the user's.
-        (
-            {"work/.env": "A=near\nB=near\nC=near\n", "home/.gemini/.env": "A=own\nB=own\nC=own\nD=own\n"},
-            {"A": "real", "B": ""},
-            True,
-            {"A": "real", "B": "", "C": "near", "D": "own"},
-            ["work/.env", "home/.gemini/.env"],
-            [],
-        ),
-        # The nearest file is taken, and the one in .gemini before its neighbour.
-        (
-            {".env": "A=far\nB=far", "work/.env": "A=plain", "work/.gemini/.env": "A=gemini"},
-            {},
-            True,
-            {"A": "gemini"},
-            ["work/.gemini/.env"],
-            [],
-        ),
-        # An untrusted folder can't redirect the user's key.
-        (
-            {"work/.env": "GOOGLE_GEMINI_BASE_URL=http://elsewhere", "home/.gemini/.env": "GEMINI_API_KEY=k"},
-            {},
-            False,
-            {"GEMINI_API_KEY": "k"},
-            ["home/.gemini/.env"],
-            ["work/.env"],
-        ),
-    ],
-)
+
+@pytest.mark.parametrize(("files", "env", "trusted", "values", "read", "ignored"), TABLE["dotenv"])
 def test_variables_come_from_files(
     tmp_path: Path,
     files: dict[str, str],
@@ -86,18 +57,7 @@ def trust(home: Path, content: Any) -> None:
     put(home / ".interlock/trusted.json", content)
 
 
-@pytest.mark.parametrize(
-    ("folder", "expected"),
-    [
-        ("a", True),
-        ("a/deep/er", True),
-        ("a/bad", False),
-        ("a/bad/deep", False),
-        ("a/bad/good/x", True),
-        ("ab", False),
-        ("", False),
-    ],
-)
+@pytest.mark.parametrize(("folder", "expected"), TABLE["trust"])
 def test_the_longest_directory_decides(tmp_path: Path, folder: str, expected: bool) -> None:
     entries = {"a": "trusted", "a/bad": "untrusted", "a/bad/good": "trusted"}
     trust(tmp_path / "home", {str(tmp_path / k): v for k, v in entries.items()})
@@ -116,16 +76,7 @@ def test_a_link_is_what_it_leads_to_and_a_tilde_the_given_home(tmp_path: Path) -
     assert [is_trusted(home / name, home) for name in ("code/x", "other")] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"/x": "yes"}, "'/x' is 'yes', expected 'trusted' or 'untrusted'"),
-        ({"/x": True}, "expected 'trusted' or 'untrusted'"),
-        ({"x": "trusted"}, "'x' is not an absolute path"),
-        ("{", r"trusted.json:1:2: not JSON"),
-        ("[]", "expected a JSON object"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), TABLE["mistrust"])
 def test_a_trust_file_that_can_not_be_meant_is_an_error(tmp_path: Path, content: Any, message: str) -> None:
     trust(tmp_path, content)
     with pytest.raises(ConfigError, match=message):

@@ -1,7 +1,6 @@
 """Edits: previewed on top of each other, planned, written exactly as planned, and the same after a crash."""
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, ToolRun
-from interlock.tools.table import TOOLS
 
 KEY = CallKey(message="m", index=0)
 
@@ -191,32 +189,6 @@ def test_a_preview_is_made_on_what_earlier_calls_leave(root: Path) -> None:
     assert state.on_disk == sha256(b"one\ntwo\n")
     assert shown.problem is None
     assert text(root) == "one\ntwo\n"
-
-
-def test_previews_made_side_by_side_compute_each_edit_at_most_twice(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once as what a later one finds, and once as its own."""
-    (root / "a").write_text("".join(f"line {n}\n" for n in range(9)))
-    computed: list[object] = []
-    tool = TOOLS["replace"]
-    assert tool.plan is not None
-    plan = tool.plan
-
-    def counted(*given: Any) -> Any:
-        computed.append(given)
-        return plan(*given)
-
-    monkeypatch.setitem(TOOLS, "replace", dataclasses.replace(tool, plan=counted))
-    calls = [replace(f"line {n}", f"{n}", call_id=f"c{n}") for n in range(9)]
-
-    async def all_of_them() -> list[Preview]:
-        toolset = fresh(root)
-        return await asyncio.gather(*(toolset.preview(call, calls[:n]) for n, call in enumerate(calls)))
-
-    shown = asyncio.run(all_of_them())
-    assert [f"-line {n}\n+{n}\n" in one.text for n, one in enumerate(shown)] == [True] * 9
-    assert len(computed) == 2 * len(calls) - 1
 
 
 BAD = [

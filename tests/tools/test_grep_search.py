@@ -104,16 +104,6 @@ def test_ignored_private_binary_and_linked_files_are_not_searched(
     assert sorted(grep.names(**{"pattern": "needle", **args})) == sorted(found)
 
 
-def test_matches_have_numbers_and_are_grouped_by_file(grep: Grep) -> None:
-    text = grep.text("needle", include_pattern="*.py", context=0)
-    assert text == (
-        "4 matches in 3 files for 'needle':\n"
-        "\na/b.py\n2:NEEDLE two\n\na-b/c.py\n1:x = needle()\n\na.py\n1:needle\n2:second needle"
-    )
-    less = grep.text("needle", dir_path="a.py", exclude_pattern="SECOND", context=0)
-    assert less.endswith("\na.py\n1:needle")
-
-
 @pytest.mark.parametrize(
     ("search", "summary"),
     [
@@ -221,12 +211,6 @@ def test_a_search_that_takes_too_long_or_has_no_ripgrep_is_one_clear_error(
         grep.failed("timeout", pattern="needle")
     monkeypatch.setattr("interlock.tools.search.ripgrep.find_ripgrep", lambda: None)
     assert "install ripgrep" in grep.failed("not_started", pattern="needle")
-
-
-def test_a_hundred_thousand_matches_leave_nothing_in_outputs(grep: Grep) -> None:
-    grep.write({"huge.txt": "needle and some more text to fill the line\n" * 100_000})
-    assert grep("needle", max_matches_per_file=100_000, exclude_pattern="zzz").meta["matches"] == 100
-    assert not grep.outputs.directory.exists()
 
 
 def test_the_wheel_brings_ripgrep_where_the_path_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,17 +56,6 @@ def test_every_grammar_is_declared() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [b"", b"\xff\xfe\x00", "def é(): pass # \U0001f600".encode(), b"(" * 200_000]
-)
-def test_any_bytes_are_taken(source: bytes) -> None:
-    assert [d.name for d in definitions(source, "python")] in ([], ["é"])
-
-
-def test_a_language_without_a_grammar_defines_nothing() -> None:
-    assert definitions(b"(defn f [])", "clojure") == []
-
-
-@pytest.mark.parametrize(
     ("path", "language"),
     [("src/a.PY", "python"), ("Makefile", "make"), ("x.tsx", "tsx"), (".py", None), ("data.bin", None)],
 )

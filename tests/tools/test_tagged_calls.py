@@ -111,15 +111,6 @@ def test_a_file_that_holds_the_end_of_its_own_call_is_asked_for_again_not_cut_sh
     assert "</content> stands behind the call" in read([text])[3]
 
 
-def test_several_calls_and_the_text_around_them() -> None:
-    text = (
-        "One.<finish></finish>Two.<read_file><path>a</path><path>b</path><junk>j</junk></read_file>\nThree."
-    )
-    shown, kept, calls, problem = read([text])
-    assert (shown, kept, problem) == ("One.Two.\nThree.", "One.Two.\nThree.", "")
-    assert [(c.name, c.params) for c in calls] == [("finish", {}), ("read_file", {"path": "b"})]
-
-
 @pytest.mark.parametrize(("text", "calls", "problem"), READINGS["cut"])
 def test_a_call_that_was_cut_off_is_no_call(text: str, calls: int, problem: str) -> None:
     """With every parameter complete, only the last tag may be missing, and not in a truncated answer."""

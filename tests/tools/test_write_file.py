@@ -46,19 +46,6 @@ def test_an_existing_file_keeps_endings_mark_encoding_and_mode(
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
 
 
-def test_the_same_content_again_is_no_error_and_no_change(call: Calls) -> None:
-    call.write({"a": "x\n"})
-    change = planned(call, "a", "x\n")
-    assert (change.before, change.diff) == (change.after, "")
-    assert "already" in change.message
-
-
-def test_earlier_calls_of_the_batch_count(call: Calls) -> None:
-    change = planned(call, "a", "new\n", earlier={str(call.folder.resolve() / "a"): b"earlier\n"})
-    assert change.before == b"earlier\n"
-    assert "-earlier" in change.diff
-
-
 def test_a_placeholder_for_left_out_text_is_refused_and_ordinary_dots_are_fine(call: Calls) -> None:
     lines = table(__file__, "left_out.yaml")
     for line in lines["refused"]:

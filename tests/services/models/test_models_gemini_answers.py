@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from folders import table
 from langsmith.utils import get_env_var, tracing_is_enabled
 
 from interlock.services.models.facts import ModelFacts
@@ -13,26 +14,12 @@ from interlock.services.models.names import Providers
 from interlock.state.messages import TextDelta, Usage
 from interlock.state.settings import Settings
 
+TABLE: dict[str, list[Any]] = table(__file__, "models.yaml")
+
 pytestmark = pytest.mark.anyio
-SCHEMA, JSON = {"type": "object", "properties": {"next": {"type": "string"}}}, "application/json"
-THINKS = {"include_thoughts": True}
 
 
-@pytest.mark.parametrize(
-    ("reply", "finish", "problem"),
-    [
-        ({"text": "x", "finish": "MAX_TOKENS"}, "length", None),
-        ({"text": "x", "finish": None}, None, None),
-        ({"thought": "only thoughts"}, "stop", None),
-        ({"empty": True}, None, None),
-        ({"finish": "SAFETY"}, "safety", "SAFETY"),
-        ({"finish": "RECITATION"}, "recitation", "RECITATION"),
-        ({"finish": "MALFORMED_FUNCTION_CALL"}, "malformed_function_call", "MALFORMED_FUNCTION_CALL"),
-        ({"finish": "UNEXPECTED_TOOL_CALL"}, "unexpected_tool_call", "UNEXPECTED_TOOL_CALL"),
-        ({"block": "PROHIBITED_CONTENT"}, "prompt_blocked", "PROHIBITED_CONTENT"),
-        ({"raw": {}}, None, None),
-    ],
-)
+@pytest.mark.parametrize(("reply", "finish", "problem"), TABLE["finishes"])
 async def test_finish_reasons_and_blocks_are_told(
     gemini: Any, reply: dict[str, Any], finish: str | None, problem: str | None
 ) -> None:
@@ -62,36 +49,7 @@ async def test_half_a_character_at_the_end_of_a_chunk_waits_for_the_other_half(g
     assert asked.reply.message.text == "a😀b\ufffdc"
 
 
-@pytest.mark.parametrize(
-    ("model", "fields", "expected"),
-    [
-        # The temperature is always said, and never to a model that refuses it.
-        ({}, {}, {"temperature": 1.0}),
-        ({"temperature": 0.3}, {}, {"temperature": 0.3}),
-        ({"temperature": 0.3}, {"temperature": 0.0}, {"temperature": 0.0}),
-        ({}, {"model": "gemini-3.5-flash-lite"}, {"temperature": None}),
-        (
-            {},
-            {"schema": SCHEMA},
-            {"temperature": 0.0, "responseJsonSchema": SCHEMA, "responseMimeType": JSON},
-        ),
-        # A thought level is asked for as each model takes it; helpers don't think longer.
-        (
-            {"thinking": "low"},
-            {"model": "gemini-3-pro"},
-            {"thinkingConfig": {**THINKS, "thinking_level": "LOW"}},
-        ),
-        (
-            {"thinking": "high"},
-            {"model": "gemini-2.5-flash"},
-            {"thinkingConfig": {**THINKS, "thinking_budget": 24_576}},
-        ),
-        ({"thinking": "auto"}, {"model": "gemini-3-pro"}, {"thinkingConfig": THINKS}),
-        ({"thinking": "auto"}, {"model": "gemini-2.5-flash"}, {"thinkingConfig": THINKS}),
-        ({"thinking": "high"}, {"model": "gemini-2.0-flash"}, {"thinkingConfig": None}),
-        ({"thinking": "high"}, {"schema": SCHEMA, "model": "gemini-3-pro"}, {"thinkingConfig": THINKS}),
-    ],
-)
+@pytest.mark.parametrize(("model", "fields", "expected"), TABLE["requests"])
 async def test_a_request_asks_as_its_model_takes_it(
     gemini: Any,
     fake_gemini: FakeGemini,

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import table
 
 from interlock.services.models.names import PROVIDERS
 from interlock.state.errors import ModelAuthError, ModelError, UserError
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration, Usage
+
+TABLE: dict[str, list[Any]] = table(__file__, "models.yaml")
 
 pytestmark = pytest.mark.anyio
 
@@ -87,18 +90,7 @@ async def test_the_history_arrives_as_langchains_messages(sample: Any) -> None:
     assert model.options[0]["tools"][0]["function"]["name"] == "a"
 
 
-@pytest.mark.parametrize(
-    ("said", "finish", "problem"),
-    [
-        ({"finish_reason": "stop"}, "stop", False),
-        ({"finish_reason": "length"}, "length", False),
-        ({"stop_reason": "tool_use"}, "stop", False),
-        ({"stop_reason": "max_tokens"}, "length", False),
-        ({"finish_reason": "content_filter"}, "content_filter", True),
-        ({}, None, False),
-        (None, None, False),  # an empty stream: the turn asks again, whoever provides
-    ],
-)
+@pytest.mark.parametrize(("said", "finish", "problem"), TABLE["finishes elsewhere"])
 async def test_finish_reasons_are_told(
     sample: Any, said: dict[str, str] | None, finish: str | None, problem: bool
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import tree
+from folders import table, tree
 
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
@@ -19,49 +19,19 @@ from interlock.services.models.names import (
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.settings import Settings
 
+TABLE: dict[str, list[Any]] = table(__file__, "models.yaml")
+
 
 def settings(**model: Any) -> Settings:
     return Settings.model_validate({"model": model})
 
 
-CHOSEN = {"pro": "big", "big": "openai:gpt-5", "auto": "flash", "flash": "gemini-2.5-flash"}
-ALIASES = {"aliases": CHOSEN}
-
-
-@pytest.mark.parametrize(
-    ("name", "model", "given"),
-    [
-        ("auto", "gemini-2.5-pro", {}),
-        ("pro", "gemini-2.5-pro", {}),
-        ("flash", "gemini-3.8-flash", {}),
-        ("flash-lite", "gemini-3.5-flash-lite", {}),
-        ("pro", "openai:gpt-5", ALIASES),
-        ("auto", "gemini-2.5-flash", ALIASES),
-        ("models/gemini-2.5-pro", "gemini-2.5-pro", {}),
-        ("gemini:gemini-2.5-pro", "gemini-2.5-pro", {}),
-        ("google_genai:models/gemini-2.5-pro", "gemini-2.5-pro", {}),
-        *(
-            (name, name, {})
-            for name in ("gemini-9-ultra-preview-01", "ollama:qwen3:8b", "my_package.chat.MyChat:x")
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "model", "given"), TABLE["names"])
 def test_names_resolve(name: str, model: str, given: dict[str, Any]) -> None:
     assert resolve(settings(**given), name) == model
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("flahs", "Did you mean 'flash"),
-        ("gemni-2.5-pro", "Did you mean 'gemini-2.5-pro"),
-        ("opnai:gpt-5", "Did you mean 'openai"),
-        ("openai:", "provider:model"),
-        ("script:", "script:FILE"),
-        ("", "Expected an alias"),
-        ("gpt-5", "openai:gpt-5"),
-    ],
-)
+@pytest.mark.parametrize(("name", "told"), TABLE["no models"])
 def test_what_cannot_be_a_model_is_told_with_the_nearest_names(name: str, told: str) -> None:
     with pytest.raises(UserError) as caught:
         resolve(settings(), name)
@@ -91,18 +61,7 @@ def test_a_models_window_is_known_or_a_million() -> None:
     assert [*found.values()] == [5000, 400_000, DEFAULT_LIMIT, 256_000]
 
 
-@pytest.mark.parametrize(
-    ("model", "env", "refused"),
-    [
-        (None, {}, "GEMINI_API_KEY.*interlock auth set gemini.*-m provider:model"),
-        ("pro", {"GEMINI_API_KEY": ""}, "GEMINI_API_KEY"),
-        *(("pro", {key: "x"}, "") for key in ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-        ("script:{here}/s.yaml", {}, ""),
-        ("openai:gpt-5", {}, "OPENAI_API_KEY or OPENAI_BASE_URL"),
-        ("openai:qwen", {"OPENAI_BASE_URL": "http://127.0.0.1:8080/v1"}, ""),
-        ("anthropic:claude", {"ANTHROPIC_API_KEY": "x"}, "pip install langchain-anthropic"),
-    ],
-)
+@pytest.mark.parametrize(("model", "env", "refused"), TABLE["credentials"])
 def test_a_model_wants_its_package_and_its_key_or_its_address(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str | None, env: dict[str, str], refused: str
 ) -> None:

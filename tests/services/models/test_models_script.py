@@ -30,15 +30,6 @@ async def test_replies_are_taken_in_order_for_each_role(scripted: Any) -> None:
     assert [await said(run, role="next_speaker"), await said(run)] == ["n1", "m1"]
 
 
-async def test_a_killed_run_goes_on_with_the_reply_it_had_not_had(scripted: Any) -> None:
-    run = scripted({"text": "one"}, {"error": {"status": 503}}, {"text": "two"}, {"text": "three"})
-    assert await said(run) == "one"
-    killed = run.restarted()
-    asked = await killed.ask("hi")
-    assert (asked.text, len(asked.retries)) == ("two", 1)
-    assert await said(killed.restarted()) == "three"
-
-
 async def test_errors_come_before_their_reply_and_again_after_a_kill_among_them(scripted: Any) -> None:
     errors = {"error": {"status": 429, "retry_after": 50}}, {"error": {}}
     run = scripted(*errors, {"text": "ok"}, {"text": "next"}, delay_scale=1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
-from folders import put
+from folders import put, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import call
@@ -13,6 +13,8 @@ from scripted import call
 from interlock.services.models.script import Scripted, ScriptedCall, ScriptedError, read_script, write_entry
 from interlock.state.errors import UserError
 from interlock.state.messages import Usage
+
+TABLE: dict[str, list[Any]] = table(__file__, "models.yaml")
 
 pytestmark = pytest.mark.anyio
 
@@ -61,20 +63,7 @@ async def test_a_reply_recorded_twice_around_a_kill_counts_once(
     assert [await said(played), await said(played)] == ["kept", "next"]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("- text: [", "isn't valid YAML"),
-        ("text: hi", "valid list"),
-        ("- txet: hi", "0.txet"),
-        ("- text: a\n- expect: '('", "1.expect"),
-        ("- error: {status: 200}", "0.error.status"),
-        ("- tool_calls: [{args: {}}]", "0.tool_calls.0.name"),
-        ("- delay_s: -1", "0.delay_s"),
-        ("- usage: {input_tokens: 3}", "0.usage.input_tokens"),
-        ("- usage: {input: 3, cache: 1}", "usage: {input, output, cached, thoughts}"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), TABLE["mistakes"])
 def test_a_script_that_cannot_be_used_is_told_by_entry_and_field(
     tmp_path: Path, text: str, told: str
 ) -> None:
@@ -82,16 +71,6 @@ def test_a_script_that_cannot_be_used_is_told_by_entry_and_field(
     with pytest.raises(UserError, match=r"Expected|valid") as caught:
         read_script(path)
     assert told in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
-    entries = [{"role": "main", "expect": "x", "text": "a\nb", "tool_calls": [call("t", n=1.5)]}]
-    put(tmp_path / "s.json", entries)
-    (tmp_path / "s.yaml").write_text(
-        '# a comment\n- role: main\n  expect: x\n  text: "a\\nb"\n  tool_calls:\n  - {name: t, args: {n: 1.5}}\n',
-        encoding="utf-8",
-    )
-    assert read_script(tmp_path / "s.yaml") == read_script(tmp_path / "s.json")
 
 
 texts = st.text(

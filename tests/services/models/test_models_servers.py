@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from folders import table
 from local_server import Local, delta
 
 from interlock.services.models.facts import ModelFacts, Server, is_near
@@ -14,51 +15,19 @@ from interlock.services.models.langchain import LangChainProvider
 from interlock.state.events import Progress
 from interlock.state.settings import Settings
 
+TABLE: dict[str, list[Any]] = table(__file__, "models.yaml")
+
 
 def facts(env: dict[str, str], models: dict[str, Any] | None = None, home: Path | None = None) -> ModelFacts:
     return ModelFacts(Settings.model_validate({"models": models or {}}), env, home)
 
 
-@pytest.mark.parametrize(
-    ("url", "near"),
-    [
-        ("http://localhost:8080/v1", True),
-        ("http://127.0.0.1:11434", True),
-        ("http://[::1]:1/v1", True),
-        ("http://192.168.1.7:1234/v1", True),
-        ("http://box:8000/v1", True),
-        ("http://box.local/v1", True),
-        ("https://api.openai.com/v1", False),
-        ("http://8.8.8.8/v1", False),
-    ],
-)
+@pytest.mark.parametrize(("url", "near"), TABLE["near"])
 def test_a_server_is_near_by_its_address(url: str, near: bool) -> None:
     assert is_near(url) is near
 
 
-def listed(**more: Any) -> dict[str, Any]:
-    """The list of a server's models, which has one."""
-    return {"data": [{"id": "qwen", **more}]}
-
-
-LLAMA = {"/props": {"default_generation_settings": {"n_ctx": 8192}}}
-STARTED = {"parameters": "stop x\nnum_ctx 2048", "model_info": {"a.context_length": 9}}
-OLLAMA = {"/api/show": {"model_info": {"qwen2.context_length": 32768}}}
-MILLION = 1_048_576
-
-
-@pytest.mark.parametrize(
-    ("models", "more", "kind", "window"),
-    [
-        (listed(owned_by="llamacpp"), LLAMA, "llama.cpp", 8192),
-        (listed(owned_by="vllm", max_model_len=4096), {}, "vllm", 4096),
-        (listed(owned_by="library"), OLLAMA, "ollama", 32768),
-        (listed(owned_by="library"), {"/api/show": STARTED}, "ollama", 2048),
-        (listed(), {"/api/v0/models": listed(loaded_context_length=5000)}, "lm studio", 5000),
-        (listed(), {}, "", MILLION),
-        (["what"], {}, "", MILLION),
-    ],
-)
+@pytest.mark.parametrize(("models", "more", "kind", "window"), TABLE["servers"])
 def test_a_server_tells_its_kind_and_the_window_it_was_started_with(
     models: Any, more: dict[str, Any], kind: str, window: int, local: Local
 ) -> None:

@@ -101,27 +101,6 @@ def test_what_is_dangerous_or_unknown_is_never_remembered(make, shell, line: str
     assert policy.choices(shell(line), "execute", verdict) == ONCE
 
 
-def test_a_line_that_moves_is_granted_from_the_folder_where_it_was_shown(make, shell, workspace) -> None:
-    (workspace.root / "src" / "src").mkdir(parents=True)
-    policy, _ = make()
-    line = shell("cd src && make")
-    rule = policy.narrow(line, "execute", ALWAYS, "default")
-    elsewhere = line.model_copy(update={"args": {**line.args, "dir_path": "src"}})
-    decided = [policy.check(call, "execute", "default", [rule]).decision for call in (line, elsewhere)]
-    assert (rule.line, decided) == ("cd src && make", ["allow", "ask"])
-
-
-def test_a_choice_holds_in_its_mode_and_looser_ones_and_never_in_plan(make, shell, call) -> None:
-    policy, _ = make()
-    rule = policy.narrow(shell("git status"), "execute", ALWAYS, "auto_edit")
-    assert policy.check(shell("git status"), "execute", "auto_edit", [rule]).decision == "allow"
-    assert policy.check(shell("git status"), "execute", "default", [rule]).decision == "ask"
-    blanket = SessionRule(tool="run_shell_command", commands=("git status",))
-    assert policy.check(shell("git status"), "execute", "plan", [blanket]).decision == "deny"
-    file = SessionRule(tool="write_file", path="a.py")
-    assert policy.check(call("write_file", file_path="a.py"), "write", "plan", [file]).decision == "deny"
-
-
 def test_an_edit_is_remembered_for_its_file_only(make, call, workspace) -> None:
     policy, _ = make()
     rule = policy.narrow(call("replace", file_path="src/../src/a.py"), "write", ALWAYS, "default")
