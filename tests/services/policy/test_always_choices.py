@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+from typing import Any
 
 import pytest
 from folders import table
@@ -15,6 +16,8 @@ from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
+
+TABLE: dict[str, list[Any]] = table(__file__, "rules.yaml")
 
 ALWAYS = "proceed_always"
 ONCE = ("proceed_once", "modify", "reject", "cancel")
@@ -123,20 +126,7 @@ def test_a_path_that_tools_may_not_touch_is_not_remembered(make, call, path) -> 
     assert policy.narrow(call("write_file"), "write", ALWAYS, "default") is None
 
 
-@pytest.mark.parametrize(
-    ("url", "decision"),
-    [
-        ("https://docs.example.com/b", "allow"),
-        ("http://DOCS.example.com", "allow"),
-        ("https://docs.example.com.evil.org/", "ask"),
-        ("https://docs.example.com@evil.org/", "ask"),
-        ("https://evil.org\\@docs.example.com/", "ask"),
-        ("https://docs.example.com:8080/", "ask"),
-        ("https://docs.example.com/ and https://evil.org", "ask"),
-        ("https://[", "ask"),
-        ("no url", "ask"),
-    ],
-)
+@pytest.mark.parametrize(("url", "decision"), TABLE["fetches"])
 def test_a_fetch_is_remembered_for_its_host_only(make, call, url: str, decision: str) -> None:
     policy, _ = make()
     rule = policy.narrow(

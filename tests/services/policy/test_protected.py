@@ -1,6 +1,9 @@
 """Files that control the program ask in every mode, with every file tool, unless a user's rule names them."""
 
+from typing import Any
+
 import pytest
+from folders import table
 
 from interlock.services.files.protected import PROTECTED, ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace
@@ -8,6 +11,8 @@ from interlock.services.policy.books import Books
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
+
+TABLE: dict[str, list[Any]] = table(__file__, "rules.yaml")
 
 MODES = ("default", "auto_edit", "yolo")
 ALLOW = '[[rule]]\ntoolName = "{tool}"\ndecision = "allow"\npriority = 999\n{more}\n'
@@ -79,25 +84,7 @@ def test_a_redirection_into_it_is_asked_about(make, shell, mode) -> None:
 PATCH = "--- a/{0}\n+++ b/{0}\n@@ -0,0 +1 @@\n+x\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "decision"),
-    [
-        ("git apply plain.diff", "allow"),
-        ("git apply --index -p1 plain.diff", "allow"),
-        ("patch -p1 < plain.diff", "allow"),
-        ("git stash apply", "allow"),
-        ("git apply deep.diff", "ask"),
-        ("git apply plain.diff deep.diff", "ask"),
-        ("git am renamed.diff", "ask"),
-        ("git apply quoted.diff", "ask"),
-        ("patch -p1 < deep.diff", "ask"),
-        ("patch -p1 -ideep.diff", "ask"),
-        ("patch --input=deep.diff", "ask"),
-        ("git diff HEAD~1 | git apply -R", "ask"),
-        ("git diff > missing.diff; git apply missing.diff", "ask"),
-        ("git apply missing.diff", "allow"),
-    ],
-)
+@pytest.mark.parametrize(("line", "decision"), TABLE["patches"])
 def test_a_patch_that_changes_it_asks_under_a_rule_for_the_command(
     make, shell, workspace, line, decision
 ) -> None:

@@ -4,13 +4,17 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from folders import table
 
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import CallView, Verdict
+
+TABLE: dict[str, list[Any]] = table(__file__, "rules.yaml")
 
 Decide = Callable[..., Verdict]
 
@@ -72,22 +76,7 @@ def test_it_is_told_the_call_and_its_surroundings(decide, call, workspace, tmp_p
     assert (told["protocolVersion"], told["config"]) == ("1.0.0", {"level": 3})
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("exit 3", "exit code 3"),
-        ("echo nonsense", "didn't print"),
-        ("true", "didn't print"),
-        ('echo \'{"decision": "maybe"}\'', "didn't print"),
-        ('echo \'{"decision": "allow", "error": "broke"}\'', "broke"),
-        ("no-such-program", "exit code 127"),
-        ("kill -9 $$", "failed"),
-        ("head -c 100000 /dev/zero", "didn't print"),
-        ("sleep 60", "timeout after 0.3 s"),
-        # Whose supervisor is killed: it is left to a person.
-        ("kill -9 $PPID; sleep 60", "is unknown"),
-    ],
-)
+@pytest.mark.parametrize(("command", "said"), TABLE["fails"])
 def test_one_that_fails_or_takes_too_long_denies(decide, call, command: str, said: str) -> None:
     verdict = decide(checker(external(command, "timeout = 0.3" if command == "sleep 60" else "")), call("t"))
     assert verdict.decision == ("ask" if said == "is unknown" else "deny") and said in verdict.reason
@@ -104,37 +93,13 @@ def test_nobody_is_asked_about_a_denied_call_and_the_first_denial_ends_it(decide
     assert (tmp_path / "flag").exists()
 
 
-@pytest.mark.parametrize(
-    ("conditions", "line", "asked"),
-    [
-        ('commandPrefix = "git push"', "ls; git push", True),
-        ('commandPrefix = "git push"', "git log", False),
-        ('commandPrefix = "git push"', "bash -c 'git push'", True),
-        ('commandPrefix = "git push"', "eval $x", True),
-        ('commandRegex = "rm "', "ls && rm x", True),
-        ('modes = ["default"]', "ls", False),
-        ("toolAnnotations = { risk = 'read' }", "ls", False),
-    ],
-)
+@pytest.mark.parametrize(("conditions", "line", "asked"), TABLE["conditions"])
 def test_it_is_asked_about_the_calls_that_its_conditions_meet(decide, shell, conditions, line, asked) -> None:
     text = checker(says("deny"), f'toolName = "run_shell_command"\npriority = 5\n{conditions}\n')
     assert (decide(text, shell(line)).decision == "deny") is asked
 
 
-@pytest.mark.parametrize(
-    ("args", "decision"),
-    [
-        ({"path": "src/a.py"}, "allow"),
-        ({"path": "../a.py"}, "deny"),
-        ({"file_path": "/etc/passwd"}, "deny"),
-        ({"options": {"outputDirectory": "/tmp"}}, "deny"),
-        ({"files": ["src/a", "/etc/x"]}, "deny"),
-        ({"path": "link/x"}, "deny"),
-        ({"path": ".git/config"}, "deny"),
-        ({"text": "/etc/passwd"}, "allow"),
-        ({"cwd": ".."}, "deny"),
-    ],
-)
+@pytest.mark.parametrize(("args", "decision"), TABLE["paths"])
 def test_allowed_path_keeps_every_path_among_the_arguments_inside(
     decide, workspace, args, decision: str
 ) -> None:
