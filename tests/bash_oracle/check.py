@@ -1,7 +1,5 @@
 """check: compares what bash runs for a random line with what the parser saw and policy allowed."""
 
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -127,28 +125,26 @@ def betrayed(line: str, ran: Ran) -> list[str]:
     return found
 
 
-def work(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
+def work(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int) -> Tally:
     """Run any lines, under a rule that allows everything and some denials."""
-    return _work(Lines(seed), policy, stubs, folder, most, until)
+    return _work(Lines(seed), policy, stubs, folder, most)
 
 
-def work_mutated(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
+def work_mutated(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int) -> Tally:
     """Run mutations of lines that the parser understands."""
-    return _work(Mutations(seed), policy, stubs, folder, most, until)
+    return _work(Mutations(seed), policy, stubs, folder, most)
 
 
-def _made(lines: Lines | Mutations | Constructs, tally: Tally, most: int, until: float) -> Iterator[str]:
-    while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
+def _made(lines: Lines | Mutations | Constructs, tally: Tally, most: int) -> Iterator[str]:
+    while tally.lines < most and len(tally.wrong) < 20:
         if "\0" not in (line := lines.line()):
             tally.lines += 1
             yield line
 
 
-def _work(
-    lines: Lines | Mutations, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float
-) -> Tally:
+def _work(lines: Lines | Mutations, policy: RulePolicy, stubs: Path, folder: Path, most: int) -> Tally:
     tally = Tally(policy)
-    for line in _made(lines, tally, most, until):
+    for line in _made(lines, tally, most):
         parsed, allowed = tally.look(line)
         # Refused lines prove nothing; a few are run to see that they were refused for a reason.
         if allowed or parsed.opaque is None or tally.lines % 8 == 0:
@@ -156,10 +152,10 @@ def _work(
     return tally
 
 
-def work_narrow(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
+def work_narrow(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int) -> Tally:
     """Run constructs under narrow rules: an allowed line in default mode runs nothing else."""
     tally = Tally(policy)
-    for line in _made(Constructs(seed), tally, most, until):
+    for line in _made(Constructs(seed), tally, most):
         parsed, allowed = tally.look(line, ["default"])
         if not allowed and parsed.opaque is not None and tally.lines % 16:
             continue
@@ -172,24 +168,15 @@ def work_narrow(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: 
     return tally
 
 
-Work = Callable[[int, RulePolicy, Path, Path, int, float], Tally]
+Work = Callable[[int, RulePolicy, Path, Path, int], Tally]
 
 
-def run(
-    work: Work,
-    policy: RulePolicy,
-    folder: Path,
-    seed: int,
-    *,
-    lines: int = sys.maxsize,
-    seconds: float = float("inf"),
-) -> tuple[str, list[Tally]]:
-    """Run `WORKERS` in parallel for so many lines or so long; returns a line of counts, and each one's results."""
+def run(work: Work, policy: RulePolicy, folder: Path, seed: int, lines: int) -> tuple[str, list[Tally]]:
+    """Run `WORKERS` in parallel for so many lines; returns a line of counts, and each one's results."""
     stubs = make_stubs(folder / "bin")
-    until = time.monotonic() + seconds
     with ThreadPoolExecutor(WORKERS) as pool:
         jobs = [
-            pool.submit(work, seed + n, policy, stubs, folder / f"{work.__name__}{n}", lines, until)
+            pool.submit(work, seed + n, policy, stubs, folder / f"{work.__name__}{n}", lines)
             for n in range(WORKERS)
         ]
         tallies = [job.result() for job in jobs]

@@ -1,4 +1,5 @@
-"""Another process constantly swaps directories and files for links while every file tool works on them."""
+"""Directories and files are swapped for links while every file tool works on them: right after each check, and, in
+sweeps, constantly by another process."""
 
 import json
 import subprocess
@@ -60,23 +61,23 @@ def play(
     return done
 
 
-rounds = pytest.mark.parametrize("rounds", [6, pytest.param(25, marks=pytest.mark.sweep)])
+ROUNDS = 25
 
 
-@rounds
-def test_no_write_leaves_the_workspace(desk: Desk, rounds: int) -> None:
+@pytest.mark.sweep
+def test_no_write_leaves_the_workspace(desk: Desk) -> None:
     def calls(turn: int, name: str) -> Iterator[tuple[str, ToolResult]]:
         path = f"{name}/secret.txt"
         yield "write_file", desk.call("write_file", file_path=path, content=f"inside {turn}\n")
         yield "replace", desk.call("replace", file_path=path, old_string="inside", new_string="still inside")
         yield "new", desk.call("write_file", file_path=f"{name}/new/{turn}/x", content="new")
 
-    done = play(desk, rounds, calls)
-    assert min(done[tool] for tool in ("write_file", "replace", "new")) > rounds // 5, done
+    done = play(desk, ROUNDS, calls)
+    assert min(done[tool] for tool in ("write_file", "replace", "new")) > ROUNDS // 5, done
 
 
-@rounds
-def test_no_read_leaves_the_workspace(desk: Desk, rounds: int) -> None:
+@pytest.mark.sweep
+def test_no_read_leaves_the_workspace(desk: Desk) -> None:
     def calls(turn: int, name: str) -> Iterator[tuple[str, ToolResult]]:
         yield "read_file", desk.call("read_file", file_path=f"{name}/secret.txt")
         yield "missing", desk.call("read_file", file_path=f"{name}/only-outsid")
@@ -84,12 +85,13 @@ def test_no_read_leaves_the_workspace(desk: Desk, rounds: int) -> None:
         yield "list_directory", desk.call("list_directory", dir_path=name)
         yield "glob", desk.call("glob", pattern="**", dir_path="." if turn % 2 else name)
 
-    done = play(desk, rounds, calls)
+    done = play(desk, ROUNDS, calls)
     assert (
-        min(done[tool] for tool in ("read_file", "read_many_files", "list_directory", "glob")) > rounds // 5
+        min(done[tool] for tool in ("read_file", "read_many_files", "list_directory", "glob")) > ROUNDS // 5
     ), done
 
 
+@pytest.mark.sweep
 def test_no_search_leaves_the_workspace(desk: Desk) -> None:
     def calls(turn: int, name: str) -> Iterator[tuple[str, ToolResult]]:
         for only_names in (True, False):

@@ -106,26 +106,6 @@ def test_definitions_are_put_in_place_and_optional_means_left_out() -> None:
     assert schema["required"] == ["inner"]
 
 
-@pytest.mark.parametrize(
-    ("name", "risk", "alone", "effect"),
-    [
-        ("read_file", "read", False, "none"),
-        ("write_file", "write", True, "file"),
-        ("replace", "write", True, "file"),
-        ("write_todos", "state", False, "none"),
-        ("ask_user", "question", True, "none"),
-        ("run_shell_command", "execute", True, "other"),
-        ("web_fetch", "network", False, "none"),
-    ],
-)
-def test_scheduling_knows_what_a_tool_does(
-    toolset: BuiltinToolset, name: str, risk: str, alone: bool, effect: str
-) -> None:
-    info = toolset.info(name)
-    assert info is not None
-    assert (info.name, info.risk, info.alone, info.effect) == (name, risk, alone, effect)
-
-
 def test_unknown_and_excluded_tools_are_not_there(tmp_path: Path) -> None:
     toolset = build(tmp_path, {name: tool for name, tool in TOOLS.items() if name != "write_file"})
     assert toolset.info("write_file") is None

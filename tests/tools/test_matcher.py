@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from patience import lines_run
 
 from interlock.tools._content import TextFile, decode
-from interlock.tools._diff import Comparison, unified_diff
+from interlock.tools._diff import unified_diff
 from interlock.tools.matcher.edit import Problem, placed_or_repaired, raw_after
 from interlock.tools.matcher.find import find
 from interlock.tools.matcher.windows import Match, Miscount, replaced
@@ -167,15 +167,3 @@ def test_too_many_places_to_compare_are_refused_not_searched_for_ever() -> None:
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "}", ""]), max_size=40)
-
-
-@given(LINES, LINES, st.integers(0, 3))
-def test_what_two_long_texts_have_in_common_makes_the_one_from_the_other(
-    old: list[str], new: list[str], long: int
-) -> None:
-    once = [f"only {n}" for n in range(600 * long)]
-    one, other = [*old, *once, *new], [*new, *once[::-1][: 20 * long], *once, *old]
-    made: list[str] = []
-    for tag, i1, i2, j1, j2 in Comparison(one, other).get_opcodes():
-        made += one[i1:i2] if tag == "equal" else other[j1:j2]
-    assert made == other

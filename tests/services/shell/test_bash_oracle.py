@@ -1,7 +1,7 @@
 """What bash runs, the parser sees and policy allows: random lines in a real bash whose commands only log.
 
 The seed is fixed, so that a result of the suite reflects the change, not luck. To search for longer:
-PYTHONPATH=tests python -m bash_oracle --seconds 3600
+ORACLE_SEED=7 ORACLE_LINES=100000 make sweeps TESTS='-k what_bash_runs'
 """
 
 import os
@@ -29,7 +29,7 @@ from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView
 
 SEED = int(os.environ.get("ORACLE_SEED", "1"))
-MANY, SHARES = 1_250, 4
+MANY, SHARES = int(os.environ.get("ORACLE_LINES", "1250")), 4
 """Lines of each share of a sweep: a tenth of them must hold some of each kind."""
 
 pytestmark = pytest.mark.skipif(BASH is None, reason="needs bash as the oracle")
@@ -63,7 +63,7 @@ def test_what_bash_runs_was_seen_and_nothing_that_is_denied_or_unknown_gets_by(
     (tmp_path / "work").mkdir()
     part, of = sweep_part() if lines == MANY else (0, 1)
     seed = SEED + (share + SHARES * part) * WORKERS
-    told, tallies = run(kind, policy_of(rules, tmp_path / "work"), tmp_path, seed, lines=lines // of)
+    told, tallies = run(kind, policy_of(rules, tmp_path / "work"), tmp_path, seed, lines // of)
     print(told)
     wrong = [w for t in tallies for w in t.wrong]
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong[:20])
