@@ -200,14 +200,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(
-    ("call", "earlier", "problem", "before", "known"),
+    ("call", "earlier", "problem", "hashed"),
     [
-        (replace("2", "zwei"), [], "isn't in 'a'", None, None),
-        (replace("two", "2", call_id="c2"), [replace("two", "zwei")], "isn't in 'a'", None, None),
+        (replace("2", "zwei"), [], "isn't in 'a'", None),
+        (replace("two", "2", call_id="c2"), [replace("two", "zwei")], "isn't in 'a'", None),
         # Earlier calls that fail or are malformed change nothing.
-        (replace("two", "2"), BAD, None, b"one\ntwo\n", b"one\ntwo\n"),
+        (replace("two", "2"), BAD, None, (b"one\ntwo\n", b"one\ntwo\n")),
         # A file that is made earlier in the batch isn't there yet.
-        (replace("x", "y", "new"), [write("new", "x\n")], None, None, b"x\n"),
+        (replace("x", "y", "new"), [write("new", "x\n")], None, (None, b"x\n")),
     ],
 )
 def test_a_preview_says_what_would_go_wrong_and_what_it_is_based_on(
@@ -215,12 +215,11 @@ def test_a_preview_says_what_would_go_wrong_and_what_it_is_based_on(
     call: CallView,
     earlier: list[CallView],
     problem: str | None,
-    before: bytes | None,
-    known: bytes | None,
+    hashed: tuple[bytes | None, bytes] | None,
 ) -> None:
     shown = preview(root, call, earlier)
     assert problem in str(shown.problem) if problem else shown.problem is None
-    if known is not None:
+    for before, known in [hashed] if hashed else []:
         (state,) = shown.files
         assert (state.on_disk, state.sha256) == (before and sha256(before), sha256(known))
 

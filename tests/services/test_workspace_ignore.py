@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import tree
@@ -14,7 +15,7 @@ from interlock.state.settings import Settings
 from interlock.state.workspace import PathRefused
 
 
-def files_in(root: Path, files: dict[str, str], empty: str = "") -> FolderWorkspace:
+def files_in(root: Path, files: dict[str, Any], empty: str = "") -> FolderWorkspace:
     tree(root, {**files, **dict.fromkeys(empty.split(), "")})
     return FolderWorkspace(root)
 
@@ -72,27 +73,33 @@ def test_info_exclude_counts_also_in_linked_work_trees(repo: Path, tmp_path: Pat
         assert walked(files_in(root, {}, "x.tmp")) == ["a"]
 
 
-def test_a_workspace_below_the_top_of_a_repository_obeys_its_rules(repo: Path) -> None:
-    files_in(repo, {".gitignore": "*.log\n/sub/x\n"}, "sub/a.log sub/x sub/y")
-    assert walked(FolderWorkspace(repo / "sub")) == ["y"]
+OWN = {".gitignore": "*.log\ndist/\n", ".geminiignore": "!debug.log\n!dist/\nsecret\n"}
+BROKEN = b"\xef\xbb\xbf*.log\n[z-a]\n[[[a]\nfoo\\\n\xff\xfe\n*.tmp\n"
+DEEP = "/".join("a" * 60)
 
 
-def test_the_users_own_files_come_last_and_bring_back(repo: Path) -> None:
-    files = {
-        ".gitignore": "*.log\ndist/\n",
-        ".geminiignore": "!debug.log\n!dist/\nsecret\n",
-        ".rooignore": "debug.log",
-    }
-    workspace = files_in(repo, files, "debug.log x.log dist/a secret")
-    assert [name for name in walked(workspace) if not name.startswith(".")] == ["dist/a"]
-    (repo / ".rooignore").unlink()
-    assert [name for name in walked(workspace) if not name.startswith(".")] == ["debug.log", "dist/a"]
-
-
-def test_nothing_below_an_ignored_directory_comes_back(repo: Path) -> None:
-    workspace = files_in(repo, {".gitignore": "dist/", ".geminiignore": "!dist/keep\n"}, "dist/keep")
-    assert walked(workspace) == [".geminiignore", ".gitignore"]
-    assert workspace.ignored(repo / "dist/keep") and not workspace.ignored(repo / "dist/keep", git=False)
+@pytest.mark.parametrize(
+    ("files", "names", "top", "found"),
+    [
+        # The rules of a repository hold for a workspace below its top.
+        ({".gitignore": "*.log\n/sub/x\n"}, "sub/a.log sub/x sub/y", "sub", ["y"]),
+        # The user's own files come last and bring back, but for what is below an ignored directory.
+        ({**OWN, ".rooignore": "debug.log"}, "debug.log x.log dist/a secret", ".", ["dist/a"]),
+        (OWN, "debug.log x.log dist/a secret", ".", ["debug.log", "dist/a"]),
+        ({".gitignore": "dist/", ".geminiignore": "!dist/keep\n"}, "dist/keep", ".", []),
+        # Broken lines are skipped as git skips them; no pattern of a project can hold us up.
+        ({".gitignore": BROKEN}, "a.log b.tmp c", ".", ["c"]),
+        ({".gitignore": "*a" * 40 + "b\n" + "**/a/" * 30 + "x\n"}, "a" * 200, ".", ["a" * 200]),
+        ({".gitignore": "**/a/" * 12 + "x\n"}, DEEP, ".", [DEEP]),
+    ],
+    ids=["below the top", "own files", "brought back", "below", "broken", "many stars", "deep"],
+)
+def test_ignore_files_leave(
+    repo: Path, files: dict[str, Any], names: str, top: str, found: list[str]
+) -> None:
+    files_in(repo, files, names)
+    shown = walked(FolderWorkspace(repo / top))
+    assert [name for name in shown if not name.startswith(".")] == found
 
 
 def test_custom_ignore_files_and_switches_of_the_settings_hold(repo: Path) -> None:
@@ -109,6 +116,7 @@ def test_asking_for_ignored_files_never_shows_what_the_user_keeps(repo: Path) ->
     assert walked(workspace, include_ignored=True) == [*sorted(files), "a.log", "node_modules/x"]
     assert walked(workspace) == sorted(files)
     assert walked(workspace, "node_modules") == ["node_modules/x"]
+    assert workspace.ignored(repo / "a.log") and not workspace.ignored(repo / "a.log", git=False)
 
 
 def test_links_are_listed_only_when_they_lead_to_a_file_of_ours(repo: Path, tmp_path: Path) -> None:
@@ -131,11 +139,6 @@ def test_where_case_makes_no_difference_a_name_in_another_case_is_ignored_too(re
             workspace.writable(path)
 
 
-def test_broken_lines_are_skipped_as_git_skips_them(repo: Path) -> None:
-    (repo / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n[z-a]\n[[[a]\nfoo\\\n\xff\xfe\n*.tmp\n")
-    assert walked(files_in(repo, {}, "a.log b.tmp c")) == [".gitignore", "c"]
-
-
 def test_no_ignore_file_of_a_project_can_hold_us_up_by_its_size(repo: Path) -> None:
     files_in(
         repo, {".gitignore": "a.txt\n" + "x" * 100_000 + "\n" + "y\n" * 30_000 + "b.txt\n"}, "a.txt b.txt"
@@ -143,17 +146,6 @@ def test_no_ignore_file_of_a_project_can_hold_us_up_by_its_size(repo: Path) -> N
     rules = IgnoreRules(repo)
     assert rules.ignored(str(repo / "a.txt"), False)
     assert len(rules._load(str(repo / ".gitignore"))) == 20_000  # pyright: ignore[reportPrivateUsage]
-
-
-@pytest.mark.parametrize(
-    ("lines", "name"),
-    [
-        ("*a" * 40 + "b\n" + "**/a/" * 30 + "x\n", "a" * 200),
-        ("**/a/" * 12 + "x\n", "/".join("a" * 60)),
-    ],
-)
-def test_no_pattern_of_a_project_can_hold_us_up(repo: Path, lines: str, name: str) -> None:
-    assert walked(files_in(repo, {".gitignore": lines}, name)) == [".gitignore", name]
 
 
 NAMES = st.sampled_from(["a", "b", "ab", "a.x", "b.x", "dir"])
