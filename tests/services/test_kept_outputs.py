@@ -22,15 +22,16 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
 def workspace(place: Path) -> FolderWorkspace:
     return FolderWorkspace(place / "work", outputs=place / "home" / "outputs")
 
 
-def test_a_kept_output_can_be_read_but_not_written(place: Path) -> None:
+def test_a_kept_output_can_be_read_but_not_written(place: Path, workspace: FolderWorkspace) -> None:
     path = str(place / "home" / "outputs" / KEPT)
-    assert workspace(place).readable(path) == Path(path)
+    assert workspace.readable(path) == Path(path)
     with pytest.raises(PathRefused, match="outside"):
-        workspace(place).writable(path)
+        workspace.writable(path)
     with pytest.raises(PathRefused, match="outside"):
         FolderWorkspace(place / "work").readable(path)
 
@@ -42,6 +43,6 @@ def test_a_kept_output_can_be_read_but_not_written(place: Path) -> None:
         *("../secret.txt", "../interlock.db", f"{KEPT}\0.txt", f"\0/outputs/{KEPT}"),
     ],
 )
-def test_nothing_else_there_can_be_read(place: Path, name: str) -> None:
+def test_nothing_else_there_can_be_read(place: Path, workspace: FolderWorkspace, name: str) -> None:
     with pytest.raises(PathRefused):
-        workspace(place).readable(f"{place}/home/outputs/{name}")
+        workspace.readable(f"{place}/home/outputs/{name}")

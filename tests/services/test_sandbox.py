@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from folders import put
+from folders import put, tree
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
@@ -157,13 +157,9 @@ def test_a_command_can_not_give_itself_rights_that_outlast_it(place: Place, atta
     place.git("init")
     place.git("config", "core.hooksPath", ".husky")
     place.git("init", "lib")
-    for name in (".gemini", ".husky", "tool/bin", ".git/modules/lib", ".git/worktrees/other"):
-        (place.work / name).mkdir(parents=True)
-    (place.work / ".git/modules/lib/config").write_text(CONFIG)
-    (place.work / ".git/worktrees/other/commondir").write_text("../..\n")
-    (place.work / ".geminiignore").write_text("secret\n")
-    (place.work / ".gemini/settings.json").write_text("{}")
-    (place.work / "tool/bin/git").write_text("ours")
+    own = {".git/modules/lib/config": CONFIG, ".git/worktrees/other/commondir": "../..\n", ".husky/": ""}
+    ours = {".geminiignore": "secret\n", ".gemini/settings.json": "{}", "tool/bin/git": "ours"}
+    tree(place.work, {**own, **ours})
     before = place.tree()
     path = f"{place.work}/tool/bin:{place.work}/later/bin:{os.environ['PATH']}"
     place.sh(f"{attack} 2>/dev/null; true", env={"PATH": path})
@@ -196,6 +192,7 @@ def test_what_is_protected_by_name_can_not_be_made_in_a_sub_folder_either(place:
     assert "commands can't make" in ended.hint and "and 6 more" in ended.hint
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there at all")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there at all")
 def test_a_sandbox_with_a_hole_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.services.sandbox.sandbox.kernel_mounts", list[str])
@@ -252,10 +249,7 @@ def test_a_linked_worktree_can_commit_and_its_repository_gives_no_rights(
 
 def test_a_git_file_alone_opens_no_folder(place: Place, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs/.git/worktrees/w"
-    theirs.mkdir(parents=True)
-    (tmp_path / "theirs/.git/objects").mkdir()
-    (theirs / "commondir").write_text("../..")
-    (theirs / "gitdir").write_text(str(tmp_path / "another/.git"))
+    tree(theirs, {"commondir": "../..", "gitdir": str(tmp_path / "another/.git"), "../../objects/": ""})
     (place.work / ".git").write_text(f"gitdir: {theirs}\n")
     assert place.sh(f"ls {tmp_path}/theirs").exit_code == 2
     # The workspace's own git file may name itself, but no other repository.
@@ -311,8 +305,11 @@ def test_the_network_is_there_only_when_settings_allow_it(place: Place, server: 
     assert ended.hint == "Sandbox: commands have no network here."
 
 
-def test_agents_of_the_desktop_are_not_reachable(place: Place, tmp_path: Path) -> None:
-    path = tmp_path / "agent.sock"
+def test_agents_of_the_desktop_and_the_state_directory_are_not_reachable(
+    place: Place, tmp_path: Path
+) -> None:
+    """The latter also where a setting names it."""
+    path, state = tmp_path / "agent.sock", place.work.parent / "state"
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(str(path))
         ended = place.sh(
@@ -321,17 +318,11 @@ def test_agents_of_the_desktop_are_not_reachable(place: Place, tmp_path: Path) -
             sandboxNetworkAccess=True,
         )
     assert ended.output.startswith("gone gone\n") and ended.output.endswith("no socket\n")
-
-
-def test_the_state_directory_is_hidden_also_where_it_lies_in_the_workspace(place: Place) -> None:
-    state = place.work.parent / "state"
     put(state / "interlock.db", "DECISIONS")
     assert place.sh(f"cat {state}/interlock.db").exit_code == 1
-    ended = place.sh(
-        f"cat {state}/interlock.db; ls {state}; touch {state}/x",
-        sandboxAllowedPaths=[str(state)],
-    )
-    assert "DECISIONS" not in ended.output and not (state / "x").exists()
+    opened = f"cat {state}/interlock.db; ls {state}; touch {state}/x"
+    assert "DECISIONS" not in place.sh(opened, sandboxAllowedPaths=[str(state)]).output
+    assert not (state / "x").exists()
 
 
 def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:

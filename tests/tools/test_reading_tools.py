@@ -19,21 +19,13 @@ def files(call: Calls) -> None:
     call.write({name: f"{name}\n" for name in FILES})
 
 
-@pytest.mark.parametrize(
-    ("file", "first", "last", "head", "shown"),
-    [
-        ("long", None, None, "[Lines 1-2000 of 5001. To go on, read from start_line=2001.]", range(1, 2001)),
-        ("long", 4001, None, "[Lines 4001-5001 of 5001.]", range(4001, 5002)),
-        ("long", 2, 4000, "[Lines 2-4000 of 5001. To go on, read from start_line=4001.]", range(2, 4001)),
-        ("short", 2, 99, "[Lines 2-3 of 3.]", range(2, 4)),
-    ],
-)
+@pytest.mark.parametrize(("file", "lines", "head", "first", "last"), TABLE["parts"])
 def test_a_long_file_is_cut_and_says_how_to_go_on(
-    call: Calls, file: str, first: int | None, last: int | None, head: str, shown: range
+    call: Calls, file: str, lines: list[int | None], head: str, first: int, last: int
 ) -> None:
     call.write(NUMBERS)
-    text = call.text("read_file", file_path=file, start_line=first, end_line=last)
-    assert text.split("\n") == [head, *map(str, shown)]
+    text = call.text("read_file", file_path=file, start_line=lines[0], end_line=lines[1])
+    assert text.split("\n") == [head, *map(str, range(first, last + 1))]
 
 
 def test_long_lines_and_long_pages_are_cut(call: Calls) -> None:
@@ -95,13 +87,7 @@ def test_ignored_entries_are_counted_not_listed(call: Calls) -> None:
     assert "ignored" not in text
 
 
-@pytest.mark.parametrize(
-    ("tool", "args", "most", "said"),
-    [
-        ("list_directory", {}, 2000, "… 3 more entries aren't shown; narrow it with glob."),
-        ("glob", {"pattern": "*"}, 1000, "… 3 more aren't shown; narrow the pattern or dir_path."),
-    ],
-)
+@pytest.mark.parametrize(("tool", "args", "most", "said"), TABLE["floods"])
 def test_a_flood_of_files_is_cut(call: Calls, tool: str, args: dict[str, str], most: int, said: str) -> None:
     for number in range(most + 3):
         (call.folder / f"{number:04}").touch()
