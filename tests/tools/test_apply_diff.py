@@ -189,6 +189,24 @@ def test_only_the_place_that_is_meant_is_ever_changed(
     assert changed + 1 == hint or not others or (abs(changed + 1 - hint) <= 5 and min(others) > 30)
 
 
+@given(
+    st.lists(st.sampled_from(["a", "b b", "  a a", "c"]), min_size=1, max_size=30),
+    st.integers(0, 29),
+    st.integers(1, 3),
+    st.sampled_from([0, 1, 2]),
+)
+def test_a_blank_line_that_the_file_does_not_have_takes_no_other_line_with_it(
+    lines: list[str], at: int, count: int, before: int
+) -> None:
+    at %= len(lines)
+    old = lines[at:][:count]
+    search = [*[""] * before, *old, ""]
+    work = applied("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(search), ("NEW",), at + 1)])
+    if work.done:
+        made = [line.lstrip() if line.strip() == "NEW" else line for line in work.raw.split("\n")]
+        assert made == [*lines[:at], "NEW", *lines[at + len(old) :], ""]
+
+
 def test_content_is_put_before_a_line_or_at_the_end(call: Calls, folder: Path) -> None:
     for before, line, after in (
         ("a\nb\n", 2, "a\nnew\nb\n"),

@@ -60,6 +60,17 @@ def test_an_edit_takes_a_line_or_a_block_that_the_file_has_once() -> None:
     assert offered(written)["replace"]["old_string"]["enum"] == ["x = 1"]
 
 
+def test_what_wasnt_read_cant_be_edited() -> None:
+    assert "replace" not in offered()
+    assert "replace" not in offered(made("read_file", "no such file", works=False, file_path="a.py"))
+    assert offered(READ)["replace"]["file_path"]["enum"] == ["a.py"]
+
+
+def test_a_short_file_is_written_anew_and_no_call_holds_its_text() -> None:
+    assert "replace" not in offered(made("read_file", "x = 1\n", file_path="a.py"))
+    assert [*offered()["write_file"]] == ["file_path"]
+
+
 @pytest.mark.parametrize(
     "history",
     [
