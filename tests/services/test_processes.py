@@ -246,7 +246,7 @@ def test_a_command_may_clean_up_when_it_is_stopped_and_is_killed_if_it_goes_on(
     command = f"trap '{on_term}' TERM; echo up; while :; do sleep 0.1; done"
     ended = play(lambda bench: bench.bash(command, on_output=begins, timeout_s=0.2))
     assert (ended.how, ended.exit_code, ended.signal) == ("timeout", exit_code, signal)
-    assert ended.output.replace("Terminated\n", "") == output
+    assert ended.output.replace("Terminated\n", "") == output, "but for what bash says of its own sleep"
 
 
 def test_output_resets_the_inactivity_clock(
@@ -391,6 +391,18 @@ def test_commands_go_on_after_the_process_that_forks_their_supervisors_was_kille
     first, second = play(scene)
     assert (first.how, first.output) == (second.how, "on\n") == ("exited", "on\n")
     assert (second.exit_code, second.output) == (0, "")
+
+
+def test_works_in_a_process_forked_from_one_that_ran_commands(tmp_path: Path) -> None:
+    asyncio.run(Bench(tmp_path).bash("true"))
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            code = asyncio.run(Bench(tmp_path).bash("exit 5")).exit_code or 98
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
 
 
 def test_works_on_a_loop_that_is_not_in_the_main_thread(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor
+from interlock.services.secrets.redaction import LONGEST, SHAPES, RedactingStream, Redactor
 from interlock.state.calls import ToolResult
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 
@@ -121,6 +121,20 @@ def test_bytes_are_found_in_any_chunking_and_others_stay_as_they_are() -> None:
         pieces = [raw[i : i + size].decode("latin-1") for i in range(0, len(raw), size)]
         shown = "".join([*map(stream.feed, pieces), stream.end()]).encode("latin-1")
         assert shown == b"\xff\xfe [redacted:MY_TOKEN] \x80 [redacted:aws-key-id]\xc3"
+
+
+def test_ordinary_output_is_shown_at_once() -> None:
+    stream = RedactingStream(REDACT)
+    for piece in ("Continue? ", "....", " 10%", "\rDownloading", " done\n", "x" * 200_000):
+        assert stream.feed(piece) == piece
+
+
+def test_a_stream_holds_no_more_than_it_must() -> None:
+    stream, given_, shown = RedactingStream(SHAPES), 0, 0
+    for piece in ["://" + "a" * 997] * 300:
+        given_ += len(piece)
+        shown += len(stream.feed(piece))
+        assert given_ - shown <= 3 * LONGEST
 
 
 def test_a_secret_in_an_endless_line_is_found_wherever_it_is_cut() -> None:

@@ -219,8 +219,8 @@ def test_a_preview_says_what_would_go_wrong_and_what_it_is_based_on(
 ) -> None:
     shown = preview(root, call, earlier)
     assert problem in str(shown.problem) if problem else shown.problem is None
-    for before, known in [hashed] if hashed else []:
-        (state,) = shown.files
+    if hashed:
+        (state,), (before, known) = shown.files, hashed
         assert (state.on_disk, state.sha256) == (before and sha256(before), sha256(known))
 
 

@@ -1,11 +1,21 @@
 """replace: what is replaced, what is shown of it, and what stays."""
 
+import asyncio
+import dataclasses
 import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tool_calls import Calls
+
+from interlock.services.files.calls import FileCalls
+from interlock.state.tooling import FileChange, ToolContext
+from interlock.tools.replace import ReplaceArgs
+from interlock.tools.table import TOOLS
 
 
 def edit(call: Calls, file: str, old: str, new: str, expected: int | None = 1) -> str:
@@ -88,3 +98,30 @@ def test_only_the_replaced_window_changes(
     edit(call, "a", old, new)
     assert path.read_bytes() == to_bytes(f"first\n{before}|{new}|{after}.")
     assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_what_earlier_calls_of_a_batch_do_is_computed_once_for_each_state_of_a_file(
+    context: ToolContext, folder: Path
+) -> None:
+    file = folder / "a"
+    file.write_text("0\n1\n2\n")
+    made: list[str] = []
+    own = TOOLS["replace"].plan
+    assert own is not None
+
+    async def counted(args: Any, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+        made.append(args.old_string)
+        return await own(args, context, earlier)
+
+    tool = dataclasses.replace(TOOLS["replace"], plan=counted)
+    calls = [
+        (tool, ReplaceArgs(file_path="a", old_string=old, new_string="x")) for old in ("0", "gone", "1", "2")
+    ]
+    files = FileCalls(context.workspace)
+    for count in range(4):
+        asyncio.run(files.file("a", calls[:count], context))
+    now = asyncio.run(files.file("a", calls, context))
+    assert (now.data, made) == (b"x\nx\nx\n", ["0", "gone", "1", "2"])
+    file.write_text("0\n1\n2\n3\n")
+    now = asyncio.run(files.file("a", calls, context))
+    assert (now.data, len(made)) == (b"x\nx\nx\n3\n", 8)

@@ -1,6 +1,7 @@
 """Gemini, against a server that speaks its REST protocol."""
 
 import asyncio
+import copy
 import threading
 from typing import Any
 
@@ -160,6 +161,13 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
     ours = GeminiBody("gemini-2.5-pro")(request)
     assert [Content.model_validate(c) for c in ours["contents"]] == contents
     assert system is not None and Content.model_validate(ours["systemInstruction"]).parts == system.parts
+
+
+async def test_the_clients_deep_copies_share_the_history() -> None:
+    body = GeminiBody("gemini-2.5-pro")(
+        ModelRequest("gemini-2.5-pro", [Message(role="user", content="x")], (), None, 1.0, "", "main", 0)
+    )
+    assert copy.deepcopy(body)["contents"][0] is body["contents"][0]
 
 
 @pytest.mark.parametrize(("offered", "told"), [("run_shell_command", 1), ("execute_command", 1), ("read", 0)])
