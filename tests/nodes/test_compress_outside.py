@@ -16,10 +16,8 @@ from interlock.state.messages import Message
 
 def request(number: int) -> ApprovalRequest:
     call = CallView(id=f"{number}.0", name="run_shell_command", args={"command": f"make step{number} && é"})
-    attempt = CallKey(message="ab" * 32, index=number)
-    return ApprovalRequest(
-        attempt=attempt, kind="approval", call=call, reason="r", preview="p", choices=("proceed_once",)
-    )
+    about = {"kind": "approval", "call": call, "reason": "r", "preview": "p", "choices": ("proceed_once",)}
+    return ApprovalRequest(attempt=CallKey(message="ab" * 32, index=number), **about)
 
 
 def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_path: Path) -> None:
@@ -27,12 +25,12 @@ def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_pat
     store.open()
     conn = store.connect()
     chain, approvals = ChainTranscript(SqlChain(conn), store.outputs, "run"), SqlApprovals(conn, "run")
+    deps = cast(Any, SimpleNamespace(transcript=chain, approvals=approvals))
+    assert _outside({}, deps) == [], "a run that knows nothing says nothing"
     approvals.ask(request(1))
-    answered = approvals.ask(request(2))
-    decide(conn, "run", answered, Answer(choice="proceed_once"))
+    decide(conn, "run", approvals.ask(request(2)), Answer(choice="proceed_once"))
     todos = [{"description": "look <here>", "status": "pending"}]
     record = chain.append("", [Message(role="tool", name="write_todos", content=json.dumps(todos))])
-    deps = cast(Any, SimpleNamespace(transcript=chain, approvals=approvals))
     plan = [{"text": "first", "done": True}, {"text": "second", "done": False}]
     told = "\n\n".join(_outside(cast(Any, {"todos": record, "plan_steps": plan}), deps))
     conn.close()
@@ -40,8 +38,3 @@ def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_pat
     assert "- [pending] look <here>" in told
     assert 'run_shell_command {"command": "make step1 && é"}' in told
     assert "step2" not in told
-
-
-def test_a_run_that_knows_nothing_says_nothing() -> None:
-    deps = cast(Any, SimpleNamespace(approvals=SimpleNamespace(open_requests=list)))
-    assert _outside({}, deps) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import put
+from folders import put, table
 from patience import HANG_S
 from tool_calls import Calls
 
@@ -104,28 +104,7 @@ def test_ignored_private_binary_and_linked_files_are_not_searched(
     assert sorted(grep.names(**{"pattern": "needle", **args})) == sorted(found)
 
 
-@pytest.mark.parametrize(
-    ("search", "summary"),
-    [
-        ({"pattern": "needle", "total_max_matches": 7}, "first 7 matches in 6 files"),
-        ({"pattern": "needle", "max_matches_per_file": 2, "context": 1}, "15 matches in 12 files"),
-        (
-            {"pattern": "needle", "exclude_pattern": "1|two", "max_matches_per_file": 3},
-            "15 matches in 11 files",
-        ),
-        ({"pattern": "needle", "exclude_pattern": "second", "names_only": True}, "12 files"),
-        ({"pattern": r"line [[:digit:]]{2} needle$", "context": 2}, "90 matches in 1 file"),
-        ({"pattern": "^needle", "case_sensitive": True}, "7 matches in 7 files"),
-        ({"pattern": "(?<=second )needle"}, "1 match in 1 file"),
-        ({"pattern": "needle()", "fixed_strings": True}, "1 match in 1 file"),
-        ({"pattern": "needle", "include_pattern": "a/"}, "1 match in 1 file"),
-        ({"pattern": "needle", "include_pattern": "sub/*"}, "1 match in 1 file"),
-        ({"pattern": "needle", "include_pattern": "A.PY"}, "2 matches in 1 file"),
-        ({"pattern": "foo(", "fixed_strings": True}, "no matches"),
-        ({"pattern": "line"}, "first 100 matches in 1 file"),
-        ({"pattern": r"line 30\d", "total_max_matches": 1}, "1 match in 1 file"),
-    ],
-)
+@pytest.mark.parametrize(("search", "summary"), table(__file__, "reading.yaml")["searches"])
 def test_limits_excludes_and_includes_count(grep: Grep, search: dict[str, Any], summary: str) -> None:
     assert grep(**search).meta["summary"] == summary
 

@@ -26,14 +26,7 @@ def test_an_answer_is_read_also_out_of_a_code_fence(text: str) -> None:
 def test_blank_cut_off_and_other_answers_are_none(text: str) -> None:
     assert parsed(text, FixAnswer) is None
     assert parsed(text, TargetAnswer) is None
-
-
-def test_an_empty_target_is_no_answer() -> None:
     assert parsed('{"corrected_target_snippet": ""}', TargetAnswer) is None
-
-
-def test_an_error_in_a_checkpoint_is_cut() -> None:
-    assert len(problem("no_occurrence", "x" * 100_000)["message"]) == 2_000
 
 
 def test_of_a_long_text_a_helper_is_shown_what_is_around_the_likely_place() -> None:
@@ -42,3 +35,4 @@ def test_of_a_long_text_a_helper_is_shown_what_is_around_the_likely_place() -> N
     assert len(shown) < 130_000
     assert "line number 9000 of the text" in shown
     assert shown_text("short", "x") == "short"
+    assert len(problem("no_occurrence", "x" * 100_000)["message"]) == 2_000, "in a checkpoint"

@@ -89,12 +89,9 @@ def test_a_projects_modes_count_where_it_is_trusted_and_win_over_the_users(place
     docs = modes.get("docs")
     assert docs is not None
     assert (docs.when_to_use, docs.instructions) == ("For documents.", "In English.")
-
-
-def test_a_custom_mode_replaces_a_built_in_one_whole(place: Path, home: Path) -> None:
     (place / ".roomodes").write_text(mode_file("code", groups=["read"]))
     code = load(place, home)[0].get("code")
-    assert code is not None
+    assert code is not None, "it replaces a built-in one whole"
     assert (code.role, code.when_to_use, code.allows("replace")) == ("R", "", False)
 
 
