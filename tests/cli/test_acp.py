@@ -101,15 +101,18 @@ def test_a_closed_session_ends_its_prompt_and_keeps_its_question(asking: Asking)
 
 
 def test_a_session_goes_on_on_another_machine(asking: Asking, tmp_path: Path, home: Path) -> None:
-    here, session, _ = asking(WRITE, DONE)
+    here, session, _ = asking({"thought": "Hm.", "text": "I write it."} | WRITE, DONE)
+    calls = here.calls()
     here.kill()
     (home / "interlock").rename(tmp_path / "state")
     work = (tmp_path / "work").rename(tmp_path / "elsewhere")
     there = Editor(work, "-m", f"script:{tmp_path / 'script.json'}", INTERLOCK_HOME=str(tmp_path / "state"))
     there.initialize()
     there.load(session)
-    assert there.text("user_message") == "write"
-    there.until(lambda: there.text() == "Done.")
+    assert not there.asked, "the conversation is shown before the answer, and the question comes after it"
+    assert there.text("user_message") == "write" and there.text() == "I write it."
+    assert there.text("agent_thought") == "Hm." and there.calls().keys() == calls.keys()
+    there.until(lambda: there.text().endswith("Done."))
     assert (work / "a.txt").read_text() == "one\n"
     (listed,) = there.call("session/list", {"cwd": str(work)})["sessions"]
     assert (listed["sessionId"], listed["title"]) == (session, "write")

@@ -1,5 +1,6 @@
 """What the fast commands read from the store."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
+from interlock.engine.read.calls import answered, calls
 from interlock.engine.store import state_home
 from interlock.services.process.identity import this_boot, this_host, this_process
 from interlock.state.errors import UserError
@@ -151,6 +153,26 @@ def test_steps_are_read_back_and_a_path_counts_repetitions(made: Maker, place: P
     taken = steps(place, "aa11")
     assert path(taken) == [("open", 1), ("turn", 2)]
     assert (taken[0].step, taken[0].keys, taken[0].route) == (1, ("head", "stop"), "ok")
+
+
+def test_a_call_has_the_arguments_that_it_got_and_its_errors_first_line(made: Maker, place: Path) -> None:
+    made.run("aa11")
+    error = {"type": "t", "message": "no such\nfolder"}
+    result = json.dumps({"status": "error", "content": "x", "error": error, "meta": {"duration_ms": 7}})
+    row = "'aa11', 'm1', 0, 1, 'glob', 'h', ?, 'done', null, ?, null, null, 1, null, 5.0"
+    made.execute(f"insert into journal values ({row})", '{"pattern": "later"}', result)
+    (call,) = calls(place, "aa11")
+    assert (call.args, call.summary, call.status, call.ms) == ({"pattern": "later"}, "no such", "error", 7)
+
+
+def test_an_answer_says_who_gave_it_and_when(made: Maker, place: Path) -> None:
+    made.run("aa11")
+    name, said = made.edit("aa11"), '{"choice": "reject", "feedback": "no"}'
+    change = "update approvals set answer = ?, answered_by = 'ann', answered_at = 9.0 where id = ?"
+    made.execute(change, said, name)
+    asked = {"id": name, "kind": "approval", "tool_name": "replace"}
+    given = {"choice": "reject", "feedback": "no", "text": None, "by": "ann", "at": 9.0}
+    assert list(answered(place, "aa11")) == [{**asked, **given}]
 
 
 @pytest.mark.parametrize(
