@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from commands import Run, execute
 from scripted import call
 
 from interlock.engine import Options, run_sync
-from interlock.engine.store import Store
+from interlock.engine.store import Store, explained
+from interlock.state.errors import StoreError
 
 
 @pytest.fixture
@@ -69,6 +71,15 @@ def test_a_spoilt_store_is_one_line_and_left_as_it_is(work: Path, spoil: Any, sa
         assert says in done.stderr
         assert len(done.stderr.splitlines()) == 1, done.stderr
     assert store.path.read_bytes() == bytes_before
+
+
+def test_a_store_that_a_newer_program_changes_while_it_is_open_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open()
+    with closing(store.connect()) as conn:
+        _version(store.path, 99)
+        with pytest.raises(StoreError, match="newer Interlock"), explained(store.path):
+            conn.execute("select * from a_table_that_is_gone")
 
 
 def _version(file: Path, number: int) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Generator, Iterable
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import groupby
@@ -267,8 +267,21 @@ class Sqlite(Adapter):
             conn.audited()
             conn.execute(f"pragma user_version={SCHEMA_VERSION}")
 
-    def explained(self) -> AbstractContextManager[None]:
-        return disk.explained(self.path, sqlite3.DatabaseError)
+    @contextmanager
+    def explained(self) -> Generator[None]:
+        with disk.explained(self.path, sqlite3.DatabaseError):
+            try:
+                yield
+            except sqlite3.OperationalError:
+                self._refuse_newer()
+                raise
+
+    def _refuse_newer(self) -> None:
+        """Raises `StoreError` if a newer program changed the store in the meantime, so that statements fail."""
+        with suppress(sqlite3.Error):
+            if conn := self.connect_reader():
+                with closing(conn):
+                    self.is_current(conn)
 
     def changes(self) -> "_Changes":
         return _Changes(self.path)

@@ -62,7 +62,7 @@ def write_script(conn: Connection, transcript: ChainTranscript, run: str, file: 
         )
 
 
-def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
+def recorded_services(hooked: str, services: DriveServices, context: "Context") -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
     services.mcp().replay(recorded_servers(journal.conn))
@@ -74,7 +74,7 @@ def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
-    deps = replace(deps, context=RecordedContext(deps.context, *_context(journal.conn, transcript)))
+    deps = replace(deps, context=RecordedContext(deps.context, *context))
     if isinstance(deps.agents, RunAgents):
         real = deps.agents.toolset
 
@@ -108,14 +108,19 @@ def _as_recorded(
     return message
 
 
-def _context(conn: Connection, transcript: ChainTranscript) -> tuple[set[str], bool]:
+class Context(NamedTuple):
+    memory: Set[str]
+    in_git: bool
+
+
+def context_of(conn: Connection, transcript: ChainTranscript) -> Context:
     """Names of the memory files the run came across, and whether the model was told of a git repository."""
     messages = [transcript.message(name) for name in SqlChain(conn).messages()]
     contents = (m.content for m in messages if m.origin == "context")
     parts = (part for content in contents if not isinstance(content, str) for part in content)
     named = (part.section or "" for part in parts if isinstance(part, TextPart))
     shown = {name.removeprefix(MEMORY) for name in named if name.startswith(MEMORY)}
-    return shown, any(m.role == "system" and m.part("git") for m in messages)
+    return Context(shown, any(m.role == "system" and m.part("git") for m in messages))
 
 
 class RecordedContext:

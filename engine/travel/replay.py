@@ -30,7 +30,7 @@ from interlock.engine.store.replays import answered_requests, first_state_of, pa
 from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
-from interlock.engine.travel.recorded import Seen, recorded_services, write_script
+from interlock.engine.travel.recorded import Context, Seen, context_of, recorded_services, write_script
 from interlock.engine.workflows import executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
@@ -288,7 +288,11 @@ async def _driven(
 
     def services(own: DriveServices) -> DriveServices:
         own.transcript.origins = [*_origins(home, row)]
-        return recorded_services(hooked, swap.services(own) if swap else end.services(own))
+        nonlocal context  # the same for every drive, and read from every message
+        context = context or context_of(own.journal.conn, own.transcript)
+        return recorded_services(hooked, swap.services(own) if swap else end.services(own), context)
+
+    context: Context | None = None
 
     hooked = first_state_of(store.home, row.run).get("hooked", "")
     options = Options(home=store.home, workspace=_folder(row, store), fake=script, env=dict(os.environ))

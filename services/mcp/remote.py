@@ -8,8 +8,8 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -104,6 +104,14 @@ class TokenFile:
     async def set_client_info(self, client_info: "OAuthClientInformationFull") -> None:
         """Stored along with the next tokens."""
         self.kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
+
+    @contextmanager
+    def renewing(self) -> Generator[None]:
+        """Hold what only one process may at a time. Raises `TimeoutError` if another one does."""
+        folder = self._folder / "renewing"
+        private_directory(folder)
+        with locked(folder, 0):
+            yield
 
     def _write(self) -> None:
         private_directory(self._folder)

@@ -8,7 +8,8 @@ them in order, each once per process; a run that was killed continues after thos
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,7 +76,7 @@ class Scripted(Frozen):
         return value
 
 
-def read_script(path: Path) -> list[Scripted]:
+def read_script(path: Path) -> Sequence[Scripted]:
     """Read all entries. Raises `UserError` naming the file, the entry (from 0) and the field."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -83,6 +84,12 @@ def read_script(path: Path) -> list[Scripted]:
         raise UserError(
             f"Script {str(path)!r} can't be read: {error}. Expected a YAML or JSON file."
         ) from error
+    return _entries(path, text)
+
+
+@lru_cache(maxsize=2)
+def _entries(path: Path, text: str) -> Sequence[Scripted]:
+    """Kept: each prompt of a conversation asks for them."""
     try:
         return TypeAdapter(list[Scripted]).validate_python(_parsed(path, text))
     except ValidationError as error:
@@ -242,7 +249,7 @@ def request_text(request: ModelRequest) -> str:
     return "\n".join(f"{m.name}: {m.text}" if m.role == "tool" else m.text for m in reversed(new))
 
 
-def _grouped(entries: list[Scripted]) -> dict[tuple[str, str], list[list[Scripted]]]:
+def _grouped(entries: Sequence[Scripted]) -> dict[tuple[str, str], list[list[Scripted]]]:
     """Group by (agent, role) and ordinal: errors followed by their reply. Trailing errors form their own group."""
     grouped: dict[tuple[str, str], list[list[Scripted]]] = {}
     waiting: dict[tuple[str, str], list[Scripted]] = {}

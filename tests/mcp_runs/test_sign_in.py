@@ -1,10 +1,12 @@
 """Servers that require signing in: the SDK's OAuth against a test server; tokens stay secret."""
 
+import asyncio
 import json
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +17,8 @@ from mcp.server.auth.provider import AccessToken
 from mcp_servers.accounts import BROWSER, Accounts
 from mcp_servers.place import Place, calls
 from mcp_servers.sdk import NOTED, Behind
+
+from interlock.services.mcp.remote import TokenFile
 
 Auth = Callable[..., tuple[int, str]]
 ADD = calls(("mcp_sdk_add", {"a": 2, "b": 3}))
@@ -111,6 +115,35 @@ def test_a_token_that_has_ended_is_renewed_without_anybody_and_once_that_fails_o
     accounts.refresh.clear()
     place.main({"text": "over"})
     assert "it wants you to sign in: interlock mcp auth sdk" in place.told[-1]
+
+
+def test_two_runs_that_renew_a_token_at_once_renew_it_once(
+    place: Place, accounts: Accounts, auth: Auth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auth("sdk")
+    file, kept = tokens(place)
+    accounts.access.clear()
+    file.write_text(json.dumps({**kept, "expires_at": time.time() - 1}))
+    find, renewing, turns = accounts.load_refresh_token, TokenFile.renewing, list[str]()
+
+    async def waits(client: Any, refresh_token: str) -> Any:
+        accounts.asked.append("renewal")  # a second one with the same token may cost all of them
+        for _ in range(100):  # until the other one has looked, and found that it isn't its turn
+            if len(turns) > 1:
+                break
+            await asyncio.sleep(0.05)
+        return await find(client, refresh_token)
+
+    def turn(own: TokenFile) -> Any:
+        turns.append(str(own))
+        return renewing(own)
+
+    monkeypatch.setattr(accounts, "load_refresh_token", waits)
+    monkeypatch.setattr(TokenFile, "renewing", turn)
+    with ThreadPoolExecutor(2) as both:
+        ends = [both.submit(place.main, ADD, SUM) for _ in range(2)]
+    assert [end.result().status for end in ends] == ["done", "done"], place.told
+    assert accounts.asked == ["code", "renewal", "refresh"]
 
 
 @pytest.mark.parametrize("renewed_by", ["refresh", "another"])

@@ -45,6 +45,7 @@ async def test_what_is_recorded_plays_back_as_the_same_run(
 
     first = await conversation(bench(fake_gemini.env, record_to=path))
     assert len(read_script(path)) == 5
+    assert read_script(path) is read_script(path)  # each prompt of a conversation reads it
     assert await conversation(bench(fake=path)) == first
 
 
