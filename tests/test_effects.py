@@ -325,7 +325,7 @@ def test_a_fork_repeats_the_effects_after_its_step_only_and_a_replay_none(stage:
     for run in done:
         before = left(stage)
         replayed = asyncio.run(replay(stage.home, run.run))
-        assert (replayed.divergence, replayed.outcome.output["log"]) == (None, ["FIRST", "SECOND"])
+        assert replayed.divergence is None
         assert left(stage) == before
 
 

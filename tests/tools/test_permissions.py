@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from tool_calls import Calls
 
+NOBODY = 65534
 EDIT = {"old_string": "x", "new_string": "y"}
 CALLS = {
     "read": ("read_file", {"file_path": "file"}, "permission_denied"),
@@ -21,36 +22,37 @@ CALLS = {
 }
 
 
-def told() -> dict[str, str]:
+def told(folder: Path) -> dict[str, str]:
     """What each call comes to for an ordinary user."""
     if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
         os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-    with TemporaryDirectory() as folder:
-        calls = Calls(Path(folder) / "work")
-        calls.write({"file": "x", "closed/inner": "x", "fixed/inner": "x"})
-        for name, mode in (("file", 0o000), ("closed", 0o000), ("fixed", 0o555)):
-            (calls.folder / name).chmod(mode)
-        found = {}
-        for name, (tool, args, _) in CALLS.items():
-            result = calls(tool, **args)
-            assert "\n" not in result.content or result.status == "success", result
-            found[name] = result.error["type"] if result.error else result.status
-        for name in ("closed", "fixed"):
-            (calls.folder / name).chmod(0o700)
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    calls = Calls(folder / "work")
+    calls.write({"file": "x", "closed/inner": "x", "fixed/inner": "x"})
+    for name, mode in (("file", 0o000), ("closed", 0o000), ("fixed", 0o555)):
+        (calls.folder / name).chmod(mode)
+    found = {}
+    for name, (tool, args, _) in CALLS.items():
+        result = calls(tool, **args)
+        assert "\n" not in result.content or result.status == "success", result
+        found[name] = result.error["type"] if result.error else result.status
+    for name in ("closed", "fixed"):
+        (calls.folder / name).chmod(0o700)
     return found
 
 
 def test_missing_permissions_are_told_in_one_line() -> None:
     reads, writes = os.pipe()
-    if (child := os.fork()) == 0:
-        try:
-            os.write(writes, json.dumps(told()).encode())
-        finally:
-            os._exit(0)
-    os.close(writes)
-    with open(reads, closefd=True) as answer:  # noqa: PTH123 (a pipe)
-        found = json.loads(answer.read() or "null")
-    os.waitpid(child, 0)
+    with TemporaryDirectory() as folder:  # pytest's own is closed to others
+        if (child := os.fork()) == 0:
+            try:
+                os.write(writes, json.dumps(told(Path(folder))).encode())
+            finally:
+                os._exit(0)
+        os.close(writes)
+        with open(reads, closefd=True) as answer:  # noqa: PTH123 (a pipe)
+            found = json.loads(answer.read() or "null")
+        os.waitpid(child, 0)
     assert found == {name: expected for name, (_, _, expected) in CALLS.items()}

@@ -201,7 +201,14 @@ class Person:
         raise AssertionError(f"Tab never reaches {name!r}")
 
     def do_see(self, selector: str) -> None:
-        self.page.wait_for_selector(selector)
+        from playwright.sync_api import TimeoutError as TooLate
+
+        try:
+            self.page.wait_for_selector(selector)
+        except TooLate as error:
+            waiting = [one["id"] for one in self.fetched("/api/requests")]
+            shown = f"{self.page.url}, {waiting} wait:\n{self.page.inner_text('body')}"
+            raise AssertionError(f"{selector!r} isn't on {shown}") from error
 
     def do_gone(self, selector: str) -> None:
         self.page.wait_for_selector(selector, state="detached")
