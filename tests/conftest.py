@@ -110,6 +110,22 @@ def pytest_make_collect_report(
     return report
 
 
+QUICK = ("nodes", "prompts", "services", "tools")
+"""Folders of tests that mostly compute, and not for long."""
+
+
+def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Deal the files to the workers: each begins with an equal part of this list. Files whose tests start processes and
+    wait come first, so that no worker is left with a long one at the end. All workers must get the same list.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    tests = Path(__file__).parent
+    order = sorted(files, key=lambda path: (path.relative_to(tests).parts[0] in QUICK, path))
+    return [item for n in range(workers) for path in order[n::workers] for item in files[path]]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A part of the sweeps: those that don't divide their own moments are in one of the parts, by their name.
@@ -118,8 +134,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     from patience import sweep_part
 
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: item.path)  # all workers must have found the same list
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = _dealt(items, workers)
     part, of = sweep_part()
 
     def is_elsewhere(item: pytest.Item) -> bool:
@@ -129,9 +145,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         divided = IN_POSTGRESQL or bool(mark and not mark.kwargs.get("divides"))
         return divided and crc32(item.nodeid.encode()) % of != part
 
-    elsewhere = [item for item in items if is_elsewhere(item)]
-    config.hook.pytest_deselected(items=elsewhere)
-    items[:] = [item for item in items if item not in {*elsewhere}]
+    parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        parts[is_elsewhere(item)].append(item)
+    config.hook.pytest_deselected(items=parts[True])
+    items[:] = parts[False]
     if find_spec("langgraph_api") is None:
         missing = pytest.mark.skip(reason="LangGraph's server isn't installed: pip install -e '.[studio]'")
         for item in items:

@@ -182,7 +182,7 @@ class Person:
 
     def do_go(self, path: str) -> None:
         self.page.goto(f"{self.lab.address}{path}")
-        self.page.wait_for_selector("h1")
+        self.page.wait_for_selector("main:not(:has-text('Loading …')) h1")  # keys do nothing before
 
     def do_press(self, keys: str) -> None:
         for key in keys.split():
