@@ -255,15 +255,18 @@ def test_a_package_brings_its_own_by_an_entry_point(
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-flows\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[interlock.workflows]\nnews = their_flows:NEWS\nodd = their_flows:MISSING\n"
+        "[interlock.workflows]\nnews = their_flows:NEWS\nodd = their_flows:MISSING\nplan = their_flows:NEWS\n"
     )
     (site / "their_flows.py").write_text(
         NOTE.replace('Workflow("note"', 'Workflow("news"').replace("WORKFLOW =", "NEWS =")
     )
     monkeypatch.syspath_prepend(site)
-    rows = {row["name"]: row for row in run("workflows", "--json").json}
+    listed = run("workflows", "--json").json
+    rows = {row["name"]: row for row in listed if "problem" not in row}
+    problems = {row["name"]: row["problem"] for row in listed if "problem" in row}
     assert rows["news"]["source"] == "entry point their_flows:NEWS"
-    assert "MISSING" in rows["odd"]["problem"]
+    assert "MISSING" in problems["odd"]
+    assert "'plan' is one of Interlock's own workflows" in problems["plan"]
     assert run("run", "news", "x", "-m", f"script:{tmp_path / 'script.json'}").code == 75
     assert run("resume", "latest", "--approve", "1").code == 75
     assert run("resume", "latest", "--approve", "2").code == 0
