@@ -121,8 +121,8 @@ SCENES: dict[str, Scene] = {
 }
 
 
-def staged(folder: Path, replies: Replies, settings: dict[str, Any] = {}) -> Stage:  # noqa: B006
-    stage = Stage(folder, replies, settings)
+def staged(folder: Path, replies: Replies, settings: dict[str, Any] | None = None) -> Stage:
+    stage = Stage(folder, replies, settings or {})
     tree(stage.work, dict.fromkeys(("a.txt", "b.txt", "c.txt"), "one\ntwo\n"))
     return stage
 

@@ -52,7 +52,7 @@ def test_missing_permissions_are_told_in_one_line() -> None:
             finally:
                 os._exit(0)
         os.close(writes)
-        with open(reads, closefd=True) as answer:  # noqa: PTH123 (a pipe)
+        with os.fdopen(reads) as answer:
             found = json.loads(answer.read() or "null")
         os.waitpid(child, 0)
     assert found == {name: expected for name, (_, _, expected) in CALLS.items()}

@@ -177,16 +177,17 @@ def test_a_line_that_may_write_has_its_snapshot(desk: Desk, line: str) -> None:
 
 
 def test_a_run_goes_on_without_git_and_says_so_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    told: list[object] = []
     for name in ("sh", "bash"):
         put(desk.folder / "bin" / name).unlink()
         (desk.folder / "bin" / name).symlink_to(f"/bin/{name}")
     with monkeypatch.context() as without:
         without.setenv("PATH", str(desk.folder / "bin"))
-        note = lambda event: told.append(getattr(event, "message", ""))  # noqa: E731
-        outcome = run_sync("main", {"prompt": "Do it."}, options=desk.options(REPLIES), renderers=[note])
+        outcome = run_sync(
+            "main", {"prompt": "Do it."}, options=desk.options(REPLIES), renderers=[told.append]
+        )
     assert outcome.status == "done"
-    assert len([line for line in told if "git isn't installed" in line]) == 1
+    assert len([event for event in told if "git isn't installed" in getattr(event, "message", "")]) == 1
     assert "has no snapshots" in desk("undo", outcome.run).err
 
 

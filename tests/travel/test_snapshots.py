@@ -122,12 +122,11 @@ def test_what_cant_be_packed_is_told_and_stays(desk: Desk, monkeypatch: pytest.M
         raise SnapshotError("no space left")
 
     monkeypatch.setattr(shadow.Repository, "pack", full)
-    told: list[str] = []
+    told: list[object] = []
     options = desk.options(REPLIES)
-    note = lambda event: told.append(getattr(event, "message", ""))  # noqa: E731
-    outcome = run_sync("main", {"prompt": "Do it."}, options=options, renderers=[note])
+    outcome = run_sync("main", {"prompt": "Do it."}, options=options, renderers=[told.append])
     assert outcome.status == "done"
-    assert "Snapshots couldn't be tidied up: no space left" in told
+    assert "Snapshots couldn't be tidied up: no space left" in [getattr(e, "message", "") for e in told]
     monkeypatch.undo()
 
 
