@@ -16,6 +16,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
     ProviderSpec,
@@ -95,7 +96,8 @@ class LangChainProvider:
         if self._spec.cls == "ChatOpenAI":
             cls = _lighter(cls)
             options |= _one_client(options)
-        self._model = cls(**options)
+        self._model = marking(cls)(**options)
+        self._plans = CachePlans()
         self._messages = PerMessage(converted)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
@@ -115,8 +117,17 @@ class LangChainProvider:
         if pieces:
             yield self._end(_sum(pieces), usd)
 
+    def _caching(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the options with which the provider caches the start of a conversation."""
+        plan = self._plans.plan(request)
+        if plan is None:
+            return {}
+        if self._spec.cls == "ChatOpenAI":
+            return {"prompt_cache_key": cache_key(request)}
+        return {"cache_control": plan} if self._spec.cls in MARKED else {}
+
     def _bound(self, request: ModelRequest) -> Any:
-        options: dict[str, Any] = {"temperature": request.temperature}
+        options: dict[str, Any] = {"temperature": request.temperature, **self._caching(request)}
         if request.thinking != "auto" and self._spec.cls == "ChatOpenAI":
             options["reasoning_effort"] = request.thinking
         if request.schema is not None and self._spec.json == "format":
