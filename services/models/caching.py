@@ -95,7 +95,8 @@ def marking(cls: type[Any]) -> type[Any]:
 def _anthropic(cls: type[Any]) -> type[Any]:
     class Marking(cls):
         def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
-            payload: Json = cast(Any, super())._get_request_payload(*request, **options)
+            own: Any = super()
+            payload: Json = own._get_request_payload(*request, **options)
             if cache_control is not None:
                 mark_anthropic(payload, cache_control)
             return payload

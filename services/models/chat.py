@@ -26,6 +26,7 @@ from interlock.services.models.request import (
     tagged,
 )
 from interlock.services.models.script import write_reply
+from interlock.services.models.vendors import ends_reliably, helper_models
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
@@ -68,6 +69,8 @@ async def counted(
 
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
+_FILLED = 0.8
+"""Share of a small model's window that a helper's request may take."""
 _Stage = Literal["connecting", "reading", "thinking"]
 _Pieces = AsyncGenerator[Chunk, None]
 _Limited = Callable[[_Pieces], _Pieces]
@@ -111,6 +114,8 @@ class ChatModels:
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
         self._on_commands, self._done = on_commands, set[str]()
+        self._absent = set[str]()
+        """Small models of helpers that can't be had."""
         self._hash = RequestHash()
         self._budget = budget
         self._sizes = PerMessage(estimate_message)
@@ -164,6 +169,10 @@ class ChatModels:
                 break
             except ModelError as error:
                 failures += 1
+                if request.instead and not error.retryable:
+                    self._absent.add(request.model)
+                    request = replace(request, model=request.instead, instead="")
+                    continue
                 if error.retryable and answer.shown:
                     answer.cut(error)
                     break
@@ -205,6 +214,9 @@ class ChatModels:
     def limit(self, model: str) -> int:
         return self.facts.limit(model)
 
+    def ends_reliably(self, model: str) -> bool:
+        return ends_reliably(model)
+
     def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
         return self.facts.protocol_after(model, reply, silent)
 
@@ -214,7 +226,7 @@ class ChatModels:
     def _request(self, call: ModelCall) -> ModelRequest:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
-        model = self.resolve(call.model or role_model(self._settings, call.role))
+        model, instead = self._asked(call)
         usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
         messages, schema = self._redacted(call.messages), call.schema
@@ -236,7 +248,18 @@ class ChatModels:
             thinking=self._settings.model.thinking if call.schema is None else "auto",
             size=sum(self._sizes(messages)) + self._tool_size(tools),
             attempt=call.failures,
+            instead=instead,
         )
+
+    def _asked(self, call: ModelCall) -> tuple[str, str]:
+        """Return the model that is asked, and the one to ask if a helper's small model can't be had or is too small."""
+        if call.model:
+            return self.resolve(call.model), ""
+        main = self.resolve(role_model(self._settings, "main"))
+        near = self.facts.server(main).near
+        model, instead = helper_models(self._settings, call.role, near=near)
+        too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.limit(model)
+        return (instead, "") if instead and (too_long or model in self._absent) else (model, instead)
 
     def _estimated(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""

@@ -54,7 +54,7 @@ class Server:
 def server_of(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
     """The server of `provider:model`; `ask`: whether one nearby is asked what it is."""
     url = url_of(model, env)
-    near = bool(url) and is_near(url)
+    near = serves_nearby(model, url)
     if not near or not ask:
         return Server(url, near)
     spec = provider_spec(provider_of(model))
@@ -68,6 +68,15 @@ def url_of(model: str, env: Mapping[str, str]) -> str:
     if provider_of(model) == "ollama":
         url = url or _OLLAMA
     return url if not url or "://" in url else f"http://{url}"
+
+
+_SERVED_NEARBY = ("openai", "ollama")
+"""Protocols of servers that have models of their own: what speaks another on this machine is a gateway."""
+
+
+def serves_nearby(model: str, url: str) -> bool:
+    """Whether a server on this machine or in a private network has the model itself."""
+    return bool(url) and provider_of(model) in _SERVED_NEARBY and is_near(url)
 
 
 def is_near(url: str) -> bool:
@@ -160,6 +169,8 @@ class Seen(BaseModel):
     """Edition of the table of models that these are from."""
     window: int | None = None
     prices: list[Rates] | None = None
+    refuses: list[str] = []
+    """Options of a request that its server refused (`options.py`)."""
 
 
 _SEEN = TypeAdapter(dict[str, Seen])
@@ -226,7 +237,7 @@ class ModelFacts:
         """
         if model not in self._prices:
             own, url = own_price(self._settings, model), url_of(model, self._env)
-            near = bool(url) and is_near(url)
+            near = serves_nearby(model, url)
             self._prices[model] = own or (FREE if near else self._known(model).prices)
         return self._prices[model]
 
@@ -242,7 +253,8 @@ class ModelFacts:
         """What it can take and write: as settings say, else as its provider's package does."""
         own, found = self._settings.entry(model), able(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
-        return Able(own.output_limit or found.output, takes)
+        taken = found.is_known or own.takes is not None
+        return found._replace(output=own.output_limit or found.output, takes=takes, is_known=taken)
 
     def cost(self, model: str, usage: Usage) -> float | None:
         """US dollars for a request; the provider's own figure where it gave one. None: unknown."""
