@@ -327,6 +327,10 @@ class Models(Protocol):
         """Context window in tokens (default 1,048,576)."""
         ...
 
+    def estimated(self, model: str, tokens: int) -> int:
+        """What an estimate means for a model, by how far earlier ones were off."""
+        ...
+
     def ends_reliably(self, model: str) -> bool:
         """Whether the end of an answer without calls says if the model has more to do."""
         ...

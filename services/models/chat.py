@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from interlock.services.models.attachments import is_refusal, newest_attached, without_refused
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
@@ -33,6 +34,7 @@ from interlock.state.errors import ModelError
 from interlock.state.events import Asking, Emit, ErrorEvent, Progress, Retry
 from interlock.state.messages import (
     Growing,
+    Message,
     ModelCall,
     ModelItem,
     Reply,
@@ -169,6 +171,11 @@ class ChatModels:
                 break
             except ModelError as error:
                 failures += 1
+                if error.overflow:
+                    self.facts.refused_as_too_long(request.model, str(error), request.size)
+                if lighter := self._without_attachment(request, error, emit):
+                    request, failures = lighter, failures - 1
+                    continue
                 if request.instead and not error.retryable:
                     self._absent.add(request.model)
                     request = replace(request, model=request.instead, instead="")
@@ -186,6 +193,25 @@ class ChatModels:
             if text:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record(call, request, answer, started)
+
+    def _without_attachment(
+        self, request: ModelRequest, error: ModelError, emit: Emit
+    ) -> ModelRequest | None:
+        """Return the request without the newest attachment, if the server may have refused it; the model is told."""
+        if not is_refusal(error):
+            return None
+        refused = newest_attached(request.messages, self.facts.refused_parts(request.model))
+        if not refused:
+            return None
+        self.facts.refuse_parts(request.model, refused)
+        text = f"{error} What was attached last is left out, and the model is told."
+        emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
+        return replace(request, messages=self._with_accepted(request.model, request.messages))
+
+    def _with_accepted(self, model: str, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages without attachments that the model's server refused."""
+        refused = self.facts.refused_parts(model)
+        return [without_refused(message, refused) for message in messages] if refused else messages
 
     def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
         """Plan the next try after so many in a row that failed, or whose answers were invalid."""
@@ -214,6 +240,9 @@ class ChatModels:
     def limit(self, model: str) -> int:
         return self.facts.limit(model)
 
+    def estimated(self, model: str, tokens: int) -> int:
+        return self.facts.estimated(model, tokens)
+
     def ends_reliably(self, model: str) -> bool:
         return ends_reliably(model)
 
@@ -229,7 +258,7 @@ class ChatModels:
         model, instead = self._asked(call)
         usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
-        messages, schema = self._redacted(call.messages), call.schema
+        messages, schema = self._with_accepted(model, self._redacted(call.messages)), call.schema
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
