@@ -12,7 +12,18 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.models.known import FREE, Able, Known, Prices, Rates, able, cost_of, edition, known
+from interlock.services.models.known import (
+    ABILITIES,
+    FREE,
+    Able,
+    Known,
+    Prices,
+    Rates,
+    able,
+    cost_of,
+    edition,
+    known,
+)
 from interlock.services.models.names import (
     gemini_key,
     limit,
@@ -277,8 +288,8 @@ class ModelFacts:
         """What it can take and write: as settings say, else as its provider's package does."""
         own, found = self._settings.entry(model), able(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
-        taken = found.is_known or own.takes is not None
-        return found._replace(output=own.output_limit or found.output, takes=takes, is_known=taken)
+        refuses = found.refuses if own.takes is None else tuple(k for k in ABILITIES if k not in takes)
+        return found._replace(output=own.output_limit or found.output, takes=takes, refuses=refuses)
 
     def cost(self, model: str, usage: Usage) -> float | None:
         """US dollars for a request; the provider's own figure where it gave one. None: unknown."""

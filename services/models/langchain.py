@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import cache
 from importlib import import_module
+from mimetypes import guess_extension
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -17,6 +18,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from interlock.services.models.attachments import digest_of
 from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
@@ -44,8 +46,7 @@ from interlock.state.messages import DataPart, Message, TextPart
 
 def converted(message: Message) -> BaseMessage:
     """Convert one message, without thoughts and Gemini's signatures."""
-    # Most providers accept only text in tool answers; the text mentions the omitted data.
-    data = message.role != "tool" and any(isinstance(part, DataPart) for part in message.content)
+    data = any(isinstance(part, DataPart) for part in message.content)
     content: Any = [_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
     if message.role == "system":
         return SystemMessage(content)
@@ -61,7 +62,11 @@ def converted(message: Message) -> BaseMessage:
 def _block(part: TextPart | DataPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    return {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
+    block = {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
+    if part.type == "image":
+        return block
+    name = f"attachment-{digest_of(part)}"  # Bedrock takes no dot in it, OpenAI wants an ending
+    return {**block, "name": name, "filename": f"{name}{guess_extension(part.mime_type) or ''}"}
 
 
 _FINISH = {
