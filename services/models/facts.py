@@ -30,6 +30,7 @@ from interlock.services.models.names import (
     provider_of,
     provider_spec,
     resolve,
+    url_of,
 )
 from interlock.services.models.overflow import read_refusal
 from interlock.services.models.probe import bearer, fetched
@@ -41,7 +42,6 @@ from interlock.state.text import object_of
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
 _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vllm": "vllm"}
 """What servers name as the owner of a model → their kind."""
-_OLLAMA = "http://127.0.0.1:11434"
 _ANSWER_S = 2.0
 """Seconds for each question; a server that is busy may be asked again."""
 
@@ -71,15 +71,6 @@ def server_of(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server
         return Server(url, near)
     spec = provider_spec(provider_of(model))
     return asked(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
-
-
-def url_of(model: str, env: Mapping[str, str]) -> str:
-    """The address that settings or the environment give; empty: the provider's own."""
-    spec = provider_spec(provider_of(model))
-    url = env.get(spec.url, "") if spec and spec.url else ""
-    if provider_of(model) == "ollama":
-        url = url or _OLLAMA
-    return url if not url or "://" in url else f"http://{url}"
 
 
 _SERVED_NEARBY = ("openai", "ollama")
