@@ -41,13 +41,18 @@ def node_of_error(error: BaseException) -> str:
 
 def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
     """The nodes that a checkpoint leads to, by its channels' values."""
-    yield from (key.removeprefix(_EDGE) for key in values if key.startswith(_EDGE))
+    yield from due_nodes(values)
     yield from (send.node for send in values.get(_PAYLOADS, ()))
 
 
 def is_due(values: Mapping[str, Any]) -> bool:
     """Whether a node, a payload or the input waits in a checkpoint with these values."""
     return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, _INPUT)) for key in values)
+
+
+def due_nodes(values: Mapping[str, Any]) -> list[str]:
+    """The nodes that edges lead to in a checkpoint with these values; payloads aren't among them."""
+    return [key.removeprefix(_EDGE) for key in values if key.startswith(_EDGE)]
 
 
 def input_of(values: dict[str, Any]) -> dict[str, Any]:

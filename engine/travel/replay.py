@@ -37,6 +37,7 @@ from interlock.graphs._langgraph import input_of
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
+from interlock.state.names import is_hidden_node
 from interlock.state.node import spec_of
 from interlock.state.text import jsonable, nearest
 
@@ -169,7 +170,7 @@ async def replay(home: Path, name: str, until: int | None = None, swap: Swap | N
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
         ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
-    roots = (step for step in steps(home, row.run) if step.depth == 0)
+    roots = (step for step in steps(home, row.run) if step.depth == 0 and not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return Replayed(row.run, within, found, ways, ran, took)
 
@@ -198,14 +199,14 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
     taken = (step for step in steps(home, run) if until is None or step.step <= until)
-    return path([step for step in taken if not step.node.startswith("__")])
+    return path([step for step in taken if not is_hidden_node(step.node)])
 
 
 def points(home: Path, run: str) -> list[Point]:
     """The root steps; of one repeated after a kill, the newer."""
     nodes: dict[int, list[str]] = {}
     for step in steps(home, run):
-        if step.depth == 0 and not step.node.startswith("__"):
+        if step.depth == 0 and not step.failed and not is_hidden_node(step.node):
             nodes.setdefault(step.step, []).append(step.node)
     found: dict[int, Point] = {}
     for one in root_checkpoints(home, run):
