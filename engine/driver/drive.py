@@ -29,6 +29,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
 from interlock.graphs.foreign import Foreign, NodeError, told_of
+from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
 from interlock.services.models.names import turn_tracing_off
@@ -184,6 +185,8 @@ class Drive:
     async def close(self) -> None:
         """End what the drive started, then close its connections."""
         try:
+            with self.stop.token.held():
+                await until_effects_end(self.lease.run)
             await self.services.close()
         finally:
             self._stack.close()
