@@ -8,10 +8,11 @@ only read rows need the names of channels, too.
 import asyncio
 import re
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -410,8 +411,6 @@ def _see_threads_to_their_end() -> None:
 
 def _runs_in_thread(runnable: Any) -> bool:
     """Whether a node, of its writers before it, is a function without `async`, or calls tools without."""
-    from functools import partial
-
     from langchain_core.runnables import RunnableLambda
 
     node = getattr(runnable, "steps", [runnable])[0]
@@ -425,10 +424,11 @@ def _runs_in_thread(runnable: Any) -> bool:
 
 
 class _Uncut:
-    """Runs a node to its end, even if its task is cancelled meanwhile."""
+    """Runs a node to its end, even if its task is cancelled meanwhile; one without a thread yet doesn't begin."""
 
     def __init__(self, own: Any) -> None:
-        self._own = own
+        self._stop = threading.Event()
+        self._own = _unless(self._stop, own)
 
     async def ainvoke(self, *args: Any, **named: Any) -> Any:
         work = asyncio.ensure_future(self._own.ainvoke(*args, **named))
@@ -437,6 +437,7 @@ class _Uncut:
             try:
                 await asyncio.wait({work})
             except asyncio.CancelledError as asked:
+                self._stop.set()
                 stop = asked
         if stop is None:
             return work.result()
@@ -450,6 +451,26 @@ class _Uncut:
 
     async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
         yield await self.ainvoke(*args, **named)
+
+
+def _unless(stop: threading.Event, runnable: Any) -> Any:
+    """A copy of a runnable whose function isn't called once `stop` is set: it waited for a free thread until then."""
+    if steps := getattr(runnable, "steps", None):
+        made = copy(runnable)
+        made.steps = [_unless(stop, steps[0]), *steps[1:]]
+        return made
+    if not isinstance(call := getattr(runnable, "afunc", None), partial):
+        return runnable
+    run_in_executor, (executor, function, *args) = call.func, call.args
+
+    def begin(*args: Any, **named: Any) -> Any:
+        if stop.is_set():
+            raise asyncio.CancelledError
+        return function(*args, **named)
+
+    made = copy(runnable)
+    made.afunc = partial(run_in_executor, executor, begin, *args, **call.keywords)
+    return made
 
 
 Tap = Callable[..., AsyncIterator[Any]]

@@ -4,18 +4,20 @@ import asyncio
 import functools
 import hashlib
 import inspect
+import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
 
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
 from interlock.nodes.here import deps_here, info_here, park, runtime_here
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import GRACE_S, Deps, to_its_end
 from interlock.state.errors import UserError
+from interlock.state.text import clean
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -103,19 +105,21 @@ def _named(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
 async def carry_out(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Return the effect's result: from the journal, or by calling the function and seeing it to its end.
 
-    A thread can't be stopped, so it is waited for, however often the run is stopped meanwhile. A coroutine has
-    `GRACE_S` to end by itself; cancelled then, its outcome is unknown.
+    A thread can't be stopped: once it has begun, it is waited for, however often the run is stopped meanwhile. A
+    coroutine has `GRACE_S` to end by itself; cancelled then, its outcome is unknown.
     """
     while earlier := entry.begin():
         await asyncio.wait({asyncio.wrap_future(earlier)})
     try:
-        if entry.is_done():
+        if entry.is_done(function, args, kwargs):
             return entry.result
         if inspect.iscoroutinefunction(function):
-            return await to_its_end(_journal_awaited(entry, function(*args, **kwargs)), entry.grace_s)
-        found = await to_its_end(asyncio.to_thread(_journal_called, entry, function, args, kwargs))
+            return await to_its_end(_journal_awaited(entry, function, args, kwargs), entry.grace_s)
+        stop = threading.Event()
+        thread = asyncio.to_thread(_journal_called, entry, function, args, kwargs, stop)
+        found = await to_its_end(thread, cancelled=stop.set)
         if inspect.isawaitable(found):
-            return await to_its_end(_journal_awaited(entry, found), entry.grace_s)
+            return await to_its_end(_journal_end(entry, found), entry.grace_s)
         return found
     finally:
         entry.end()
@@ -126,12 +130,18 @@ def carry_out_sync(entry: "Entry", function: Callable[..., Any], args: Any, kwar
     while earlier := entry.begin():
         earlier.result()
     try:
-        return entry.result if entry.is_done() else _journal_called(entry, function, args, kwargs)
+        known = entry.is_done(function, args, kwargs)
+        return entry.result if known else _journal_called(entry, function, args, kwargs)
     finally:
         entry.end()
 
 
-async def _journal_awaited(entry: "Entry", work: Awaitable[Any]) -> Any:
+async def _journal_awaited(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    entry.intend()
+    return await _journal_end(entry, function(*args, **kwargs))
+
+
+async def _journal_end(entry: "Entry", work: Awaitable[Any]) -> Any:
     task = asyncio.current_task()
     try:
         result = await work
@@ -143,7 +153,13 @@ async def _journal_awaited(entry: "Entry", work: Awaitable[Any]) -> Any:
     return entry.finish(result)
 
 
-def _journal_called(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _journal_called(
+    entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any, stop: threading.Event | None = None
+) -> Any:
+    """Call the function, unless the run was stopped while this waited for a free thread."""
+    if stop and stop.is_set():
+        return None
+    entry.intend()
     try:
         result = function(*args, **kwargs)
     except Exception:
@@ -232,18 +248,23 @@ class Entry:
             _, end = _under_way.pop(self._where)
         end.set_result(None)
 
-    def is_done(self) -> bool:
-        """Whether its `result` is known; if not, its intent is now in the journal."""
+    def is_done(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+        """Whether its `result` is known. Parks the run where a person must say so, of a call of this function."""
         journal = self.deps.effects
         row = journal.find(self.task, self.key, self.place)
-        if row and row.state == "done":
-            self.result = row.result
-        elif row and row.state == "intent" and not self.idempotent and self._skips(row.attempt):
-            journal.finish(self.task, self.key, None)
-        else:
-            journal.intend(self.task, self.key, self.place)
+        if row is None or row.state == "failed":
             return False
+        if row.state == "done":
+            self.result = row.result
+            return True
+        if self.idempotent or not self._skips(function, args, kwargs, row.attempt):
+            return False
+        journal.finish(self.task, self.key, None)
         return True
+
+    def intend(self) -> None:
+        """Journal that the function is called now: what still waits for a thread hasn't begun."""
+        self.deps.effects.intend(self.task, self.key, self.place)
 
     def fail(self) -> None:
         self.deps.effects.fail(self.task, self.key)
@@ -252,17 +273,19 @@ class Entry:
         self.deps.effects.finish(self.task, self.key, result)
         return result
 
-    def _skips(self, attempt: int) -> bool:
+    def _skips(self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int) -> bool:
         """Whether a person says that the function isn't to be called again; parks the run until somebody answers."""
         name = f"interrupt:effect:{self.task}:{self.key}:{attempt}"
-        about = self.about or CallView(id=name, name=self.key, args={})
+        given = _arguments(function, args, kwargs, self.deps.effects.redact) if self.about is None else {}
+        about = self.about or CallView(id=name, name=self.key, args=given)
+        where = [] if self.about else [f"effect {self.key} of {self.place}"]
         request = ApprovalRequest(
             key=name,
             what="outcome",
             kind="outcome",
             call=about,
             reason=_REASON,
-            preview=_shown(self.about) or f"effect {self.key} of {self.place}",
+            preview="\n".join([*where, *(f"{name}: {value}" for name, value in about.args.items())]),
             choices=("proceed_once", "reject"),
             questions=({"question": _REASON, "options": ["redo", "skip"]},),
         )
@@ -272,5 +295,34 @@ class Entry:
         return answer.choice == "reject"
 
 
-def _shown(call: CallView | None) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in call.args.items()) if call else ""
+_LONGEST = 300
+"""Characters of an argument that a question shows."""
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def _arguments(
+    function: Callable[..., Any], args: Any, kwargs: Any, redact: Callable[[str], str]
+) -> dict[str, JsonValue]:
+    """What names one of many calls to a person: the arguments, else what a lambda has of its surroundings."""
+    while isinstance(function, functools.partial):
+        args, kwargs, function = (*function.args, *args), {**function.keywords, **kwargs}, function.func
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given: dict[str, Any] = dict(bound.arguments)
+    except (TypeError, ValueError):  # it has no signature, or will refuse them
+        given = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    if not given and inspect.isfunction(function):
+        around: Mapping[str, Any] = inspect.getclosurevars(function).nonlocals
+        given = {name: value for name, value in around.items() if isinstance(value, str | int | float | dict)}
+    return {name: _argument(value, redact) for name, value in given.items()}
+
+
+def _argument(value: Any, redact: Callable[[str], str]) -> JsonValue:
+    if isinstance(value, int | float | None):
+        return value
+    shown = value
+    if not isinstance(value, str):
+        shown = json.dumps(_ANY.dump_python(value, mode="json", fallback=str, warnings=False))
+    text = clean(redact(shown))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
