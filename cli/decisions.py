@@ -144,19 +144,17 @@ def _named(name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, 
 
 
 def _answerable(text: str, waiting: Sequence[Request]) -> list[Request]:
-    """The requests that one answer to all of them answers: unknown outcomes, or questions that ask the same."""
-    found = [r for r in waiting if r["kind"] == "outcome" and text in ("redo", "skip")]
-    found = found or [r for r in waiting if r["kind"] == "question"]
-    if not found:
-        raise UserError("--answer all: no question waits that this answers. See: interlock approvals")
-    if len({json.dumps(_questions(r), sort_keys=True) for r in found}) > 1:
-        names = ", ".join(r["id"] for r in found)
-        raise UserError(f"--answer all: the questions differ. Answer each: {names}.")
-    return found
-
-
-def _questions(request: Request) -> object:
-    return "" if request["kind"] == "outcome" else request.get("questions") or request["preview"]
+    """The requests that one answer to all answers: unknown outcomes, or several questions that ask the same."""
+    if text in ("redo", "skip") and (found := [r for r in waiting if r["kind"] == "outcome"]):
+        return found
+    found = [r for r in waiting if r["kind"] == "question"]
+    asked = {json.dumps(r.get("questions") or r["preview"], sort_keys=True) for r in found}
+    if len(found) > len(asked) == 1:
+        return found
+    raise UserError(
+        "--answer all: redo or skip settles every unknown outcome, any text the questions that ask the same; here each "
+        f"needs its own. Name one: {', '.join(r['id'] for r in waiting)}."
+    )
 
 
 def _decision(kind: str, request: Request, rest: str | None) -> Decision:
