@@ -15,7 +15,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from interlock.nodes.here import deps_here, info_here, park, runtime_here
 from interlock.state.calls import ApprovalRequest, CallView
-from interlock.state.deps import GRACE_S, Deps, to_its_end
+from interlock.state.deps import GRACE_S, Deps, Stopped, to_its_end
 from interlock.state.errors import UserError
 from interlock.state.text import clean
 
@@ -126,12 +126,15 @@ async def carry_out(entry: "Entry", function: Callable[..., Any], args: Any, kwa
 
 
 def carry_out_sync(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """As `carry_out`, in a thread."""
+    """As `carry_out`, in a thread. Raises `Stopped` if the run is stopping."""
     while earlier := entry.begin():
         earlier.result()
     try:
-        known = entry.is_done(function, args, kwargs)
-        return entry.result if known else _journal_called(entry, function, args, kwargs)
+        if entry.is_done(function, args, kwargs):
+            return entry.result
+        if entry.deps.cancel.requested:  # the thread goes on, but no further effect begins
+            raise Stopped
+        return _journal_called(entry, function, args, kwargs)
     finally:
         entry.end()
 

@@ -314,6 +314,8 @@ class Token:
         """Tasks inside `guarded`, and whether each was cancelled by a stop."""
         self.overdue: Callable[[float], threading.Timer | None] = lambda seconds: None  # noqa: ARG005
         """Lets somebody's code, if it blocks, end the process some time after these seconds."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Of the drive."""
         self.is_held = False
         """Whether the drive is over but for work that nothing can stop."""
 
@@ -351,7 +353,9 @@ class Token:
         try:
             yield
         finally:
-            self.is_held = False
+            self.loop: asyncio.AbstractEventLoop | None = None
+        """Of the drive."""
+        self.is_held = False
 
 
 GRACE_S = 5.0

@@ -110,7 +110,8 @@ def _group(requests: Sequence[Request], paint: Paint, limit: int | None, more: s
     yield f"  Why: {asked(requests[0]).why}"
     width = max(len(named(request)) for request in requests)
     for request in requests[: limit and limit // _OF_GROUP]:
-        about = cut(brief(request["args"]), HEADLINE)
+        about = brief(request["args"])
+        about = about if limit is None else cut(about, HEADLINE)
         yield f"    {named(request):>{width}}  {about}   " + paint(f"[{request['id']}]", "cyan")
     if limit is not None and len(requests) > limit // _OF_GROUP:
         left = len(requests) - limit // _OF_GROUP

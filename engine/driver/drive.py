@@ -94,6 +94,7 @@ class Drive:
             raise_id_clock(self.conn, lease.run)
             options, info = prepared.options, _info(prepared, lease.run, pipeline.name)
             turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
+            stop.token.loop = self._loop
             connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
             self.services = rewired(compose(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
