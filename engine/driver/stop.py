@@ -102,18 +102,22 @@ class _Handler:
         A signal lets effects that are under way end, a time-out doesn't.
         """
         effects = effects_under_way(run) if code == _CANCELLED else []
-        if self._requests and all(_answers(loop) for loop in {*self._requests.values()}):
-            held = any(isinstance(request, Stop) and request.token.is_held for request in self._requests)
-            if effects or not held:
-                self._tell_of(effects)
-                self.leave_after(GRACE_S, code)
-                return
+        if effects or (self._answers() and not self._is_held()):
+            self._tell_of(effects)
+            self.leave_after(GRACE_S, code)
+            return
         _restore_terminal(self._terminal)
         line = (
             f"interlock: code of run {run!r} blocks and can't be stopped; the process ends, as if killed.\n"
         )
         os.write(2, f"{line}Go on with: interlock resume {run}\n".encode())
         os._exit(code)
+
+    def _answers(self) -> bool:
+        return bool(self._requests) and all(_answers(loop) for loop in {*self._requests.values()})
+
+    def _is_held(self) -> bool:
+        return any(isinstance(request, Stop) and request.token.is_held for request in self._requests)
 
     def _tell_of(self, effects: list[str]) -> None:
         if effects and not self._told:
