@@ -68,7 +68,7 @@ from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign, NodeError
 from interlock.prompts import digest
-from interlock.state.deps import Stopped
+from interlock.state.deps import Stopped, to_its_end
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
@@ -317,7 +317,7 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
                             placed(conn)
                     return await _advanced(drive, chosen, prepared, first), drive.awaited
                 finally:
-                    await drive.close()
+                    await to_its_end(drive.close())
         finally:
             lease.release()
 
@@ -405,10 +405,4 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
 
 async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
     """Run in a separate task: cancelling the caller's would interrupt LangGraph in the middle of a write."""
-    work = asyncio.ensure_future(advance)
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        drive.stop()
-        await asyncio.wait({work})
-        raise
+    return await to_its_end(advance, cancelled=drive.stop)

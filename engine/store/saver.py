@@ -232,7 +232,8 @@ class Saver(BaseCheckpointSaver[int]):
     def _together(self) -> Generator[None]:
         """Buffer what is saved inside until the driver's next commit; other connections commit it at the end."""
         if self.conn.buffers:
-            yield
+            with self.conn.turn:  # a thread that commits meanwhile would forget rows that it didn't write
+                yield
             return
         with self.conn.transaction():
             yield
