@@ -132,6 +132,8 @@ def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders
         clauses += [f"changes its folder ({command.text})"]
         if target is None or len(moves) > 1:
             return Folders((), clauses[0], own)
+        if command.repeats and not (posixpath.isabs(target) or posixpath.normpath(target) == "."):
+            return Folders((), clauses[0], own)  # each time it leads further
         bases.append(posixpath.join(start, target))
         if bases[-1] == "." or _inside(bases[-1], workspace) == workspace.root:
             clauses.pop()
@@ -190,6 +192,8 @@ class Reading:
         """Whether the command only reads files in the workspace that tools may read."""
         if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
             return False
+        if self.line.spawns:
+            return False  # as many processes as the loop has turns
         program = command.words[0].text
         if not command.words[0].literal or is_own(program, self.folders, self.workspace):
             return False
@@ -202,7 +206,7 @@ class Reading:
         if program == "find":
             return self._find(words)
         if program in _PRINTERS:
-            return all(not w.foreign or self.path(w) for w in words)
+            return _is_bounded(program, words) and all(not w.foreign or self.path(w) for w in words)
         reader = readers("reader").get(program)
         return reader is not None and self._reads(program, reader, words)
 
@@ -368,6 +372,27 @@ class Reading:
         """Whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
         parts = [p for side in text.split("..") for p in side.split(":")]
         return _REVISION.fullmatch(text) is not None and all(self._readable(p) for p in parts if p.strip("."))
+
+
+_WIDTH = re.compile(r"%[-+ #0]*(?:\d{4,}|\d*\.\d{4,}|[\d.]*\*)")
+"""printf's field of a thousand blanks or more, or of as many as an argument says."""
+_MOST_NUMBERS = 100_000
+
+
+def _is_bounded(program: str, words: Sequence[Word]) -> bool:
+    """Whether it prints little more than its words: `$(seq 1 1e10)` fills bash's memory."""
+    if program == "printf":
+        return not words or _WIDTH.search(words[0].text) is None
+    if program != "seq":
+        return True
+    numbers = [w.text for w in words if not re.match(r"-[^\d.]", w.text)]
+    if not all(re.fullmatch(r"-?\d{1,15}", number) for number in numbers):
+        return False
+    ends = [int(number) for number in numbers]
+    step = ends[1] if len(ends) > 2 else 1
+    return (
+        abs(ends[-1] - ends[0]) <= _MOST_NUMBERS * abs(step) if len(ends) > 1 else sum(ends) <= _MOST_NUMBERS
+    )
 
 
 def is_own(program: str, folders: Folders, workspace: Workspace) -> bool:
