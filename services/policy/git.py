@@ -69,6 +69,23 @@ def _directories(git: Path) -> list[tuple[Path, Path]]:
         return []
 
 
+def user_excludes() -> Iterator[Path]:
+    """Yield the files in which the user says what git, and ripgrep with it, ignores in every repository."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path's raises
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
+    yield settings / "ignore"
+    for config in (home / ".gitconfig", settings / "config"):
+        try:
+            text = read_file(config, _LARGEST).decode("utf-8", "replace")
+        except OSError:
+            continue
+        for value in _EXCLUDES.findall(text):
+            yield home / os.path.expanduser(value.strip().strip('"'))  # noqa: PTH111
+
+
+_EXCLUDES = re.compile(r"^\s*excludesfile\s*=(.+)$", re.MULTILINE | re.IGNORECASE)
+
+
 def _line(file: Path) -> str:
     return read_file(file, _LARGEST).decode().removesuffix("\n")
 
@@ -125,7 +142,7 @@ def prints_texts(command: str, options: Sequence[str]) -> bool:
     """Whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of a blob."""
     patch = not _PATCH.isdisjoint(options)
     if command == "log":
-        return patch and "L" not in options  # -L prints one file, whose path is checked
+        return patch or "L" in options
     return command == "show" or (command == "diff" and (patch or _LISTS.isdisjoint(options)))
 
 
@@ -163,6 +180,9 @@ class _Asked(NamedTuple):
                 options += _selecting(word, rest)
         if not _CONTENT.isdisjoint(_letters_and_names(words)):
             options = [o for o in options if not re.match(r"-n|-\d|--max-count", o)]
+        if words[0] == "log" and any(re.match(r"-[a-zA-Z]*L", w) for w in words[1:]):
+            # It follows a file through its renames: any that the history holds may be one of its former names.
+            options, paths = [o for o in options if o != "--follow"], []
         inside = [r for r in revisions if ":" in r]
         if words[0] == "show":
             revisions = [r for r in revisions if ":" not in r]

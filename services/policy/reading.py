@@ -12,11 +12,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from interlock.services.files.ignore import git_directory
 from interlock.services.files.protected import is_private
-from interlock.services.policy.git import prints_texts, runs_nothing, shows_nothing_private, shows_private
+from interlock.services.policy.git import (
+    prints_texts,
+    runs_nothing,
+    shows_nothing_private,
+    shows_private,
+    user_excludes,
+)
 from interlock.services.shell.commands import Options
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView
@@ -88,12 +96,17 @@ class _Shown:
         return cls([*map(_last, globs), *(["*"] if types - _TYPES else [])])
 
     def read(self, folder: str) -> None:
-        """Add what the ignore files of a folder bring back."""
+        """Add what the ignore files of a folder bring back, also its repository's own."""
         for name in _IGNORE_FILES:
-            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:  # noqa: PTH118, PTH123 - of os.walk
-                text = file.read(_LARGEST + 1)
-                lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
-                self.last.extend(_last(line[1:]) for line in lines if line.startswith("!"))
+            self.read_file(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
+        if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 - of os.walk
+            self.read_file(git_directory(folder) / "info/exclude")
+
+    def read_file(self, path: str | Path) -> None:
+        with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - of os.walk
+            text = file.read(_LARGEST + 1)
+            lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
+            self.last.extend(_last(line[1:]) for line in lines if line.startswith("!"))
 
     def has(self, name: str) -> bool:
         return any(fnmatchcase(name, last) for last in self.last)
@@ -296,6 +309,8 @@ class Reading:
             str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
         ]
         if shown:
+            for file in user_excludes():
+                shown.read_file(file)
             for above in {a for top in pending for a in Path(top).parents}:
                 shown.read(str(above))
         seen = 0
@@ -363,6 +378,22 @@ class Reading:
         plain = all(runs_nothing(f) and shows_nothing_private(f, texts, compared) for f in folders)
         asked = [w.text for w in words]
         return plain and not (texts and any(shows_private(f, asked, self._kept) for f in folders))
+
+    def git_shows_private(self, command: ShellCommand) -> bool:
+        """Whether a git command that this table reads shows a private file of the history."""
+        words = [w for w in command.words[1:] if w.text != "--no-pager"]
+        reader = readers("git_reader").get(words[0].text) if words else None
+        parsed = reader.read(words[1:]) if reader is not None else None
+        if parsed is None or not command.literal or not prints_texts(words[0].text, [*parsed[0]]):
+            return False
+        asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.folders.bases]
+        return any(shows_private(folder, asked, self._kept) for folder in folders)
+
+    def expanded(self, word: Word) -> Sequence[str]:
+        """Return the paths that a word may mean now: what a pattern of file names matches, else its text."""
+        if word.literal or word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
+            return (word.text,)
+        return (word.text, *islice(self._matches(word.text, hidden=True), _MOST_MATCHES))
 
     def _kept(self, path: str) -> bool:
         """Whether the user's ignore files keep a path, relative to the repository, from tools."""

@@ -14,11 +14,12 @@ from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, restricts
+from interlock.services.policy.private import private_clause
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
-from interlock.services.policy.rule import STRICTNESS, Rule
-from interlock.services.policy.targets import runs_others, sets_more, several, spellings
+from interlock.services.policy.rule import SHIPPED, STRICTNESS, Rule
+from interlock.services.policy.targets import danger_behind, runs_others, sets_more, several, spellings
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
-from interlock.services.shell.model import ShellCommand, ShellLine, Word, program_of
+from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, program_of
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
@@ -92,13 +93,16 @@ class _LineCheck:
         if outcome.decision == "ask":
             rule = covering(self.session, command, outcome.rule, self.mode, self.reading)
             outcome = Ruling("allow", "session", session=rule) if rule else outcome
-        if outcome.decision != "allow" or self.mode == "yolo":
+        if outcome.decision == "allow" and self.mode == "yolo":
+            return self._unless_private(command, outcome)
+        if outcome.decision != "allow":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
         away = self.folders.elsewhere
         whole = (command.sets or away or command.sources or None) is not None and self._is_granted()
         named = command.danger == UNKNOWN and expands_to_paths(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
+        danger = danger or danger_behind(command)
         if danger and not (exact and not command.assigns):
             return outcome.asking("danger", danger)
         if command.opaque and not (command.sources and whole):
@@ -109,6 +113,16 @@ class _LineCheck:
         if away is not None and not here and not self._holds_elsewhere(command, outcome):
             return outcome.asking("elsewhere", away)
         return outcome
+
+    def _unless_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+        """Lower the mode's allow to an ask for what shows a private file, unless somebody granted this."""
+        if outcome.rule is None or outcome.rule.tier != SHIPPED:
+            return outcome
+        clause = private_clause(command, self.reading)
+        granted = clause and (
+            self._is_granted() or covering(self.session, command, None, self.mode, self.reading)
+        )
+        return outcome.asking("private", clause) if clause and not granted else outcome
 
     def _protected(self, command: ShellCommand) -> str | None:
         """A clause about a file that the program trusts among the arguments of a command that may change files."""
@@ -172,13 +186,20 @@ class _LineCheck:
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
             return outcome if against is None else Ruling("ask", "hidden", against, detail=opaque)
-        if self.mode == "yolo" or not line.files:
+        if self.mode == "yolo":
+            return self._unless_reads_private(outcome)
+        if not line.files:
             return outcome
         if away := escape(line, self.folders, self.workspace):
             return outcome.asking("redirection", away)
         allowed = self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts)
         free = allowed or self._only_reads(parts) or self._is_granted()
         return outcome if free else outcome.asking("redirection", "")
+
+    def _unless_reads_private(self, outcome: Ruling) -> Ruling:
+        read = [r.target for r in self.line.files if r.kind == "read" and r.target is not None]
+        shown = ShellCommand(self.line.text, (literal("cat"), *read)) if read else None
+        return self._unless_private(shown, outcome) if shown else outcome
 
     def _only_reads(self, parts: Sequence[PartRuling]) -> bool:
         """Whether all redirections are of files that plain reading commands may read."""

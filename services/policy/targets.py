@@ -11,7 +11,9 @@ from pydantic import BaseModel, BeforeValidator, Field
 from interlock.services.policy.harmless import SETS, harmless_setting, row_of
 from interlock.services.policy.reading import document
 from interlock.services.shell.commands import LANGUAGES
+from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
+from interlock.services.shell.parse import commands_in
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 _BEGINNING = re.compile(r"[a-z0-9:]*")
@@ -187,6 +189,12 @@ def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
         if len(seen) > _MOST:
             yield _ANYTHING
             return
+
+
+def danger_behind(command: ShellCommand) -> str | None:
+    """Return a clause saying what is dangerous about a command that it may run: `uv run pytest -p x`."""
+    inner = (one for behind in _behind(command) for one in commands_in(behind.words))
+    return next((c.danger for c in inner if c.danger and c.danger != UNKNOWN), None)
 
 
 def _targets(command: ShellCommand) -> Iterator[ShellCommand]:

@@ -49,6 +49,16 @@ def parse(line: str) -> ShellLine:
     )
 
 
+def commands_in(words: Sequence[Word]) -> Sequence[ShellCommand]:
+    """Return every command that runs where these words are one, as at the beginning of a line."""
+    found = Found(_look_into)
+    try:
+        add_command(found, words, " ".join(word.text for word in words), ())
+    except TooMuch as much:
+        found.blur(str(much))
+    return found.commands
+
+
 def _look_into(line: str, found: Found) -> None:
     """Add what `line` would run to `found`."""
     reason = _refused(line, found.depth)
