@@ -15,9 +15,17 @@ from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.private import private_clause
+from interlock.services.policy.programs import names_program
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import SHIPPED, STRICTNESS, Rule
-from interlock.services.policy.targets import danger_behind, runs_others, sets_more, several, spellings
+from interlock.services.policy.targets import (
+    danger_behind,
+    runs_others,
+    sets_more,
+    several,
+    spellings,
+    unresolved,
+)
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, program_of
 from interlock.state.calls import CallView, SessionRule
@@ -60,8 +68,8 @@ def decide_line(
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
     wrappers = (c for c in line.commands if c.transparent)
-    others = chain(wrappers, *map(spellings, line.effective), [ShellCommand(line.text, ())])
-    for command in dict.fromkeys(others):
+    spelled = (spellings(command, check.places) for command in line.effective) if check.restricts else ()
+    for command in dict.fromkeys(chain(wrappers, *spelled, [ShellCommand(line.text, ())])):
         if (outcome := check.against(command)) is not None:
             parts.append(PartRuling(command, outcome))
     worst = max((p.outcome for p in parts), key=lambda o: STRICTNESS[o.decision])
@@ -87,6 +95,15 @@ class _LineCheck:
     workspace: Workspace
     folders: Folders
     reading: Reading
+
+    @property
+    def restricts(self) -> bool:
+        """Whether a rule denies or asks about some commands only."""
+        return any(rule.narrows and rule.decision != "allow" for rule in self.rules)
+
+    @property
+    def places(self) -> Sequence[str]:
+        return [str(self.workspace.root / base) for base in self.folders.bases]
 
     def judged(self, command: ShellCommand, plain: bool) -> Ruling:
         outcome = self._by_rules(command, plain)
@@ -141,9 +158,10 @@ class _LineCheck:
             return False
         return bool(self.folders.bases) and only_reads_anywhere(command.argv)
 
-    def _by_rules(self, command: ShellCommand, plain: bool) -> Ruling:
+    def _by_rules(self, command: ShellCommand, plain: bool, *, written: bool = True) -> Ruling:
+        """`written`: it stands in the line; else it is another spelling of one that does."""
         lowered: Ruling | None = None
-        hides = _Hides.of(command)
+        hides = _Hides.of(command, self.places if self.restricts and written else None)
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.narrows
@@ -168,7 +186,7 @@ class _LineCheck:
     def against(self, command: ShellCommand) -> Ruling | None:
         """Return the refusal, by a rule with a condition, of something that needs no permission."""
         narrow = replace(self, rules=[r for r in self.rules if r.narrows])
-        outcome = narrow._by_rules(command, plain=False)
+        outcome = narrow._by_rules(command, plain=False, written=False)
         return None if outcome.decision == "allow" or outcome.cause == "none" else outcome
 
     def lowered(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
@@ -239,17 +257,26 @@ class _Hides(NamedTuple):
     """As a program that may run what stands behind it; not one that is known."""
     code: bool
     """In program text."""
+    programs: frozenset[str]
+    """As a command of theirs that can't be resolved."""
 
     @classmethod
-    def of(cls, command: ShellCommand) -> "_Hides":
+    def of(cls, command: ShellCommand, folders: Sequence[str] | None) -> "_Hides":
+        """`folders`: where it may run; None: no rule asks."""
         words = command.argv
         known = not words or words[0] == "git" or program_of(words[0]) in INDIFFERENT
         return cls(
-            not known and row_of(words) is None, command.code or sets_more(command) or runs_others(command)
+            not known and row_of(words) is None,
+            command.code or sets_more(command) or runs_others(command),
+            frozenset() if folders is None else unresolved(command, folders),
         )
 
     def may_hold(self, rule: Rule, command: ShellCommand) -> bool:
-        return (self.words and _holds(rule, command)) or (self.code and _named(rule, command))
+        if (self.words and _holds(rule, command)) or (self.code and _named(rule, command)):
+            return True
+        patterns = [pattern.text for pattern in (rule.command, rule.args) if pattern is not None]
+        texts = [*patterns, *(prefix[0] for prefix in rule.prefixes if prefix)]
+        return any(names_program(texts, program) for program in self.programs)
 
 
 def _holds(rule: Rule, command: ShellCommand) -> bool:
