@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.sandbox.bubblewrap import find_bwrap
 from interlock.services.sandbox.mounts import Mounts
 from interlock.state.tooling import Ended
 
@@ -38,7 +38,7 @@ class Place:
 
     @asynccontextmanager
     async def processes(self) -> AsyncIterator[SupervisedProcesses]:
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        env = {"PATH": f"{self.work.parent}/bin:{os.environ['PATH']}", "HOME": str(self.home)}
         sandbox = sandbox_for(self.work, env=env)
         made = SupervisedProcesses(outputs=OutputFiles(self.work.parent), env=env, sandbox=sandbox)
         try:
@@ -80,36 +80,34 @@ def test_a_background_command_of_the_run_moves_nothing_while_a_sandbox_is_made(p
     place.check_home()
 
 
-@contextmanager
-def swapper(place: Place) -> Iterator[None]:
-    """A process that isn't the run's, and is never stopped."""
-    swap = SWAP.format(home=place.home)
-    with subprocess.Popen(["bash", "-c", swap], cwd=place.work, stderr=subprocess.DEVNULL) as process:
-        try:
-            until((place.work / "swapping").exists)
-            yield
-            assert process.poll() is None
-        finally:
-            process.kill()
+MOVE = """#!/bin/sh
+if [ -f {bin}/move ]; then
+  cd {work}
+  if [ -L sub ]; then rm sub; mv real sub; else mv sub real; ln -s {home} sub; fi
+fi
+exec {bwrap} "$@"
+"""
 
 
-def test_where_somebody_else_moves_folders_a_command_sees_what_was_meant_or_does_not_start(
-    place: Place,
-) -> None:
-    put(place.work / "sub/AGENTS.md", "")
+def test_a_command_does_not_start_in_a_sandbox_that_is_not_what_was_meant(place: Place) -> None:
+    """Nobody's command moves it, so it isn't stopped; it acts each time between the survey and the mounts."""
+    put(place.work / "sub/AGENTS.md", "ours")
+    folder = place.work.parent / "bin"
 
-    async def scene() -> list[Ended]:
+    async def scene() -> tuple[Ended, Ended]:
         async with place.processes() as processes:
-            with swapper(place):
-                return [await place.look(processes) for _ in range(TRIES)]
+            before = await place.look(processes)
+            put(folder / "move")
+            return before, await place.look(processes)
 
-    for ended in asyncio.run(scene()):
-        assert SECRET not in ended.output
-        if ended.how == "not_started":
-            assert (
-                "sandbox could not be made" in ended.output
-                or "sandboxed command could turn it" in ended.output
-            )
+    put(
+        folder / "bwrap",
+        MOVE.format(bin=folder, work=place.work, home=place.home, bwrap=find_bwrap(os.environ)),
+    )
+    before, ended = asyncio.run(scene())
+    assert (before.how, ended.how) == ("exited", "not_started")
+    assert "its sandbox could not be made" in ended.output and "was moved while it was made" in ended.output
+    assert not list(place.work.rglob("written"))
     place.check_home()
 
 
