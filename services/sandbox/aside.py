@@ -116,16 +116,17 @@ class Newcomers:
 
 
 @contextmanager
-def noted(newcomers: Newcomers, state: Path) -> Generator[None]:
+def noted(newcomers: Newcomers, state: Path, began: Callable[[], bool]) -> Generator[None]:
     """Run a command inside the block: note what is there before, and set aside what it made after. Raises `OSError`.
 
-    `state`: the state directory; without one there is no note.
+    `state`: the state directory; without one there is no note. `began`: whether the command was started at all.
     """
     with _note(newcomers, state / _NOTES) if state.is_dir() else nullcontext():
         try:
             yield
         finally:
-            newcomers.set_aside()
+            if began():
+                newcomers.set_aside()
 
 
 @contextmanager

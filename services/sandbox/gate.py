@@ -40,6 +40,7 @@ class Gate:
     """What bubblewrap reads before it starts the command; likewise."""
     _news: int
     _go: socket.socket
+    opened: bool = False
 
     def options(self, info: int, wait: int) -> list[str]:
         """Return bubblewrap's options for the numbers that it gets the descriptors as."""
@@ -69,6 +70,7 @@ class Gate:
         host = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
         if difference := self.mounts.difference(made, host):
             raise ChangedError(_CHANGED.format(difference=difference))
+        self.opened = True
         self._go.send(b"x")
         return True
 

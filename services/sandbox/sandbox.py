@@ -120,7 +120,7 @@ class Sandbox:
             end = [*kernel, "--remount-ro", "/", "--chdir", str(cwd), "--"]
             prefix = [*mounts.arguments(_MEMORY, below=False), *end]
             newcomers = Newcomers(found, self.protected)
-            with noted(newcomers, self.state):
+            with noted(newcomers, self.state, lambda: made.opened):
                 yield Entered([self.program, *self._options(alone)], prefix, made, self.network, newcomers)
 
     def _options(self, alone: bool) -> list[str]:

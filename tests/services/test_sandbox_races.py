@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox.bubblewrap import find_bwrap
 from interlock.services.sandbox.mounts import Mounts
+from interlock.state.errors import RunError
 from interlock.state.tooling import Ended
 
 SECRET = "KEY OF A PERSON"
@@ -37,7 +38,7 @@ class Place:
         put(self.work / "sub/own", "")
 
     @asynccontextmanager
-    async def processes(self) -> AsyncIterator[SupervisedProcesses]:
+    async def processes(self) -> AsyncGenerator[SupervisedProcesses]:
         env = {"PATH": f"{self.work.parent}/bin:{os.environ['PATH']}", "HOME": str(self.home)}
         sandbox = sandbox_for(self.work, env=env)
         made = SupervisedProcesses(outputs=OutputFiles(self.work.parent), env=env, sandbox=sandbox)
@@ -80,35 +81,33 @@ def test_a_background_command_of_the_run_moves_nothing_while_a_sandbox_is_made(p
     place.check_home()
 
 
-MOVE = """#!/bin/sh
-if [ -f {bin}/move ]; then
-  cd {work}
-  if [ -L sub ]; then rm sub; mv real sub; else mv sub real; ln -s {home} sub; fi
-fi
-exec {bwrap} "$@"
+LED = """#!/bin/bash
+arguments=("$@")
+for i in "${{!arguments[@]}}"; do
+  [[ -f {bin}/lead && ${{arguments[i]}} == --bind && ${{arguments[i+1]}} == {work}/sub ]] && arguments[i+1]={home}
+done
+exec {bwrap} "${{arguments[@]}}"
 """
+"""What bubblewrap does if a folder is a link while it resolves the path, and a folder again when it mounts."""
 
 
 def test_a_command_does_not_start_in_a_sandbox_that_is_not_what_was_meant(place: Place) -> None:
-    """Nobody's command moves it, so it isn't stopped; it acts each time between the survey and the mounts."""
     put(place.work / "sub/AGENTS.md", "ours")
-    folder = place.work.parent / "bin"
+    folder, bwrap = place.work.parent / "bin", find_bwrap(os.environ)
+    put(folder / "bwrap", LED.format(bin=folder, work=place.work, home=place.home, bwrap=bwrap))
 
-    async def scene() -> tuple[Ended, Ended]:
+    async def scene() -> None:
         async with place.processes() as processes:
-            before = await place.look(processes)
-            put(folder / "move")
-            return before, await place.look(processes)
+            assert (await place.look(processes)).how == "exited"
+            put(folder / "lead")
+            ended = await place.look(processes)
+            assert ended.how == "not_started" and f"{place.home.name}' is mounted at" in ended.output
+            with pytest.raises(RunError, match="could not be started: its sandbox could not be made"):
+                await processes.start(["bash", "-c", LOOK], cwd=place.work, label="look")
 
-    put(
-        folder / "bwrap",
-        MOVE.format(bin=folder, work=place.work, home=place.home, bwrap=find_bwrap(os.environ)),
-    )
-    before, ended = asyncio.run(scene())
-    assert (before.how, ended.how) == ("exited", "not_started")
-    assert "its sandbox could not be made" in ended.output and "was moved while it was made" in ended.output
-    assert not list(place.work.rglob("written"))
+    asyncio.run(scene())
     place.check_home()
+    assert (place.work / "sub/AGENTS.md").read_text() == "ours"
 
 
 HOST = """\
