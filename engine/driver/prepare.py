@@ -29,7 +29,7 @@ from interlock.services.policy.books import Books
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
 from interlock.services.policy.rule import Scope
-from interlock.services.sandbox.aside import set_aside_after_kill
+from interlock.services.sandbox.aside import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
     known_environment,
@@ -224,6 +224,7 @@ def with_input(options: Options, input: WorkflowInput) -> Options:
 def prepare(options: Options, needs_model: bool) -> RunConfig:
     """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
     root = _root(options)
+    left = [*set_aside_left(options.home, root)]  # first: below, files of the workspace are obeyed
     trusted = options.skip_trust or (options.repository is None and is_trusted(root, options.user_home))
     home, over = options.user_home, _overrides(options)
     dotenv = load_dotenv(start=root, home=home, env=options.env, trusted=trusted)
@@ -255,7 +256,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         books=books,
         limits=_limits(options, settings, dotenv.values),
         trusted=trusted,
-        warnings=[*warnings, *set_aside_after_kill(options.home, root, protected)],
+        warnings=[*warnings, *left],
         agents=own.agents,
         skills=own.skills,
         modes=ModeBook(own.modes.all(), rules.modes),
