@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextvars import ContextVar
 from copy import copy
 from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -30,6 +31,63 @@ _SENT = ", node:"
 """Before the node in a path that LangGraph gave none."""
 BOOKKEEPING = frozenset({"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"})
 """Channels of a task's writes that aren't its update."""
+
+
+def is_interrupt_id(text: str) -> bool:
+    """Whether LangGraph takes a resume's key for the id of an interrupt: 32 hexadecimal digits."""
+    return re.fullmatch("[0-9a-f]{32}", text) is not None
+
+
+def asking_task() -> tuple[str, object]:
+    """The namespace of the task that calls `interrupt`, and an object that stands for this execution of it."""
+    from langgraph.config import get_config
+
+    known = get_config()["configurable"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+    return str(known["checkpoint_ns"]), known["__pregel_scratchpad"]
+
+
+def earlier_interrupt_id(namespace: str, number: int) -> str:
+    """The id that LangGraph gives to a task's interrupt after so many answers."""
+    from langgraph.types import _interrupt_id  # pyright: ignore[reportPrivateUsage]
+
+    return _interrupt_id(namespace, number)
+
+
+def validated_answer(adapter: Any, value: Any) -> Any:
+    """The answer as the type that `interrupt` was given. Raises `ValidationError`."""
+    from langgraph.types import _validate_resume  # pyright: ignore[reportPrivateUsage]
+
+    return _validate_resume(adapter, value)
+
+
+@cache
+def _usual() -> Callable[..., Any]:
+    from langgraph import types
+
+    own: Any = types.interrupt
+    usual = FunctionType(own.__code__, own.__globals__, own.__name__, own.__defaults__, own.__closure__)
+    usual.__kwdefaults__ = own.__kwdefaults__
+    return usual
+
+
+def usual_interrupt(value: Any, *, response_schema: Any = None) -> Any:
+    """What LangGraph's `interrupt` does itself."""
+    return _usual()(value, response_schema=response_schema)
+
+
+@cache
+def take_over_interrupts() -> None:
+    """Let `interrupt` ask `_interrupts.answer_here`. Its code is replaced, as nodes have imported it by name."""
+    from langgraph import types
+
+    def interrupt(value: Any, *, response_schema: Any = None) -> Any:
+        from interlock.graphs._interrupts import answer_here
+
+        return answer_here(value, response_schema)
+
+    _usual()
+    own: Any = types.interrupt
+    own.__code__ = interrupt.__code__
 
 
 def node_of_error(error: BaseException) -> str:

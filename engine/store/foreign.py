@@ -80,6 +80,8 @@ class ForeignSaver(Saver):
                 if isinstance(item, Interrupt):
                     self.ask(thread, item, self.steps.node_of(task_id))
             super().put_writes(config, writes, task_id, task_path)
+            if not given.keys() <= _langgraph.BOOKKEEPING:  # it is over, and asks nothing more
+                self._approvals.withdraw(f"interrupt:{task_id}:")
             self._commit()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -101,8 +103,11 @@ class ForeignSaver(Saver):
     def ask(self, thread: str, item: Any, node: str) -> None:
         """Write the interrupt's requests; a graph around the node's writes the same interrupt again."""
         node = node or "node"
-        keys: list[str] = []
-        if isinstance(item.value, str) and self._approvals.get(item.value):
+        written = (
+            "select key from approvals where run = ? and key like 'interrupt:%:' || ? || ':%' order by seq"
+        )
+        keys = [key for (key,) in self.conn.execute(written, (thread, item.id)).fetchall()]
+        if not keys and isinstance(item.value, str) and self._approvals.get(item.value):
             keys.append(item.value)  # an effect asks what became of it
         for request in [] if keys else requests_of(item, node):
             self._approvals.ask(request)
