@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Interrupt
 
-from interlock.engine.store import packed
+from interlock.engine.store import keep_option, packed, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
@@ -21,6 +21,7 @@ from interlock.graphs._asking import pause_of, requests_of, value_of
 from interlock.graphs._stored import Storable, class_keeping_encoder, loader_of, unstorable
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
+from interlock.state.clock import unix_time
 from interlock.state.errors import RunError
 from interlock.state.journal import Approvals, Effects
 
@@ -191,6 +192,30 @@ def paused_at(saver: Saver, app: Any, snapshot: Any, run: str) -> set[str]:
         return set()
     found = _langgraph.stops_at(app, snapshot, saver.ran_before)
     return {name for name, *about in found if saver.pause(run, name, pause_of(name, *about))}
+
+
+def note_node_sources(conn: Connection, run: str, sources: Mapping[str, Any]) -> None:
+    """Keep what a run's nodes are made of from now on, if that has changed: a replay compares it."""
+    known = node_sources_of(read_options(conn, run))
+    if not known or known[-1]["nodes"] != sources:
+        drives = [*known, {"since": unix_time(), "nodes": {**sources}}]
+        keep_option(conn, run, "node_sources", {"drives": drives})
+
+
+def node_sources_of(options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the nodes were made of, and since when (Unix time), oldest first; empty: an earlier version drove it."""
+    kept: dict[str, Any] = options.get("node_sources") or {}
+    return kept.get("drives", [])
+
+
+def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
+    """Checkpoint, task, its node and a channel, of all that the tasks of the run's own graph wrote."""
+    rows = conn.execute(
+        "select checkpoint_id, task_id, task_path, channel from writes where thread_id = ? and checkpoint_ns = '' "
+        "order by checkpoint_id, task_path, task_id, idx",
+        (run,),
+    )
+    return [(name, task, _langgraph.node_of(path), channel) for name, task, path, channel in rows.fetchall()]
 
 
 def given_answers(conn: Connection, run: str) -> dict[str, Any]:
