@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from interlock.cli.web.answers import RefusedError, Served, check_role, number, run_of, step_of
+from interlock.cli.web.answers import RefusedError, Served, body, number, run_of, step_of
 from interlock.cli.web.apart import Asked as Work
 from interlock.engine.client import ENDED, Client, RunRow
 from interlock.engine.client.deciders import came_to, who_decided
@@ -246,10 +246,10 @@ async def diff(page: Served, request: Request) -> Any:
 
 
 async def replay(page: Served, request: Request) -> Any:
-    row, swap = run_of(page.client, request), request.query_params.get("swap", "")
-    if swap:
-        check_role(request.state.person, "drive")  # it runs code of whatever file it names
-    return await page.apart.done(Work("replay", page.options, row.run, {"swap": swap}))
+    row, given = run_of(page.client, request), await body(request)
+    return await page.apart.done(
+        Work("replay", page.options, row.run, {"swap": str(given.get("swap") or "")})
+    )
 
 
 async def export(page: Served, request: Request) -> Any:
