@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from interlock.cli.web.roles import Person
 from interlock.engine.client.served import all_served, change, serve, unserve
 from interlock.services.files.disk import write_private
 
@@ -53,19 +54,6 @@ _SHARED = {
     "cross-origin-resource-policy": "cross-origin",
 }
 """For the sites of `--allow-origin`."""
-
-
-class Person(NamedTuple):
-    name: str
-    """Recorded with decisions; empty: the user whose server this is."""
-    role: str
-    """One of `ROLES`."""
-    why: str = ""
-    """Why the role is what it is, where a token or server of a higher one doesn't help."""
-
-
-ROLES = ("view", "decide", "drive")
-"""Each may do what those before it may."""
 
 
 class Tokens:
