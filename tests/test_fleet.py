@@ -65,8 +65,12 @@ def test_an_administrator_sets_up_the_database_and_gives_two_roles(
     script = put(tmp_path / "script.json", [{"text": "Done."}])
     monkeypatch.setenv("INTERLOCK_STORE", as_worker)
     assert run("-p", "do it", "-m", f"script:{script}").code == 0
+    assert run("-p", "once more", "-m", f"script:{script}").code == 0
+    assert run("runs", "rm", "latest").code == 0, "a run is removed with all its rows"
     assert run("audit", "verify").code == 0
     assert run("run", "main", "--detach", "-m", f"script:{script}", "do it").code == 0
+    with psycopg.connect(as_worker) as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        conn.execute("insert into served values ('token', 'me', '', '', '{}', 0)")
     monkeypatch.setenv("INTERLOCK_STORE", as_viewer)
     assert "queued" in run("runs").out and "1 queued" in run("fleet").out
     refused = run("-p", "do it", "-m", f"script:{script}")

@@ -60,7 +60,7 @@ def test_a_tab_beside_a_signed_in_one_is_signed_in_and_others_are_an_empty_shell
     run = lab.park("beside", "fix it", script="edit")
     stranger = browser.new_context()
     alone, asked = stranger.new_page(), list[str]()
-    alone.on("request", lambda request: asked.append(request.url.removeprefix(lab.address)))
+    alone.on("request", lambda one: asked.append(str(one.url).removeprefix(lab.address)))  # pyright: ignore
     for path in ("/", f"/run/{run}", "/stats"):
         alone.goto(f"{lab.address}{path}")
         alone.wait_for_selector(EMPTY)
