@@ -1,6 +1,6 @@
 """check: the command that must succeed before an answer counts: run as things are, and with the tests of before."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langgraph.runtime import Runtime
@@ -12,7 +12,7 @@ from interlock.state.checks import REQUEST, CheckEnd, TestChange, TestChanges
 from interlock.state.deps import Deps
 from interlock.state.events import AgentBlocked
 from interlock.state.main import MainState
-from interlock.state.messages import Message
+from interlock.state.messages import Growing, Message, TextPart
 from interlock.state.node import node, task_of
 
 _HOW: Mapping[str, str] = {
@@ -35,6 +35,45 @@ def with_check(update: Any, deps: Deps) -> Any:
     # Where there is no answer, no hook was asked.
     is_accepted = update.get("turn_status") == "ok" and update.get("hook_stage") == "admitted"
     return {**update, "label": "check"} if is_accepted and deps.checks.command else update
+
+
+RULE, EDIT = "check", "check:edit"
+"""Sections of what the model is told of the check."""
+
+
+def told_rule(head: str, deps: Deps) -> str:
+    """Return the head after telling the model the rule, once in a conversation."""
+    if not deps.checks.holds_tests or RULE in sections_of(head, deps):
+        return head
+    text = render("run/check_rule", command=deps.checks.command)
+    return deps.transcript.append(head, [_section(text, RULE)])
+
+
+def told_of_edit(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
+    """Return what the model is told at its first change of a test, once in a conversation."""
+    if not deps.checks.holds_tests or EDIT in sections_of(head, deps):
+        return []
+    path = next(filter(deps.checks.is_test, paths), "")
+    if not path:
+        return []
+    return [_section(render("run/check_edit", path=path, command=deps.checks.command), EDIT)]
+
+
+def _section(text: str, section: str) -> Message:
+    return Message(role="user", origin="context", content=(TextPart(text=text, section=section),))
+
+
+def _add_sections(found: set[str], message: Message) -> None:
+    if message.origin == "context":
+        found |= {p.section for p in message.content if isinstance(p, TextPart) and p.section}
+
+
+_sections = Growing(set[str], _add_sections)
+
+
+def sections_of(head: str, deps: Deps) -> set[str]:
+    """Return the sections of a conversation's context."""
+    return _sections(deps.transcript.read(head), deps.transcript)
 
 
 @node(

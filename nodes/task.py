@@ -7,7 +7,7 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from interlock.nodes.check import with_check
+from interlock.nodes.check import told_rule, with_check
 from interlock.nodes.hooks import fires
 from interlock.nodes.main import after_answer, append_text, turn_end
 from interlock.nodes.main import finish as ended_by
@@ -76,6 +76,8 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         opened["todos"] = deps.transcript.append("", [Message(role="tool", content=text)])
         listed = Message(role="user", origin="context", content=f"Steps so far:\n{state['first_todos']}")
         opened["head"] = deps.transcript.append(state["head"], [listed])
+    if deps.checks.holds_tests:
+        opened["head"] = told_rule(opened.get("head", state["head"]), deps)
     return opened
 
 

@@ -44,6 +44,7 @@ from interlock.tools.progress import UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
 
 if TYPE_CHECKING:
+    from interlock.services.checks.repair import RepairFiles
     from interlock.services.index.index import WorkspaceIndex
     from interlock.services.mcp.servers import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
@@ -399,7 +400,15 @@ def _models(
         redact=prepared.redact,
         facts=prepared.facts,
         on_commands=SUPERVISORS.start_ahead,
+        files=cast("RepairFiles", OnFirstUse(partial(_repair_files, prepared))),
     )
+
+
+def _repair_files(prepared: RunConfig) -> "RepairFiles":
+    from interlock.services.checks.repair import RepairFiles  # deferred: small models ask for it
+    from interlock.services.checks.table import TestTable
+
+    return RepairFiles(prepared.workspace.root, TestTable(prepared.options.check))
 
 
 def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:

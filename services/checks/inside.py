@@ -1,17 +1,113 @@
-"""inside: a program that mounts a view over a workspace for one command, and becomes that command.
+"""inside: a program that mounts a view over a workspace, puts files back there, and becomes the command that it is for.
 
 The mount is an overlay in namespaces of the program's own: what the command writes lands in a folder beside it, nobody
-else sees it, and it is gone with the command. Arguments: a file with the plan, the command's words. Without words it
-only tries.
+else sees it, and it is gone with the command. It starts in milliseconds: imports nothing of the house.
 """
 
 import ctypes
 import json
 import os
+import shutil
+import stat
 import sys
-from typing import NoReturn
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple, NoReturn
 
-from put_back import File, put_back  # pyright: ignore[reportMissingImports, reportUnknownVariableType] - beside this file
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
+
+class File(NamedTuple):
+    """A file as it was."""
+
+    path: str
+    """Relative to the view's root."""
+    mode: int
+    """Type and permissions; 0: it wasn't there."""
+    data: str
+    """The file that holds its bytes, or a link's target."""
+
+
+def put_back(root: str, files: Iterable[File]) -> None:
+    """Put files into a view. Raises `OSError`."""
+    for file in files:
+        *folders, name = file.path.split("/")
+        with _Folder(root, folders, make=bool(file.mode)) as folder:
+            if folder is not None:
+                _put(folder, name, file)
+
+
+class _Folder:
+    """A folder of the view, entered without following links: what isn't a folder on the way is replaced by one."""
+
+    def __init__(self, root: str, names: list[str], *, make: bool) -> None:
+        self._root, self._names, self._make = root, names, make
+
+    def __enter__(self) -> int | None:
+        self._held: int | None = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        for name in self._names:
+            outer = self._held
+            self._held = self._enter(outer, name)
+            os.close(outer)
+            if self._held is None:
+                return None
+        return self._held
+
+    def __exit__(self, *_: object) -> None:
+        if self._held is not None:
+            os.close(self._held)
+
+    def _enter(self, folder: int, name: str) -> int | None:
+        try:
+            return os.open(name, _FOLDER, dir_fd=folder)
+        except FileNotFoundError:
+            if not self._make:
+                return None
+        except OSError:  # a link or a file
+            if not self._make:
+                return None
+            os.unlink(name, dir_fd=folder)
+        os.mkdir(name, 0o755, dir_fd=folder)
+        return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _put(folder: int, name: str, file: File) -> None:
+    _remove(folder, name)
+    if name.endswith(".py"):
+        _forget_compiled(folder, name.removesuffix(".py"))
+    if not file.mode:
+        return
+    with open(file.data, "rb") as source:  # noqa: PTH123 - a path of the program's own
+        if stat.S_ISLNK(file.mode):
+            os.symlink(source.read(), name, dir_fd=folder)
+            return
+        # Made now, so that nothing that was built from today's file counts as newer.
+        with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=folder), "wb") as made:
+            shutil.copyfileobj(source, made)
+            os.fchmod(made.fileno(), stat.S_IMODE(file.mode))
+
+
+def _remove(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except (IsADirectoryError, PermissionError):
+        shutil.rmtree(name, dir_fd=folder)
+
+
+def _forget_compiled(folder: int, stem: str) -> None:
+    """Remove what Python compiled of today's file: it compares whole seconds and sizes only."""
+    with suppress(OSError):
+        cache = os.open("__pycache__", _FOLDER, dir_fd=folder)
+        try:
+            for name in os.listdir(cache):  # noqa: PTH208 - by descriptor
+                if name.startswith(f"{stem}."):
+                    os.unlink(name, dir_fd=cache)
+        finally:
+            os.close(cache)
+
 
 _NEWNS, _NEWUSER = 0x00020000, 0x10000000
 _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
@@ -19,7 +115,7 @@ _C = ctypes.CDLL(None, use_errno=True)
 
 
 def main(plan: str, *command: str) -> NoReturn:
-    """Enter the view and run the command; exits with 125 and a line if there can't be one."""
+    """Enter the view that a file plans and run the command, if any; exits with 125 and a line if there can't be one."""
     try:
         with open(plan, encoding="utf-8") as file:  # noqa: PTH123 - starts in milliseconds without pathlib
             view = json.load(file)
@@ -67,7 +163,3 @@ def _mount(source: bytes, target: str, kind: bytes, options: str) -> None:
 def _error(what: str) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, f"{what}: {os.strerror(number)}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

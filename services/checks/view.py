@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.services.checks import VIEWS
-from interlock.services.checks.put_back import File, put_back
+from interlock.services.checks.inside import File, put_back
 from interlock.services.files.disk import private_directory
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import inside; inside.main(*sys.argv[1:])"
