@@ -96,7 +96,7 @@ async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
 
 
 def _sent_back(state: MainState, runtime: Runtime[Deps], text: str) -> MainState:
-    runtime.stream_writer(AgentBlocked(reason=text))
+    runtime.stream_writer(AgentBlocked(reason=text, by="check"))
     head = runtime.context.transcript.append(
         state["head"], [Message(role="user", origin="hook", content=text)]
     )

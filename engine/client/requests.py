@@ -206,8 +206,9 @@ def ways(request: Request) -> tuple[Way, ...]:
         lasting = [c for c in ALWAYS if c in choices and c != SAVED]
         order = cast("Sequence[Choice]", ("proceed_once", *lasting, SAVED))
         letters = {"proceed_once": "y", SAVED: "s", **dict.fromkeys(lasting[:1], "a")}
-        own = _PLAN_LABELS if plan_of(request) else _TEST_LABELS if asks_of_tests(request) else {}
-        labels = {**_LABELS, **own}
+        labels = dict(_LABELS)
+        labels.update(_PLAN_LABELS if plan_of(request) else {})
+        labels.update(_TEST_LABELS if asks_of_tests(request) else {})
         yes = [Way(letters.get(c, ""), c, labels[c]) for c in order if c in choices]
         edit = [Way("e", "modify", _LABELS["modify"], "arguments")] if "modify" in choices else []
         no = [Way("n", "reject", labels["reject"], "reason")] if "reject" in choices else []

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
+from interlock.engine.driver.checks import SUBJECT
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
@@ -18,7 +19,6 @@ from interlock.engine.store import options_of, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
-from interlock.engine.driver.checks import SUBJECT
 from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
 from interlock.graphs._additions import nondeterministic, with_node, with_replayed
 from interlock.graphs._contract import called
@@ -29,10 +29,11 @@ from interlock.services.hooks.reply import HookReply, Reply, merged
 from interlock.services.models.script import write_reply
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
+from interlock.state.checks import CheckEnd, Checks, TestChanges
 from interlock.state.context import MEMORY, UNDONE, MemoryText, SystemFacts
 from interlock.state.deps import ContextSource
+from interlock.state.errors import RunError
 from interlock.state.events import Emit
-from interlock.state.checks import CheckEnd, Checks, TestChanges
 from interlock.state.hooks import HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, Usage
@@ -236,7 +237,7 @@ class RecordedHooks:
     def _reply(self, text: str | None, file: str | None) -> Reply:
         return Reply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
 
-    def checks(self, real: Checks) -> RecordedChecks:
+    def checks(self, real: Checks) -> "RecordedChecks":
         """The run's check, answered from the record."""
         replies = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
         ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in replies]
