@@ -31,6 +31,7 @@ from interlock.graphs._langgraph import (
 from interlock.graphs._node_sources import node_sources
 from interlock.graphs.foreign import Foreign
 from interlock.state.errors import THEIR_ERRORS
+from interlock.state.names import is_hidden_node
 from interlock.state.text import jsonable
 
 
@@ -123,7 +124,7 @@ class _Record:
             return Superstep(step, (), values, (), values)
         recorded = self._tasks.get(before.config["configurable"]["checkpoint_id"], {})
         names = _shown(recorded.values())
-        due = due_tasks(app, before)
+        due = _with_error_handlers(app, due_tasks(app, before), recorded)
         today = _shown(task.name for task in due)
         if names != today:
             unknown = not recorded
@@ -185,8 +186,18 @@ _RETURNED = "__return__"
 """What a `@task` writes: it is a part of the node that called it."""
 
 
+def _with_error_handlers(app: Any, due: Sequence[DueTask], recorded: Mapping[str, str]) -> list[DueTask]:
+    """The tasks, with its error handler in place of a node that raised when the run was recorded."""
+    ran = {*recorded.values()}
+    handlers = [app.nodes[task.name].error_handler_node for task in due]
+    return [
+        task._replace(name=handler) if handler in ran and task.id not in recorded else task
+        for task, handler in zip(due, handlers, strict=True)
+    ]
+
+
 def _shown(nodes: Any) -> tuple[str, ...]:
-    return tuple(sorted(name for name in nodes if not name.startswith("__")))
+    return tuple(sorted(name for name in nodes if not is_hidden_node(name)))
 
 
 def _values(saver: Any, checkpoint: Any) -> dict[str, Any]:
