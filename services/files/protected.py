@@ -260,6 +260,15 @@ def is_plain_config(text: str) -> bool:
     return True
 
 
+def users_configuration(env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield git's configuration files outside of repositories, existing or not: the system's and the user's."""
+    home = env.get("HOME")
+    folder = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    usual = ["/etc/gitconfig", folder and f"{folder}/git/config", home and f"{home}/.gitconfig"]
+    named = (env.get(name) for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"))
+    return (Path(os.path.realpath(name)) for name in (*usual, *named) if name)
+
+
 _HOOKS = re.compile(r"^\s*hookspath\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _INCLUDE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _NESTED = 10
