@@ -360,6 +360,7 @@ def checked_sender(
     async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
         handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}
         payloads = sender({key: state[key] for key in reads if key in state})
+        now = state.get("approval_mode")
         for item in payloads:
             try:
                 _validator(*payload()).validate_python(item)
@@ -367,6 +368,10 @@ def checked_sender(
                 raise SetupError(
                     f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}."
                 ) from error
+            if (mode := item.get("approval_mode", now)) != now and now:
+                raise SetupError(
+                    f"{sender.__name__} sent the approval mode {mode!r} to {target!r}; the run is in {now!r}."
+                )
         deps, info = _context(runtime, sender.__name__)
         deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
         if not payloads:
