@@ -23,7 +23,7 @@ from interlock.services.sandbox.repository import (
     Survey,
     commands_in,
     link_target,
-    remove_placeholder,
+    remove_left,
     stamp,
 )
 from interlock.state.workspace import Place
@@ -181,7 +181,7 @@ def set_aside_left(state: Path, root: Path) -> Iterator[str]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 whose = "of a killed run"
                 for path, text in before["held"].items():
-                    remove_placeholder(Path(path), None if text is None else text.encode())
+                    remove_left(Path(path), None if text is None else text.encode())
                 note.unlink()
             yield from (
                 f"A command {whose} made {p!r} in its sandbox; {SUFFIX!r} was added to its name."
