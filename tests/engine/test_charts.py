@@ -2,9 +2,9 @@
 
 import asyncio
 from contextlib import closing
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from databases import DATABASES
@@ -54,9 +54,6 @@ def values_at(name: str, state: str) -> Values:
     return {"approval_mode": mode, "plan_phase": phase}
 
 
-_THREADS = count()
-
-
 def committed(
     store: Store, name: str, before: Values, *after: str, may: tuple[str, ...] = ()
 ) -> tuple[Values, bool]:
@@ -77,7 +74,7 @@ def committed(
         saver = Saver(conn)
         app: Any = graph.compile(saver)
         deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token(), emit=id)
-        thread = f"t{next(_THREADS)}"
+        thread = f"{name}-{uuid4()}"  # a run's own: its steps stay
         config: Any = {"configurable": {"thread_id": thread}}
         refused = False
         try:
