@@ -36,6 +36,7 @@ from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._node_sources import node_sources
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
 from interlock.graphs.foreign import Foreign, NodeError, told_of
+from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
 from interlock.services.models.names import turn_tracing_off
@@ -100,6 +101,7 @@ class Drive:
             raise_id_clock(self.conn, lease.run)
             options, info = prepared.options, _info(prepared, lease.run, pipeline.name)
             turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
+            stop.token.loop = self._loop
             connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
             self.services = rewired(compose(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
@@ -193,6 +195,8 @@ class Drive:
     async def close(self) -> None:
         """End what the drive started, then close its connections."""
         try:
+            with self.stop.token.held():
+                await until_effects_end(self.lease.run)
             await self.services.close()
         finally:
             self._stack.close()

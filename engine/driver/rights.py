@@ -126,6 +126,12 @@ def run_rules(
     return RunRules(rules, problems, before, _as_then(settings, then), then, changed, modes)
 
 
+def lost_definitions(rules: RunRules, defined: Definitions) -> list[str]:
+    """Return what a run began with that isn't defined any more: hooks, agents, modes and servers, by their names."""
+    now = defined.kept()
+    return [name for name in rules.kept.get("defined", ()) if name not in now]
+
+
 def _of_another_host(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:
     """The rules a run was submitted with, and on top of them the admin's of the host that drives it."""
     then: dict[str, Any] = {"defined": dict[str, Any](), **kept}

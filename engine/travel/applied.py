@@ -7,7 +7,7 @@ replay there.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -31,6 +31,7 @@ from interlock.graphs._langgraph import (
 from interlock.graphs._node_sources import node_sources
 from interlock.graphs.foreign import Foreign
 from interlock.state.errors import THEIR_ERRORS
+from interlock.state.names import ERROR_HANDLER, is_hidden_node
 from interlock.state.text import jsonable
 
 
@@ -123,8 +124,8 @@ class _Record:
             return Superstep(step, (), values, (), values)
         recorded = self._tasks.get(before.config["configurable"]["checkpoint_id"], {})
         names = _shown(recorded.values())
-        due = due_tasks(app, before)
-        today = _shown(task.name for task in due)
+        due = [*_with_handlers(due_tasks(app, before), {*recorded.values()})]
+        today = _shown(task.name for task, ran in due if ran)
         if names != today:
             unknown = not recorded
             return Superstep(
@@ -161,12 +162,15 @@ class _Record:
         return known[-1] if known else {}
 
     def _writes(
-        self, app: Any, before: Any, recorded: Mapping[str, str], due: Sequence[DueTask]
+        self, app: Any, before: Any, recorded: Mapping[str, str], due: Sequence[tuple[DueTask, bool]]
     ) -> list[tuple[DueTask, list[tuple[str, Any]]]]:
         """What each task wrote, with today's edges in place of those that the node had then."""
         left = {name: [t for t, node in recorded.items() if node == name] for name in {*recorded.values()}}
         found: list[tuple[DueTask, list[tuple[str, Any]]]] = []
-        for task in due:
+        for task, ran in due:
+            if not ran:
+                found.append((task, []))
+                continue
             ids = left[task.name]
             own = ids.pop(ids.index(task.id)) if task.id in ids else ids.pop(0)
             wrote = [(channel, value) for t, channel, value in before.pending_writes if t == own]
@@ -185,8 +189,18 @@ _RETURNED = "__return__"
 """What a `@task` writes: it is a part of the node that called it."""
 
 
-def _shown(nodes: Any) -> tuple[str, ...]:
-    return tuple(sorted(name for name in nodes if not name.startswith("__")))
+def _with_handlers(due: Iterable[DueTask], recorded: Set[str]) -> Iterator[tuple[DueTask, bool]]:
+    """The tasks, and whether each wrote; behind one that failed its error handler, which wrote in its place."""
+    for task in due:
+        handler = f"{ERROR_HANDLER}{task.name}"
+        failed = task.name not in recorded and handler in recorded
+        yield task, not failed
+        if failed:
+            yield task._replace(id="", name=handler, triggers=()), True
+
+
+def _shown(nodes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in nodes if not is_hidden_node(name)))
 
 
 def _values(saver: Any, checkpoint: Any) -> dict[str, Any]:

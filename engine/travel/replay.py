@@ -39,6 +39,7 @@ from interlock.graphs._pipeline import Node, Pipeline
 from interlock.graphs.foreign import Foreign
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
+from interlock.state.names import RAISED, is_hidden_node
 from interlock.state.node import spec_of
 from interlock.state.text import nearest
 
@@ -176,7 +177,7 @@ async def replay(
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
         ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
-    roots = (step for step in steps(home, row.run) if step.depth == 0)
+    roots = (step for step in steps(home, row.run) if step.depth == 0 and not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return Replayed(row.run, within, found, ways, ran, took)
 
@@ -268,7 +269,7 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
     taken = (step for step in steps(home, run) if until is None or step.step <= until)
-    return path([step for step in taken if not step.node.startswith("__")])
+    return path([step for step in taken if not is_hidden_node(step.node)])
 
 
 def points(home: Path, run: str) -> list[Point]:
@@ -284,7 +285,7 @@ def _nodes_by_step(home: Path, run: str) -> dict[int, tuple[str, ...]]:
     """The nodes of the root graph that led to each step. Parallel tasks are sorted: people answer them in any order."""
     tasks: dict[int, dict[str, list[str]]] = {}
     for row in step_rows(home, run):
-        if not row["namespace"] and not row["node"].startswith("__"):
+        if not row["namespace"] and row["route"] != RAISED and not is_hidden_node(row["node"]):
             task, _, _ = row["task"].partition(".")
             tasks.setdefault(row["root_step"] + 1, {}).setdefault(task, []).append(row["node"])
     return {step: (*chain.from_iterable(sorted(found.values())),) for step, found in tasks.items()}
