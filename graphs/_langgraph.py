@@ -142,6 +142,26 @@ def due_tasks(compiled: Any, found: Any) -> list[DueTask]:
     return [DueTask(one.id, one.name, one.path, _triggers(compiled, one)) for one in made.values()]
 
 
+async def run_as_node(compiled: Any, found: Any, task: DueTask, function: Any, context: Any) -> list[Any]:
+    """Run a function as the node of a task that a stored checkpoint leads to; returns what it and its edges write."""
+    from langgraph._internal import _runnable
+    from langgraph._internal._constants import CONFIG_KEY_RUNTIME
+    from langgraph.pregel import _algo
+    from langgraph.runtime import Runtime
+
+    algo: Any = _algo
+    runnable: Any = _runnable
+    bound = runnable.coerce_to_runnable(function, name=task.name, trace=True)
+    nodes = {**compiled.nodes, task.name: compiled.nodes[task.name].copy({"bound": bound})}
+    channels, managed = _channels_at(compiled, found)
+    step = found.metadata.get("step", 0) + 1
+    place = {**found.config["configurable"], CONFIG_KEY_RUNTIME: Runtime(context=context)}
+    given = (found.checkpoint, [*found.pending_writes], nodes, channels, managed, {"configurable": place})
+    made: Any = algo.prepare_next_tasks(*given, step, step + 1, for_execution=True)
+    await made[task.id].proc.ainvoke(made[task.id].input, made[task.id].config)
+    return [*made[task.id].writes]
+
+
 def _triggers(compiled: Any, task: Any) -> tuple[str, ...]:
     pushed = task.path[0] == "__pregel_push"
     return ("__pregel_push",) if pushed else (*sorted(compiled.nodes[task.name].triggers),)
