@@ -182,8 +182,9 @@ _CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "
 """Decision of LangChain's human-in-the-loop middleware → ours."""
 
 
-def requests_of(item: Any, node: str) -> list[ApprovalRequest]:
-    value, key = item.value, f"{_PREFIX}{item.id}"
+def requests_of(item: Any, node: str, place: str = "") -> list[ApprovalRequest]:
+    """The requests that an interrupt is. `place`: comes before its id in their keys."""
+    value, key = item.value, f"{_PREFIX}{place}{item.id}"
     if actions := _actions(value):
         return [_approval(f"{key}:{i}", *action) for i, action in enumerate(actions)]
     asked: dict[str, JsonValue] = {"question": _question(value)}

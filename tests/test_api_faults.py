@@ -182,14 +182,21 @@ def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
         fix = {"messages": [{"role": "user", "content": "fix it"}]}
         (asked,) = ask.wait(thread, "main", input=fix)["__interrupt__"]
         other = {"choice": "proceed_once", "request": "another-1.1"}
-        for answer, words in ((other, "no longer waits"), ({"f" * 32: other}, "takes proceed_once")):
+        yes = {"choice": "proceed_once", "request": asked["value"]["request"]}
+        for answer, words in (
+            (other, "no longer waits"),
+            ({"f" * 32: other}, "Unknown or already-consumed interrupt"),
+            ({asked["id"]: yes, "f" * 32: yes}, "Unknown or already-consumed interrupt"),
+        ):
             said = ask.wait(thread, "main", command={"resume": answer})
             assert words in said["__error__"]["message"]
             assert http.get(f"/threads/{thread}").json()["status"] == "interrupted", "it still waits"
-        answer = {asked["id"]: {"choice": "proceed_once", "request": asked["value"]["request"]}}
-        done = ask.wait(thread, "main", command={"resume": answer})
-        again = ask.wait(thread, "main", command={"resume": answer})
-        assert again["messages"] == done["messages"], "decided already: nothing happens"
+        done = ask.wait(thread, "main", command={"resume": {asked["id"]: yes}})
+        for late in ({asked["id"]: yes}, yes):
+            said = ask.wait(thread, "main", command={"resume": late})["__error__"]["message"]
+            assert "interrupt" in said, "decided already: an answer to nothing is refused"
+        values = http.get(f"/threads/{thread}/state").json()["values"]
+        assert values["messages"] == done["messages"], "nothing happened"
 
 
 def test_a_graph_that_exits_says_so_in_words(ours: Ours) -> None:

@@ -238,10 +238,19 @@ def test_what_is_nowhere_is_no_matter_of_trust(run: Run, work: Path) -> None:
     assert run("run", "subagent", "--agent", "nobody", "hi", "-m", "script:../script.json").code == 42
 
 
-def test_to_skip_trust_was_said_of_one_drive(run: Run, tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_without_what_it_began_with_because_trust_was_skipped_once(
+    run: Run, tmp_path: Path
+) -> None:
     assert "isn't trusted" not in run(*prompt(tmp_path, "--skip-trust")).err
-    assert "isn't trusted" in run("-c", "-p", "more").err
+    refused = run("-c", "-p", "more")
+    assert refused.code == 55 and "hook 'check' for BeforeAgent" in refused.err
+    assert "MCP server 'db'" in refused.err and "--skip-trust" in refused.err
     assert "isn't trusted" not in run("-c", "--skip-trust", "-p", "more").err
+
+
+def test_a_run_that_began_without_trust_goes_on_without(run: Run, tmp_path: Path) -> None:
+    assert "isn't trusted" in run(*prompt(tmp_path)).err
+    assert run("-c", "-p", "more").code == 0
 
 
 def test_gemini_clis_answers_count_and_ours_before_them(tmp_path: Path, home: Path) -> None:

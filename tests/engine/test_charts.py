@@ -4,6 +4,7 @@ import asyncio
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from databases import DATABASES
@@ -68,7 +69,8 @@ def committed(store: Store, name: str, before: Values, after: str) -> tuple[Valu
         saver = Saver(conn)
         app: Any = graph.compile(saver)
         deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token(), emit=id)
-        config: Any = {"configurable": {"thread_id": "t"}}
+        thread = f"{name}-{uuid4()}"  # a run's own: its steps stay
+        config: Any = {"configurable": {"thread_id": thread}}
         refused = False
         try:
             asyncio.run(app.ainvoke(before, config, context=deps, durability="sync"))
@@ -77,7 +79,7 @@ def committed(store: Store, name: str, before: Values, after: str) -> tuple[Valu
         found = saver.get_tuple(config)
         assert found is not None
         kept: dict[str, Any] = {k: v for k, v in found.checkpoint["channel_values"].items() if k in before}
-        saver.delete_thread("t")
+        saver.delete_thread(thread)
     return Values(**kept), refused
 
 

@@ -81,7 +81,10 @@ class Commands:
 
     async def _respond(self, thread: Served, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
-        answers = {str(one.get("interrupt_id")): one.get("response") for one in several}
+        names = [str(one.get("interrupt_id")) for one in several]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise CommandError("invalid_argument", f"Interrupt {repeated[0]} is answered more than once.")
+        answers = {name: one.get("response") for name, one in zip(names, several, strict=True)}
         for _ in range(100):  # a program hears of an interrupt before its drive has ended
             if self.about.status(thread, None) != "busy":
                 break
