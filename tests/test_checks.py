@@ -1,8 +1,9 @@
 """Checks in `main` and `task`: every edge of theirs, what the model is told, and what a replay knows."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -34,9 +35,9 @@ class Scene(NamedTuple):
     replies: Replies
     moves: Sequence[Move]
     status: str
-    given: dict[str, Any] = {}
-    settings: dict[str, Any] = {}
-    files: dict[str, str] = FILES
+    given: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, Any] = MappingProxyType({})
+    files: Mapping[str, str] = FILES
 
 
 HEARD = {"Notification": [{"hooks": [{"type": "command", "command": "cat >> ../heard"}]}]}
@@ -93,7 +94,7 @@ def of_task(replies: Replies) -> Replies:
 
 def play(workflow: str, scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
     stage = Stage(
-        folder, of_task(scene.replies) if workflow == "task" else scene.replies, settings=scene.settings
+        folder, of_task(scene.replies) if workflow == "task" else scene.replies, settings={**scene.settings}
     )
     tree(stage.work, scene.files)
     given = {"check": CHECK, "approval_mode": "yolo", **scene.given}
@@ -101,10 +102,10 @@ def play(workflow: str, scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
         given["mode"] = "code"
     outcome = stage.run(workflow, {"prompt": "make it good"}, **given)
     for move in scene.moves:
-        assert outcome.status == "waiting", outcome
+        assert outcome.status == "waiting", outcome.error
         again = {"env": given["env"]} if "env" in given else {}
         outcome = stage.resume(outcome, *move(outcome), **again)
-    assert outcome.status == scene.status, outcome
+    assert outcome.status == scene.status, (outcome.error, outcome.pending)
     return stage, outcome
 
 

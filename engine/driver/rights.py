@@ -267,9 +267,9 @@ def _of_check(command: str, root: Path) -> Iterator[Path]:
     """Yield the scripts that the check's command names. Tests may change, and what a runner is given to test."""
     if not command:
         return
-    from interlock.services.checks.table import TestTable  # deferred: most runs have no check
+    from interlock.services.checks.table import CheckTable  # deferred: most runs have no check
 
-    table = TestTable(command)
+    table = CheckTable(command)
 
     def is_tested(path: Path) -> bool:
         inside = str(path.relative_to(root)) if path.is_relative_to(root) else ""

@@ -102,7 +102,7 @@ _FOLDER = re.compile(r"test|spec|check|feature", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class TestTable:
+class CheckTable:
     """The table, with what a command line and a project's own settings add to it."""
 
     command: str
