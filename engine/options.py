@@ -55,6 +55,11 @@ class Options:
     """For a subtask: ids of the calls that started it; selects its scripted replies."""
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings from flags, under Gemini's nested keys."""
+    check: str = ""
+    """A command that must succeed before an answer counts; empty: none."""
+    check_tests: str = ""
+    """Whether it must succeed with the tests of the run's start, too: `as-before` or `may-change`; empty: the settings
+    decide."""
     include_directories: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     policy_files: tuple[Path, ...] = ()
@@ -72,7 +77,9 @@ class Options:
     source: Mapping[str, str] | None = None
     """Where the run's workflow is declared, with its hash (`engine/workflows.py`); None: a built-in."""
     context: Mapping[str, Any] | None = None
-    """For a LangGraph graph: what its nodes find as `runtime.context`, or in `config["configurable"]`."""
+    """For a LangGraph graph: what its nodes find as `runtime.context`, or in `config["configurable"]`. None: a resumed
+    run keeps its own; empty: none, from now on.
+    """
     guard: bool = False
     """For a LangGraph graph: the tools of its `ToolNode`s are guarded, as by `guarded`."""
     new_rules: bool = False

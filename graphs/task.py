@@ -12,7 +12,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested
-from interlock.graphs._additions import hooks
+from interlock.graphs._additions import checks, hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.graphs.main import follow_up
 from interlock.nodes.main import after_context, before_agent, nudge
@@ -55,11 +55,15 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.nodes(notify, open_child)
     g.node("child", await_child)
     g.nodes(take_result, finish)
+    checks(g, back="build_prompt")
     hooks(
         g,
         {
             "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
-            "AfterAgent": (after_agent, {"feedback": "build_prompt", "ended": "finish"}),
+            "AfterAgent": (
+                after_agent,
+                {"feedback": "build_prompt", "ended": "finish", "check": "run_check"},
+            ),
         },
     )
     _edges(g)

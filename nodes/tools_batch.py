@@ -6,8 +6,9 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.check import sections_of, told_of_edit
 from interlock.nodes.context import shown_memory
-from interlock.nodes.plan import note_moves, reviewing, track
+from interlock.nodes.plan import PLANNED, note_moves, reviewing, track
 from interlock.nodes.tools_approval import info_of
 from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.prompts import load
@@ -15,7 +16,7 @@ from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, ca
 from interlock.state.context import MEMORY
 from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_in
 from interlock.state.deps import Deps
-from interlock.state.messages import Growing, Message, TextPart
+from interlock.state.messages import Message, TextPart
 from interlock.state.names import WAIT
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
@@ -43,6 +44,7 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
     reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
     writes=("group", "kinds", "reading", "decided", "stop", "plan_phase"),
     fusable=True,
+    moves=("exit_plan_mode", "no_review exit_plan_mode"),
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run in parallel; a call that writes, executes or asks runs alone, in order."""
@@ -94,6 +96,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     labels=("groups left", "done"),
     fusable=True,
     nondeterministic=True,
+    moves=("allow_edits", PLANNED),
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`engine.md` 9), so that the chain never contains half a batch."""
@@ -117,14 +120,15 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
     collected: ToolsState = {
         "label": "done",
-        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done)]),
+        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done), *_tests(deps, head, done)]),
         "noted_epoch": epoch,
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
     moved, moves = track(_plan_of(state), done, lambda name: _risk(deps, name))
-    note_moves(runtime, moves)
+    edits = _all_edits(deps, state)
+    note_moves(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
     ended: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
-    return {**collected, **_stop(deps, state, outcomes, done), **_all_edits(deps, state), **moved, **ended}
+    return {**collected, **_stop(deps, state, outcomes, done), **edits, **moved, **ended}
 
 
 def _all_edits(deps: Deps, state: ToolsState) -> ToolsState:
@@ -135,28 +139,26 @@ def _all_edits(deps: Deps, state: ToolsState) -> ToolsState:
     return {"approval_mode": "auto_edit"} if wanted and state["approval_mode"] == "default" else {}
 
 
-def _add_sections(found: set[str], message: Message) -> None:
-    if message.origin == "context":
-        found |= {p.section for p in message.content if isinstance(p, TextPart) and p.section}
-
-
-_sections = Growing(set[str], _add_sections)
-"""Sections of a conversation's context."""
-
-
 def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """Memory files of subdirectories these calls touched, once per conversation."""
     calls = (call for call, result in done if result.status == "success")
     paths = [str(path) for call in calls for name in _PATHS if (path := call.args.get(name))]
     if not paths:
         return []
-    seen = _sections(deps.transcript.read(head), deps.transcript)
+    seen = sections_of(head, deps)
     files = deps.context.nearby(paths, {name.removeprefix(MEMORY) for name in seen})
     if not files:
         return []
     shown = tuple(TextPart(text=shown_memory(f) + "\n", section=MEMORY + f.shown) for f in files)
     heading = TextPart(text=load("context/nearby").text() + "\n")
     return [Message(role="user", origin="context", content=(heading, *shown))]
+
+
+def _tests(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
+    """What the model is told at its first change of a test that was there."""
+    metas = [result.meta for _, result in done if result.status == "success" and "diff" in result.meta]
+    changed = [meta for meta in metas if meta["diff"] and not str(meta["diff"]).startswith("--- /dev/null")]
+    return told_of_edit(head, deps, (str(meta.get("path", "")) for meta in changed))
 
 
 def _answer(call: CallView, name: str, sent: ToolResult) -> Message:

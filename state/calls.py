@@ -192,7 +192,9 @@ class ApprovalRequest(Frozen):
     """If absent, derived from the next three fields."""
     attempt: CallKey | None = None
     """The attempt in question; null if the request is about hooks or was written by an earlier version."""
-    what: Literal["approval", "review", "question", "input", "outcome", "guidance", "completion"] = "approval"
+    what: Literal["approval", "review", "question", "input", "outcome", "guidance", "completion", "tests"] = (
+        "approval"
+    )
     asked: int = 1
     """How many times this has been asked for the attempt."""
     kind: RequestKind
@@ -213,6 +215,8 @@ class ApprovalRequest(Frozen):
     note: str | None = None
     """Set when asked again: what changed since the first time."""
     questions: tuple[dict[str, JsonValue], ...] = ()
+    alike: int = 1
+    """How many parallel questions of a graph this one stands for, as nothing tells them apart."""
 
     @model_validator(mode="after")
     def _with_key(self) -> "ApprovalRequest":

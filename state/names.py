@@ -34,6 +34,22 @@ ADDRESSES = {
 }
 """Variable of a model server's address → those of its key. A key goes only to the address that it was set with."""
 
+ERROR_HANDLER = "__error_handler__"
+"""LangGraph's name of a node's error handler begins with it; the node's name follows."""
+RAISED = "raised"
+"""Route of a step whose node raised; no node has a label of this name."""
+
+
+def is_hidden_node(node: str) -> bool:
+    """Return whether LangGraph made the node, such as its start: no list of steps shows it."""
+    return node.startswith("__") and not node.startswith(ERROR_HANDLER)
+
+
+def display_name(node: str) -> str:
+    """Return a node's name for people: that of an error handler says whose it is."""
+    return f"{node.removeprefix(ERROR_HANDLER)}.error_handler" if node.startswith(ERROR_HANDLER) else node
+
+
 LISTING = "langgraph.json"
 """Names a project's LangGraph graphs."""
 

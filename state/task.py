@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import AfterValidator, Field
 
+from interlock.state.checks import CheckedAnswer
 from interlock.state.conversation import BatchEnd, Conversation, LoopEnd, Refusals
 from interlock.state.hooks import HookedPrompt
 from interlock.state.main import MainStatus
@@ -71,7 +72,9 @@ class TaskOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class TaskState(HookedPrompt, Conversation, PlanMode, BatchEnd, LoopEnd, PromptKind, total=False):
+class TaskState(
+    HookedPrompt, CheckedAnswer, Conversation, PlanMode, BatchEnd, LoopEnd, PromptKind, total=False
+):
     """State of a `task` run besides its chain."""
 
     prompt: str
@@ -93,8 +96,6 @@ class TaskState(HookedPrompt, Conversation, PlanMode, BatchEnd, LoopEnd, PromptK
     child: str
     """Run of the pending subtask; empty: none."""
     children: list[str]
-    result: str
-    """Chain record of the submitted result."""
     fed_back: bool
     """An AfterAgent hook sent the model on in this prompt (`stop_hook_active`)."""
     noted_epoch: int

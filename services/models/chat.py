@@ -47,7 +47,7 @@ from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.state.tooling import SHELL
 from interlock.tools._arguments import TaggedTools
-from interlock.tools._json_calls import as_json, schema_of
+from interlock.tools._json_calls import Files, as_json, schema_of, writable
 from interlock.tools._tags import as_text
 
 
@@ -104,8 +104,13 @@ class ChatModels:
         redact: Redactor = SHAPES,
         facts: ModelFacts | None = None,
         on_commands: Callable[[], None] = lambda: None,
+        files: Files | None = None,
     ) -> None:
-        """`on_commands`: called once, in a thread, while a model is asked for what may be a command."""
+        """`on_commands`: called once, in a thread, while a model is asked for what may be a command.
+
+        `files`: those of the workspace, of which a small model doesn't rewrite tests.
+        """
+        self._files = files
         self._settings = settings
         self.facts = facts or ModelFacts(settings, env)
         self._log = log
@@ -276,7 +281,8 @@ class ChatModels:
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
-            messages, schema = explained(messages, call.tools), schema_of(call.tools, call.messages)
+            messages = explained(messages, call.tools)
+            schema = schema_of(call.tools, call.messages, self._files)
         tools = () if texts else call.tools
         return ModelRequest(
             model=model,
@@ -339,7 +345,7 @@ class ChatModels:
             waits = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
             limited = partial(waits, begins=_is_answer, on_silence=silent)
             write = partial(self._file, request, call, limited)
-            async with aclosing(_read(limited(source), call, write)) as pieces:
+            async with aclosing(_read(limited(source), call, write, self._files)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
@@ -452,10 +458,12 @@ def _cut_short(request: ModelRequest, answer: Answer) -> str:
     return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 
-def _read(pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces]) -> _Pieces:
+def _read(
+    pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces], files: Files | None
+) -> _Pieces:
     """The chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
-        return constrained(pieces, call.tools, write)
+        return constrained(pieces, call.tools, write, writable(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
         found = tagged(pieces, TaggedTools(call.tools, call.withheld))
         return by_habit(found, call.tools)
