@@ -97,11 +97,13 @@ def test_a_resumed_a_forked_and_a_compressed_conversation_is_read_from_the_cache
     run = json.loads(ask(provider, work, server, "-o", "json", "-p", "Read the parts.").stdout)["session_id"]
     ask(provider, work, server, "-c", "-p", "Go on.")
     ask(provider, work, server, "resume", run, "-p", "And on.")
-    fork = execute(work, "fork", run, "--in-place", env={**os.environ})
+    steps = json.loads(execute(work, "history", run, "--json").stdout)["steps"]
+    newest = max(step["step"] for step in steps if step["step"] is not None)
+    fork = execute(work, "fork", run, "--at", str(newest), "--in-place")
     assert fork.returncode == 0, fork.stderr
     ask(provider, work, server, "-c", "-p", "In the fork.")
     assert poor(server.reads[1:]) == [] and len(server.reads) == 7
-    execute(work, "resume", run, "--compress", env={**os.environ})
+    execute(work, "resume", run, "--compress")
     ask(provider, work, server, "resume", run, "-p", "Compressed?")
     ask(provider, work, server, "resume", run, "-p", "And then?")
     assert len(server.reads) == 10 and poor(server.reads[1:]) == []
