@@ -89,7 +89,7 @@ def _prune(args: Args) -> None:
         err().print(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
 
 
-_HEADER = ("runs", "turns", "tokens", "cost", "asked", "given", "refused", "waited", "failed")
+_HEADER = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refused", "waited", "failed")
 
 
 @takes(
