@@ -120,7 +120,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
     collected: ToolsState = {
         "label": "done",
-        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done), *_tests(deps, head, state)]),
+        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done), *_tests(deps, head, done)]),
         "noted_epoch": epoch,
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
@@ -154,17 +154,11 @@ def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     return [Message(role="user", origin="context", content=(heading, *shown))]
 
 
-def _tests(deps: Deps, head: str, state: ToolsState) -> list[Message]:
+def _tests(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """What the model is told at its first change of a test that was there."""
-    if not deps.checks.holds_tests:
-        return []
-    outcomes, changed = outcomes_of(state), list[str]()
-    for index in range(state["count"]):
-        key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
-        row = deps.journal.find(key, deps.journal.call(key))
-        if row and row.planned and row.planned.before and row.planned.before != row.planned.after:
-            changed.append(row.planned.path)
-    return told_of_edit(head, deps, changed)
+    metas = [result.meta for _, result in done if result.status == "success" and "diff" in result.meta]
+    changed = [meta for meta in metas if meta["diff"] and not str(meta["diff"]).startswith("--- /dev/null")]
+    return told_of_edit(head, deps, (str(meta.get("path", "")) for meta in changed))
 
 
 def _answer(call: CallView, name: str, sent: ToolResult) -> Message:

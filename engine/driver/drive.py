@@ -196,6 +196,8 @@ class Drive:
         """End what the drive started, then close its connections."""
         try:
             with self.stop.token.held():
+                while self.stop.token.left:
+                    await asyncio.wait([*self.stop.token.left])
                 await until_effects_end(self.lease.run)
             await self.services.close()
         finally:
