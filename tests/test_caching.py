@@ -73,6 +73,7 @@ def test_each_turn_reads_what_the_last_one_sent(provider: str, work: Path, serve
     server.turns = [reads(0), reads(*range(1, 31)), reads(31), reads(32), "Done."]
     done = ask(provider, work, server, "-o", "json", "-p", "Read the parts.")
     assert len(server.reads) == 5 and poor(server.reads[1:]) == []
+    assert server.helpers == [], "the end of the answer says that it is the user's turn"
     stats = json.loads(done.stdout)["stats"]
     assert stats["cached"] > 0.6 * stats["input_tokens"]
 
