@@ -181,7 +181,10 @@ class LangChainProvider:
 
     def _end(self, whole: AIMessageChunk, usd: float | None) -> Chunk:
         meta = whole.response_metadata
-        finish = next((meta[k] for k in ("finish_reason", "stop_reason", "done_reason") if meta.get(k)), None)
+        finish = next(
+            (meta[k] for k in ("finish_reason", "stop_reason", "done_reason", "stopReason") if meta.get(k)),
+            None,
+        )
         reason, problem = ending(self._name, None if finish is None else str(finish), _FINISH)
         calls, broken = _calls(whole)
         if broken:
