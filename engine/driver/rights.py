@@ -271,16 +271,18 @@ def protected_paths(
 
 
 def _of_check(command: str, root: Path) -> Iterator[Path]:
-    """Yield the scripts that the check's command names. Tests may change: the check itself looks after them."""
-    if command:
-        from interlock.services.checks.table import TestTable  # deferred: most runs have no check
+    """Yield the scripts that the check's command names. Tests may change, and what a runner is given to test."""
+    if not command:
+        return
+    from interlock.services.checks.table import CheckTable  # deferred: most runs have no check
 
-        table = TestTable(command)
-        yield from scripts_of(
-            command,
-            root,
-            lambda path: path.is_relative_to(root) and table.is_test(str(path.relative_to(root))),
-        )
+    table = CheckTable(command)
+
+    def is_tested(path: Path) -> bool:
+        inside = str(path.relative_to(root)) if path.is_relative_to(root) else ""
+        return bool(inside) and (inside in table.operands or table.is_test(inside))
+
+    yield from scripts_of(command, root, is_tested)
 
 
 def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:

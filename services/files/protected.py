@@ -173,6 +173,8 @@ class ProtectedPaths:
     """Hidden entries directly in it are the user's configuration."""
     made: set[str] = field(default_factory=set[str])
     """Paths that a tool made, which somebody allowed, and the folders above them."""
+    written: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    """The hash of what a tool last wrote to each of these."""
     on_made: list[Callable[[Sequence[str]], None]] = field(
         default_factory=list["Callable[[Sequence[str]], None]"]
     )
@@ -183,6 +185,11 @@ class ProtectedPaths:
         self.made.update(paths)
         for tell in self.on_made:
             tell(paths)
+
+    def did_write(self, path: Path, digest: str | None) -> None:
+        """Note what a tool wrote to a path that it made: a command that began before could write it, too."""
+        if str(path) in self.made:
+            self.written[str(path)] = digest
 
     def names(self) -> Mapping[str, Kind]:
         return _names(self.spelled())
