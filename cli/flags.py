@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +19,6 @@ MODE = one_of(
     {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"},
 )
 _LIMITS = ("max_turns", "max_session_turns", "max_tokens", "max_budget_usd", "timeout_s")
-_CHECK = """out=$({{ {command}
-}} </dev/null 2>&1) && exit
-out=$(printf %s "$out" | tail -c 3000)
-printf '%s failed:\\n%s\\n{advice}' {quoted} "$out" >&2
-exit 2"""
-"""A hook that blocks while the command fails."""
-_ADVICE = "The work is not done. Read the error, repair its cause, then answer."
-_CHECK_MS = 15 * 60_000
 _MANY: Any = {"action": "append", "default": []}
 
 
@@ -51,6 +42,8 @@ def add_running_flags(parser: Parser, *, serving: bool = False) -> None:
     profiles = one_of(("auto", "full", "small"))
     flag(group, "--prompt-profile NAME", "auto, full or small (short prompt, six tools)", type=profiles)
     flag(group, "--check COMMAND", "end only when COMMAND succeeds; the model gets its errors")
+    tests = one_of(("as-before", "may-change"))
+    flag(group, "--check-tests HOW", "as-before (default) or may-change: changed tests count", type=tests)
     flag(group, "--no-loop-check", "don't stop a model that repeats itself")
     flag(group, "--record-responses FILE", "record the model's replies as a script", type=Path)
     flag(group, "--fake-responses FILE", "play back a recorded script instead of a model", type=Path)
@@ -104,8 +97,8 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
     allowed = permissions(args)
     if args.no_loop_check:
         allowed["overrides"]["model"] = {"disableLoopDetection": True}
-    if args.check:
-        allowed["overrides"]["hooks"] = checked_by(args.check)
+    if args.check is not None and not args.check.strip():
+        raise UserError("--check: no command. Give one that fails while work is left: --check 'make test'.")
     more = [part.strip() for value in args.include_directories for part in value.split(",") if part.strip()]
     options = options_here(
         args,
@@ -115,6 +108,8 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         mode=args.mode,
         protocol=args.protocol,
         prompt_profile=args.prompt_profile,
+        check=args.check or "",
+        check_tests=args.check_tests or "",
         include_directories=tuple(existing_folder(Path(d), "--include-directories") for d in more),
         limits={name: vars(args)[name] for name in _LIMITS if vars(args)[name] is not None},
         record_to=Path(args.record_responses).absolute() if args.record_responses else None,
@@ -135,19 +130,6 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         if resuming or options.workspace or options.repository
         else replace(options, workspace=Path.cwd())
     )
-
-
-def checked_by(command: str) -> dict[str, Any]:
-    """Hooks that run a command when the model has answered, and pass on what a failing one wrote.
-
-    Raises `UserError` if there is no command.
-    """
-    if not command.strip():
-        raise UserError("--check: no command. Give one that fails while work is left: --check 'make test'.")
-    text = _CHECK.format(command=command, quoted=shlex.quote(command), advice=_ADVICE)
-    hook = {"name": f"check: {command}", "command": text}
-    lasting = {"required": True, "idempotent": True, "timeout": _CHECK_MS}
-    return {"AfterAgent": [{"hooks": [{"type": "command", **hook, **lasting}]}]}
 
 
 def _queue(args: Args, env: Mapping[str, str]) -> str:

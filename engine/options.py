@@ -55,6 +55,11 @@ class Options:
     """For a subtask: ids of the calls that started it; selects its scripted replies."""
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings from flags, under Gemini's nested keys."""
+    check: str = ""
+    """A command that must succeed before an answer counts; empty: none."""
+    check_tests: str = ""
+    """Whether it must succeed with the tests of the run's start, too: `as-before` or `may-change`; empty: the settings
+    decide."""
     include_directories: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     policy_files: tuple[Path, ...] = ()

@@ -20,6 +20,7 @@ from interlock.graphs import nested
 from interlock.graphs._contract import called, hints_of, state_of
 from interlock.graphs._pipeline import Graph, Node, Pipeline, Router
 from interlock.graphs._subgraph import Replayed
+from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
 from interlock.nodes.hooks import (
     SessionHooks,
     after_await_session,
@@ -33,7 +34,7 @@ from interlock.nodes.hooks import (
     session_start,
     session_start_in_talk,
 )
-from interlock.nodes.requests import await_person
+from interlock.nodes.requests import await_person, notify
 from interlock.state.errors import UserError
 from interlock.state.node import spec_of, specified
 from interlock.state.run import HookEvent, RunChannels
@@ -58,6 +59,23 @@ def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) 
         g.edge("await_hook", *nodes.values())
     else:
         g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
+
+
+def checks(g: Graph, back: str) -> None:
+    """Add the check that decides on an answer, entered at `run_check`; `back`: the node that lets the model go on."""
+    g.nodes(run_check, compare_tests, run_old_tests, try_view, ask_tests, take_tests)
+    g.node("notify_tests", notify)
+    g.node("await_tests", await_person)
+    over = {"feedback": back, "broken": "finish"}
+    g.by_label("run_check", {"passed": "finish", "tests matter": "compare_tests", **over})
+    g.by_label("compare_tests", {"same": "finish", "changed": "run_old_tests", "unknown": "ask_tests"})
+    g.by_label("run_old_tests", {"passed": "finish", "failed": "try_view", "beside code": "ask_tests"})
+    g.edge("try_view", "ask_tests")
+    g.by_label("ask_tests", {"asked": "await_tests", "notify": "notify_tests"})
+    g.by_label("notify_tests", dict.fromkeys(("approval", "question", "outcome"), "await_tests"))
+    g.edge("await_tests", "take_tests")
+    # What was accepted may have changed while nobody looked.
+    g.by_label("take_tests", {"accepted": "compare_tests", "feedback": back, "stopped": "finish"})
 
 
 def after_await_hook(state: Mapping[str, str]) -> str:

@@ -16,6 +16,8 @@ from functools import cache, partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from interlock.state.names import ERROR_HANDLER
+
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.types import Send
@@ -31,7 +33,16 @@ _PULLED = "~__pregel_pull, "
 """The channel of the graph's input, and the node that turns it into state."""
 _SENT = ", node:"
 """Before the node in a path that LangGraph gave none."""
-BOOKKEEPING = frozenset({"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"})
+BOOKKEEPING = frozenset(
+    {
+        "__interrupt__",
+        "__error__",
+        "__error_source_node__",
+        "__resume__",
+        "__scheduled__",
+        "__pregel_resuming",
+    }
+)
 """Channels of a task's writes that aren't its update."""
 
 
@@ -235,7 +246,8 @@ def with_node(task_path: str, node: str) -> str:
 def node_of(task_path: str) -> str:
     """The node that a task runs, by its stored path; empty: it isn't named there."""
     if task_path.startswith(_PULLED):
-        return task_path.removeprefix(_PULLED)
+        node, _, handled = task_path.removeprefix(_PULLED).partition(", ")
+        return f"{ERROR_HANDLER}{node}" if handled.startswith("node_error_handler") else node
     return task_path.rpartition(_SENT)[2] if _SENT in task_path else ""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested
-from interlock.graphs._additions import hooks
+from interlock.graphs._additions import checks, hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.main import (
     after_agent,
@@ -48,11 +48,12 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.subgraph("compress", nested("compress"))
     g.node("continue", go_on)
     g.nodes(nudge, finish)
+    checks(g, back="turn")
     hooks(
         g,
         {
             "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
-            "AfterAgent": (after_agent, {"feedback": "turn", "ended": "finish"}),
+            "AfterAgent": (after_agent, {"feedback": "turn", "ended": "finish", "check": "run_check"}),
         },
     )
 

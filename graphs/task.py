@@ -12,7 +12,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested
-from interlock.graphs._additions import hooks
+from interlock.graphs._additions import checks, hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.graphs.main import follow_up
 from interlock.nodes.main import after_context, before_agent, nudge
@@ -29,6 +29,7 @@ from interlock.nodes.task import (
     load_mode,
     open_child,
     remind,
+    reopen,
     resumed,
     take_completion,
     take_guidance,
@@ -55,11 +56,16 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.nodes(notify, open_child)
     g.node("child", await_child)
     g.nodes(take_result, finish)
+    g.node("reopen", reopen)
+    checks(g, back="reopen")
     hooks(
         g,
         {
             "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
-            "AfterAgent": (after_agent, {"feedback": "build_prompt", "ended": "finish"}),
+            "AfterAgent": (
+                after_agent,
+                {"feedback": "build_prompt", "ended": "finish", "check": "run_check"},
+            ),
         },
     )
     _edges(g)
@@ -87,6 +93,7 @@ def _edges(g: Graph) -> None:
     g.edge("await_completion", "take_completion")
     g.by_label("take_completion", {**over, "feedback": "build_prompt"})
     g.edge("open_child", "child", "take_result", "build_prompt")
+    g.edge("reopen", "build_prompt")
     g.edge("finish", END)
 
 

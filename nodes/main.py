@@ -6,6 +6,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
+from interlock.nodes.check import told_rule, with_check
 from interlock.nodes.hooks import context_message, ending, fired, fires
 from interlock.nodes.mcp import spelled_out
 from interlock.prompts import load, render
@@ -76,6 +77,8 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     }
     if rules:
         opened["head"] = deps.transcript.append(state["head"], rules)
+    if deps.checks.holds_tests:
+        opened["head"] = told_rule(opened.get("head", state["head"]), deps)
     if not state["prompt"]:
         # If only its answer was refused, only the answer's hooks remain.
         return {**opened, "label": "answered" if state.get("hook_stage") == "answered" else "prompt"}
@@ -191,10 +194,10 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
 @fires(
     reads=("head", "asked", "said", "reply", "fed_back"),
     writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
-    labels=("feedback", "ended"),
+    labels=("feedback", "ended", "check"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    return await about_answer(state, runtime)
+    return with_check(await about_answer(state, runtime), runtime.context)
 
 
 async def about_answer(state: MainState, runtime: Runtime[Deps]) -> MainState:

@@ -7,6 +7,7 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
+from interlock.nodes.check import told_rule, with_check
 from interlock.nodes.hooks import fires
 from interlock.nodes.main import after_answer, append_text, turn_end
 from interlock.nodes.main import finish as ended_by
@@ -75,6 +76,8 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         opened["todos"] = deps.transcript.append("", [Message(role="tool", content=text)])
         listed = Message(role="user", origin="context", content=f"Steps so far:\n{state['first_todos']}")
         opened["head"] = deps.transcript.append(state["head"], [listed])
+    if deps.checks.holds_tests:
+        opened["head"] = told_rule(opened.get("head", state["head"]), deps)
     return opened
 
 
@@ -265,13 +268,20 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
 @fires(
     reads=("head", "asked", "result", "fed_back"),
     writes=("head", "result", "hook_stage", "fed_back", "turn_status", "error"),
-    labels=("feedback", "ended"),
+    labels=("feedback", "ended", "check"),
 )
 async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The result is the answer. Hooks accept it, send the model on, or end the task without it."""
     result = runtime.context.transcript.message(state["result"]).text
     checked = cast(TaskState, await after_answer(result, cast(MainState, state), runtime))
-    return checked if checked.get("turn_status") == "ok" else {**checked, "result": ""}
+    accepted = checked.get("turn_status") == "ok"
+    return with_check(checked, runtime.context) if accepted else {**checked, "result": ""}
+
+
+@node(writes=("result",), fusable=True)
+async def reopen(state: TaskState) -> TaskState:  # noqa: ARG001 - as nodes
+    """The check sent the model on: the submitted result no longer counts."""
+    return {"result": ""}
 
 
 @node(

@@ -6,6 +6,7 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.check import sections_of, told_of_edit
 from interlock.nodes.context import shown_memory
 from interlock.nodes.plan import note_moves, reviewing, track
 from interlock.nodes.tools_approval import info_of
@@ -15,7 +16,7 @@ from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, ca
 from interlock.state.context import MEMORY
 from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_in
 from interlock.state.deps import Deps
-from interlock.state.messages import Growing, Message, TextPart
+from interlock.state.messages import Message, TextPart
 from interlock.state.names import WAIT
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
@@ -117,7 +118,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
     collected: ToolsState = {
         "label": "done",
-        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done)]),
+        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done), *_tests(deps, head, state)]),
         "noted_epoch": epoch,
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
@@ -135,28 +136,32 @@ def _all_edits(deps: Deps, state: ToolsState) -> ToolsState:
     return {"approval_mode": "auto_edit"} if wanted and state["approval_mode"] == "default" else {}
 
 
-def _add_sections(found: set[str], message: Message) -> None:
-    if message.origin == "context":
-        found |= {p.section for p in message.content if isinstance(p, TextPart) and p.section}
-
-
-_sections = Growing(set[str], _add_sections)
-"""Sections of a conversation's context."""
-
-
 def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """Memory files of subdirectories these calls touched, once per conversation."""
     calls = (call for call, result in done if result.status == "success")
     paths = [str(path) for call in calls for name in _PATHS if (path := call.args.get(name))]
     if not paths:
         return []
-    seen = _sections(deps.transcript.read(head), deps.transcript)
+    seen = sections_of(head, deps)
     files = deps.context.nearby(paths, {name.removeprefix(MEMORY) for name in seen})
     if not files:
         return []
     shown = tuple(TextPart(text=shown_memory(f) + "\n", section=MEMORY + f.shown) for f in files)
     heading = TextPart(text=load("context/nearby").text() + "\n")
     return [Message(role="user", origin="context", content=(heading, *shown))]
+
+
+def _tests(deps: Deps, head: str, state: ToolsState) -> list[Message]:
+    """What the model is told at its first change of a test that was there."""
+    if not deps.checks.holds_tests:
+        return []
+    outcomes, changed = outcomes_of(state), list[str]()
+    for index in range(state["count"]):
+        key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
+        row = deps.journal.find(key, deps.journal.call(key))
+        if row and row.planned and row.planned.before and row.planned.before != row.planned.after:
+            changed.append(row.planned.path)
+    return told_of_edit(head, deps, changed)
 
 
 def _answer(call: CallView, name: str, sent: ToolResult) -> Message:

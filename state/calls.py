@@ -192,7 +192,9 @@ class ApprovalRequest(Frozen):
     """If absent, derived from the next three fields."""
     attempt: CallKey | None = None
     """The attempt in question; null if the request is about hooks or was written by an earlier version."""
-    what: Literal["approval", "review", "question", "input", "outcome", "guidance", "completion"] = "approval"
+    what: Literal["approval", "review", "question", "input", "outcome", "guidance", "completion", "tests"] = (
+        "approval"
+    )
     asked: int = 1
     """How many times this has been asked for the attempt."""
     kind: RequestKind

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from interlock.state.calls import CallKey, CallView
+from interlock.state.checks import Checks
 from interlock.state.context import (
     Commands,
     IdeState,
@@ -295,6 +296,7 @@ class Deps:
     plans: Plans
     tasks: Tasks
     hooks: Hooks
+    checks: Checks
     mcp: McpServers
     index: Callable[[], CodeIndex]
     """Loaded on first use."""

@@ -249,10 +249,11 @@ class AgentStopped(Event, frozen=True):
 
 
 class AgentBlocked(Event, frozen=True):
-    """A hook blocked a prompt, a request or an answer."""
+    """A hook blocked a prompt, a request or an answer, or a check failed after an answer."""
 
     type: Literal["agent_blocked"] = "agent_blocked"
     reason: str
+    by: Literal["hook", "check"] = "hook"
 
 
 class RouteEvent(Event, frozen=True):

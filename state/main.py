@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from interlock.state.checks import CheckedAnswer
 from interlock.state.context import IDE_FIELD, Ide
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.hooks import HookedPrompt
@@ -42,7 +43,7 @@ class MainOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class MainState(HookedPrompt, Conversation, PlanMode, BatchEnd, total=False):
+class MainState(HookedPrompt, CheckedAnswer, Conversation, PlanMode, BatchEnd, total=False):
     """State of a `main` run besides its chain; what a checkpoint stores."""
 
     prompt: str

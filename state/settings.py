@@ -174,6 +174,13 @@ class AgentSettings(Section):
     """Levels of sub-agents below the main agent."""
 
 
+class CheckSettings(Section):
+    """The command that `--check` names."""
+
+    tests: Literal["as-before", "may-change"] = "as-before"
+    """Whether the command must also succeed with the tests of the run's start; else a person accepts their changes."""
+
+
 class SnapshotSettings(Section):
     """Copies of the workspace's files around each change, for fork, rewind and undo."""
 
@@ -373,6 +380,7 @@ class Settings(Section):
     store: StoreSettings = Field(default_factory=StoreSettings.default)
     fleet: FleetSettings = Field(default_factory=FleetSettings.default)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.default)
+    check: CheckSettings = Field(default_factory=CheckSettings.default)
     snapshots: SnapshotSettings = Field(default_factory=SnapshotSettings.default)
     ide: IdeSettings = Field(default_factory=IdeSettings.default)
     context: ContextSettings = Field(default_factory=ContextSettings.default)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import AfterValidator, Field
 
+from interlock.state.checks import CheckedAnswer
 from interlock.state.conversation import BatchEnd, Conversation, LoopEnd, Refusals
 from interlock.state.hooks import HookedPrompt
 from interlock.state.main import MainStatus
@@ -71,7 +72,9 @@ class TaskOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class TaskState(HookedPrompt, Conversation, PlanMode, BatchEnd, LoopEnd, PromptKind, total=False):
+class TaskState(
+    HookedPrompt, CheckedAnswer, Conversation, PlanMode, BatchEnd, LoopEnd, PromptKind, total=False
+):
     """State of a `task` run besides its chain."""
 
     prompt: str

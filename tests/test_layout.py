@@ -42,6 +42,7 @@ SERVICES_MAY_IMPORT = {
     "hooks": {"config", "files", "policy", "process", "secrets", "shell"},
     "mcp": {"config", "files", "process", "toolset"},
     "snapshots": {"files"},
+    "checks": {"files", "snapshots"},
     "index": {"files", "models", "secrets"},
     "discovered": {"mcp"},
     "trust": {"config", "files", "hooks", "policy"},

@@ -2,15 +2,15 @@
 
 The object has a `call`, and `text` beside it if the model likes; or only `text`, the answer. The schema of the next one
 is narrowed by what the model has seen and done: small models invent the text of files, name lines that don't exist, and
-repeat themselves. Only files that were read can be edited, at lines that they have; a tool whose call was repeated
-isn't offered until something has changed. A call that writes a file names only its path
-(`services/models/json_calls.py`).
+repeat themselves. Only files that were read can be edited, at lines that they have, and never a test, unless the task
+says so; a tool whose call was repeated isn't offered until something has changed. A call that writes a file names only
+its path (`services/models/json_calls.py`).
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
 from interlock.state.names import WAIT
@@ -123,6 +123,53 @@ _MOST_BESIDE = 200
 """Characters beside a call: before it calls anything, a small model tells at length what it has done."""
 
 
+class Files(Protocol):
+    """The files of a workspace, as a repair sees them."""
+
+    def is_test(self, path: str) -> bool:
+        """Whether a file is a test or decides which tests run."""
+        ...
+
+    def wants_tests(self, task: str) -> bool:
+        """Whether a task says that tests are to be written or changed."""
+        ...
+
+    def named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
+        """Return the repository's own modules that an output names, and those that tests (path → text) import."""
+        ...
+
+
+class Writable(NamedTuple):
+    """What a call may write as a whole."""
+
+    paths: tuple[str, ...] = ()
+    """The only ones, the likeliest first; empty: any that isn't `spared`."""
+    more: bool = True
+    """Others, too, that aren't `spared`: the task may be about a new file."""
+    read_first: tuple[str, ...] = ()
+    """Nothing may be written before one of these was read."""
+    spared: Callable[[str], bool] = lambda _: False
+    """Whether a file may not be written."""
+
+
+_NEW = re.compile(r"\b(?:write|create|add|new|generate|make a)\b", re.IGNORECASE)
+
+
+def writable(messages: Sequence[Message], files: Files | None) -> Writable:
+    """Return what the next call may write: not the test that fails, but what it tests."""
+    task = "\n".join(m.text for m in messages if m.role == "user" and m.origin in ("person", "agent"))
+    if files is None or files.wants_tests(task):
+        return Writable()
+    seen = Seen(messages)
+    tests = {path: text or "" for path, text in seen.files.items() if files.is_test(path)}
+    known = [path for path in seen.files if path not in tests]
+    named = files.named_in(seen.output[1] if seen.output else "", tests)
+    first = [path for path in named if path in known]
+    unread = () if known else tuple(named)
+    more = not known or _NEW.search(task) is not None
+    return Writable(tuple(dict.fromkeys([*first, *known])), more, unread, files.is_test)
+
+
 class Seen:
     """What the model knows of files, and what it did since something may have changed."""
 
@@ -180,11 +227,13 @@ def _edited(text: str | None, args: Mapping[str, str]) -> str | None:
     return text.replace(old, new) if text is not None and text.count(old) == 1 else None
 
 
-def schema_of(tools: Sequence[ToolDeclaration], messages: Sequence[Message] = ()) -> dict[str, Any]:
+def schema_of(
+    tools: Sequence[ToolDeclaration], messages: Sequence[Message] = (), files: Files | None = None
+) -> dict[str, Any]:
     """The JSON Schema of the next answer."""
-    seen = Seen(messages)
+    seen, may = Seen(messages), writable(messages, files)
     offered = [tool for tool in tools if tool.name not in seen.repeated]
-    calls = [schema for tool in offered for schema in _call_schemas(tool, seen)]
+    calls = [schema for tool in offered for schema in _call_schemas(tool, seen, may)]
     called = _closed(
         {"call": {"anyOf": calls}, "text": {"type": "string", "maxLength": _MOST_BESIDE}}, ["call"]
     )
@@ -192,20 +241,25 @@ def schema_of(tools: Sequence[ToolDeclaration], messages: Sequence[Message] = ()
     return {"anyOf": [called, *answers]}
 
 
-def _call_schemas(tool: ToolDeclaration, seen: Seen) -> Iterator[dict[str, Any]]:
+def _call_schemas(tool: ToolDeclaration, seen: Seen, may: Writable) -> Iterator[dict[str, Any]]:
     known = {k: v for k, v in tool.parameters.get("properties", {}).items() if k != WAIT}
     if tool.name == _READ and not seen.needs_range:
         known = {k: v for k, v in known.items() if k not in _RANGE}
     required = tool.parameters.get("required", ())
     if tool.name in WRITES:
         path, _ = WRITES[tool.name]
-        yield _call_schema(tool.name, {path: known[path]}, [path])
+        if may.paths:
+            yield _call_schema(tool.name, {path: {**known[path], "enum": [*may.paths]}}, [path])
+        if may.more and not may.read_first:
+            yield _call_schema(tool.name, {path: known[path]}, [path])
         return
+    if tool.name == _READ and may.read_first:
+        known = {**known, "file_path": {**known["file_path"], "enum": [*may.read_first]}}
     if tool.name != _EDIT:
         yield _call_schema(tool.name, known, required)
         return
     for path, text in seen.files.items():
-        if text is not None and text.count("\n") < MOST_WHOLE:
+        if may.spared(path) or (text is not None and text.count("\n") < MOST_WHOLE):
             continue
         places = _places(text or "")
         old = {"old_string": {**known["old_string"], "enum": places}} if places else {}

@@ -11,8 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.cli.web.apart import Apart
-from interlock.cli.web.guard import BODY_LIMIT, ROLES, Person
+from interlock.cli.web.guard import BODY_LIMIT
 from interlock.cli.web.prompts import Prompts
+from interlock.cli.web.roles import Person, role_needed
 from interlock.engine.client import Client, Options, RunRow
 from interlock.engine.client.fleet import submitted_here
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
@@ -46,7 +47,7 @@ def answering(
 
     async def endpoint(request: Request) -> Response:
         try:
-            check_role(request.state.person, role)
+            check_role(request.state.person, role_needed(role, request.query_params))
             made = await answer(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
@@ -73,7 +74,7 @@ def routed(table: str, owners: Mapping[str, Any], *given: Any) -> list[Route]:
 
 def check_role(person: Person, role: str) -> None:
     """Raises `RefusedError` for somebody who may less."""
-    if ROLES.index(person.role) < ROLES.index(role):
+    if not person.may(role):
         why = person.why or f"This token has {person.role!r}."
         raise RefusedError(403, f"This needs the role {role!r}. {why}")
 

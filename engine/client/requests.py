@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from interlock.state.calls import Choice
 
 PLAN_REVIEW = "exit_plan_mode"
+CHANGED_TESTS = "changed_tests"
+"""In place of a tool's name: whether changed tests count."""
 HEADLINE = 80
 """Characters of a headline; the preview shows in full what is cut of it."""
 _NAME = 60
@@ -102,6 +104,10 @@ _PLAN_LABELS: "Mapping[Choice, str]" = {
     "proceed_once": "yes, and ask before each edit",
     "proceed_always": "yes, and all edits of the plan",
 }
+_TEST_LABELS: "Mapping[Choice, str]" = {
+    "proceed_once": "accept the changed tests",
+    "reject": "send it back, and why",
+}
 
 
 def asked(request: Request) -> Asked:
@@ -134,7 +140,8 @@ def headline(request: Request) -> str:
         more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
         return f"question: {one_line(f'{first}{more}')}"
     stat = diff_stat(request["preview"])
-    about = f"{one_line(request['tool_name'], _NAME)} {brief(request['args'])}"
+    name = "changed tests:" if asks_of_tests(request) else one_line(request["tool_name"], _NAME)
+    about = f"{name} {brief(request['args'])}"
     return about + (f" ({stat})" if stat else "")
 
 
@@ -147,6 +154,11 @@ def brief(args: Mapping[str, Any]) -> str:
 def plan_of(request: Request) -> str:
     """The plan's Markdown in a plan review; empty for any other request."""
     return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
+
+
+def asks_of_tests(request: Request) -> bool:
+    """Whether it asks if a check counts that passes only with changed tests."""
+    return request["tool_name"] == CHANGED_TESTS and "tests" in request["args"]
 
 
 def named(request: Request) -> str:
@@ -194,10 +206,12 @@ def ways(request: Request) -> tuple[Way, ...]:
         lasting = [c for c in ALWAYS if c in choices and c != SAVED]
         order = cast("Sequence[Choice]", ("proceed_once", *lasting, SAVED))
         letters = {"proceed_once": "y", SAVED: "s", **dict.fromkeys(lasting[:1], "a")}
-        labels = {**_LABELS, **(_PLAN_LABELS if plan_of(request) else {})}
+        labels = dict(_LABELS)
+        labels.update(_PLAN_LABELS if plan_of(request) else {})
+        labels.update(_TEST_LABELS if asks_of_tests(request) else {})
         yes = [Way(letters.get(c, ""), c, labels[c]) for c in order if c in choices]
         edit = [Way("e", "modify", _LABELS["modify"], "arguments")] if "modify" in choices else []
-        no = [Way("n", "reject", _LABELS["reject"], "reason")] if "reject" in choices else []
+        no = [Way("n", "reject", labels["reject"], "reason")] if "reject" in choices else []
         found = [*yes, *edit, *no]
     if "cancel" in choices:
         found.append(Way("c" if request["kind"] == "approval" else "", "cancel", _LABELS["cancel"]))
@@ -247,7 +261,8 @@ def alike(request: Request, others: Sequence[Request]) -> list[Request]:
 
 def batch(requests: Sequence[Request]) -> list[Request]:
     """The edits among these requests that a person may decide as one; empty for fewer than two."""
-    edits = [r for r in requests if r["kind"] == "approval" and is_diff(r["preview"]) and not plan_of(r)]
+    edits = [r for r in requests if r["kind"] == "approval" and is_diff(r["preview"])]
+    edits = [r for r in edits if not plan_of(r) and not asks_of_tests(r)]
     return edits if len(edits) > 1 else []
 
 

@@ -129,6 +129,7 @@ class Views:
     export = of_run(lambda: whole.record_of)
     output = of_run(lambda: ended.output_of)
     unkept = of_run(lambda: files.unkept)
+    file_text = of_run(lambda: files.text_of)
     settings = staticmethod(settings_of)
 
     def to_continue(self, prompted: bool) -> RunRow:

@@ -81,7 +81,8 @@ def notice(event: Event, verbose: bool) -> str:
         case HandOver():
             return f"▸ run {event.run} carries on from here ({event.workflow})"
         case AgentBlocked():
-            return f"… a hook refused: {one_line(event.reason, 300)}"
+            begin = "not done yet" if event.by == "check" else "a hook refused"
+            return f"… {begin}: {one_line(event.reason, 300)}"
         case HookRan() if verbose:
             why = f": {one_line(event.reason, 300)}" if event.reason else ""
             return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{why}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from interlock.engine.driver.budget import RunBudget
+from interlock.engine.driver.checks import RunChecks
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig
@@ -32,6 +33,7 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.process.supervised import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
+from interlock.state.checks import AS_BEFORE
 from interlock.state.deps import Clock, Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.mcp import ServerView
@@ -42,6 +44,7 @@ from interlock.tools.progress import UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
 
 if TYPE_CHECKING:
+    from interlock.services.checks.repair import RepairFiles
     from interlock.services.index.index import WorkspaceIndex
     from interlock.services.mcp.servers import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
@@ -130,6 +133,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
     toolset = partial(_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
+    kept = _snapshots(prepared, info, store, connections)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
     agents.root = deps = Deps(
         info=info,
@@ -146,11 +150,12 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         context=_context(prepared, info),
         outputs=outputs,
         steps=connections.steps,
-        snapshots=_snapshots(prepared, info, store, connections),
+        snapshots=kept,
         agents=agents,
         plans=RunPlans(store, info, prepared),
         tasks=RunTasks(store, info, prepared),
         hooks=hooks,
+        checks=_checks(prepared, hooks, kept, outputs),
         mcp=cast("Servers", servers),
         index=index,
         modes=prepared.modes,
@@ -197,7 +202,7 @@ def _snapshots(
         return WorkspaceSnapshots(store.home, prepared.workspace, prepared.settings.snapshots)
 
     needed = prepared.options.repository is not None
-    wanted = needed or prepared.settings.snapshots.enabled
+    wanted = needed or prepared.settings.snapshots.enabled or holds_tests(prepared)
     made = partial(SqlSnapshots, connections.conn, info.run, connections.steps, connections.emit)
     return made(make if wanted else None, needed)
 
@@ -281,8 +286,35 @@ def _hooks(
     environment = HookEnvironment(
         info.run, info.workspace, prepared.workspace.plans, info.agent, redact=prepared.redact
     )
-    made = RunHooks(prepared.hooks, log, approvals, processes[0], environment)
+    checked = bool(prepared.options.check)
+    made = RunHooks(prepared.hooks, log, approvals, processes[0], environment, checked=checked)
     return replace(made, inside=processes[1]) if prepared.sandbox else made
+
+
+def holds_tests(prepared: RunConfig) -> bool:
+    """Whether the run has a check that must succeed with the tests of the run's start."""
+    how = prepared.options.check_tests or prepared.settings.check.tests
+    return bool(prepared.options.check) and how == AS_BEFORE
+
+
+def _checks(prepared: RunConfig, hooks: RunHooks, snapshots: SqlSnapshots, outputs: OutputFiles) -> RunChecks:
+    def processes_in(copy: Path | None) -> SupervisedProcesses:
+        sandbox = prepared.sandbox
+        if sandbox and copy:
+            sandbox = replace(sandbox, roots=[copy, *sandbox.roots[1:]])
+        return _processes(replace(prepared, sandbox=sandbox), outputs)[1]
+
+    return RunChecks(
+        command=prepared.options.check,
+        holds_tests=holds_tests(prepared),
+        log=hooks.log,
+        snapshots=snapshots,
+        workspace=prepared.workspace,
+        around=hooks.around,
+        home=prepared.options.home,
+        processes_in=processes_in,
+        copies=prepared.sandbox is not None,
+    )
 
 
 def _toolset(
@@ -368,7 +400,15 @@ def _models(
         redact=prepared.redact,
         facts=prepared.facts,
         on_commands=SUPERVISORS.start_ahead,
+        files=cast("RepairFiles", OnFirstUse(partial(_repair_files, prepared))),
     )
+
+
+def _repair_files(prepared: RunConfig) -> "RepairFiles":
+    from interlock.services.checks.repair import RepairFiles  # deferred: small models ask for it
+    from interlock.services.checks.table import TestTable
+
+    return RepairFiles(prepared.workspace.root, TestTable(prepared.options.check))
 
 
 def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:

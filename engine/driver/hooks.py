@@ -30,11 +30,14 @@ class RunHooks:
     processes: Processes
     around: HookEnvironment
     inside: Processes | None = None
-    """Those of the run's sandbox, for hooks that came with the run (`--check`)."""
+    """Those of the run's sandbox, for hooks that came with the run (`--check` of 0.1)."""
+    checked: bool = False
+    """The run has a check, which comes after the hooks on an answer."""
 
     @property
     def configured(self) -> str:
-        return self.book.configured
+        events = {*filter(None, self.book.configured.split(",")), *(["AfterAgent"] if self.checked else [])}
+        return ",".join(sorted(events))
 
     def for_agent(self, path: str) -> "RunHooks":
         """The same hooks with the sub-agent's path in their environment."""

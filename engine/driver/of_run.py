@@ -61,6 +61,8 @@ _KEPT = (
     "approval_mode",
     "prompt_profile",
     "overrides",
+    "check",
+    "check_tests",
     "include_directories",
     "allowed_tools",
     "policy_files",

@@ -17,6 +17,7 @@ from interlock.engine.driver.rights import (
     run_rules,
 )
 from interlock.engine.options import Options
+from interlock.services.checks import VIEWS
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, load_settings, read_object
 from interlock.services.context.definitions import Skill, load_agents, load_skills
@@ -232,6 +233,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     settings = loaded.settings
     if needs_model and options.fake is None:
         check_model(settings, dotenv.values, options, root, trusted)
+    _tidy_views(options.home)
     places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
     redact, own = _redactor(settings, dotenv.values, options.home), _own(options, root, trusted)
     defined = Definitions(hooks.hooks, own.agents.values(), own.modes.all(), settings.mcp_servers)
@@ -264,6 +266,14 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         sandbox=sandbox,
         redact=_redactor(settings, dotenv.values, options.home),
     )
+
+
+def _tidy_views(home: Path) -> None:
+    """Remove the views in which killed runs ran their checks."""
+    if (home / VIEWS).is_dir():
+        from interlock.services.checks.view import remove_left_views  # deferred: most have none
+
+        remove_left_views(home)
 
 
 class _Own(NamedTuple):

@@ -248,6 +248,7 @@ def protected_paths(
             script for line in programs for script in scripts_of(line, places.root)
         ),
         "what tools leave alone": (places.root / name for name in custom),
+        "what the check runs": _of_check(options.check, places.root),
         "policies": (*places.named, *places.admin),
         "nodes of your own": settings.processor_files(places.root, home),
         "instructions for the model": (path for file in memory for path in file.sources),
@@ -266,6 +267,19 @@ def protected_paths(
         if inside := made.named(root.relative_to(git_root(root) or "/")):
             found[root] = inside.what
     return made
+
+
+def _of_check(command: str, root: Path) -> Iterator[Path]:
+    """Yield the scripts that the check's command names. Tests may change: the check itself looks after them."""
+    if command:
+        from interlock.services.checks.table import TestTable  # deferred: most runs have no check
+
+        table = TestTable(command)
+        yield from scripts_of(
+            command,
+            root,
+            lambda path: path.is_relative_to(root) and table.is_test(str(path.relative_to(root))),
+        )
 
 
 def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:

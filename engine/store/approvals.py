@@ -138,6 +138,13 @@ class SqlApprovals:
                     conn.execute("update runs set options = ? where run = ?", (kept, run))
 
 
+def answered_requests(conn: Connection, run: str, tool: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the answered requests of a run about this tool, each with its answer, oldest first."""
+    sql = "select request, answer from approvals where run = ? and answer is not null order by seq"
+    found = [(json.loads(request), json.loads(answer)) for request, answer in conn.execute(sql, (run,))]
+    return [(request, answer) for request, answer in found if request["call"]["name"] == tool]
+
+
 def _ends_planning(request: dict[str, Any], answer: dict[str, Any]) -> bool:
     return request["call"]["name"] == "exit_plan_mode" and answer["choice"] != "reject"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store import put, select
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.runs import related as related_runs
 from interlock.engine.store.steps import StepLog
 from interlock.state.calls import CallKey
 from interlock.state.clock import unix_time
@@ -73,6 +74,37 @@ class SqlSnapshots:
             self._made.close()
         except (RunError, OSError) as error:  # snapshots taken so far stay
             self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
+
+    async def since_start(self) -> "tuple[Repository, str, str] | None":
+        """Return the snapshots of the workspace when the run began, or a run that it belongs to, and of now.
+
+        None: nothing has been changed since. Raises `RunError` if that can't be told.
+        """
+        related = [self.run, *related_runs(self.conn, self.run)]
+        marks = ", ".join("?" for _ in related)
+        unseen = (
+            f"select count(*) from journal j where run in ({marks}) and planned is not null and state = 'done' and not "
+            "exists (select 1 from snapshots s where (s.run, s.message, s.idx, s.attempt) = "
+            "(j.run, j.message, j.idx, j.attempt))"
+        )
+        if self.conn.execute(unseen, related).fetchone()[0]:
+            raise RunError("Files were changed before there was a snapshot of them.")
+        begun = f"select repository, before from snapshots where run in ({marks}) order by at, seq"
+        rows = self.conn.execute(begun, related).fetchall()
+        if not rows and self.make is not None:
+            return None
+        commit = await self._taken()
+        first = next((before for name, before in rows if self._made and name == self._made.name), None)
+        if first is None or not commit or self._made is None:
+            raise RunError("There is no snapshot of the files that it began with.")
+        repository = self._made.repository
+        if self.conn.blobs:
+            from interlock.engine.store.blobs import bring_commit
+
+            bring_commit(self.conn, repository, first)
+        if repository.lacking([first]):
+            raise RunError("The snapshot of the files that it began with is gone.")
+        return repository, first, commit
 
     async def _taken(self, changed: str = "") -> str:
         """The commit; empty: none was taken."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
+from interlock.engine.driver.checks import SUBJECT
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
@@ -23,12 +24,15 @@ from interlock.graphs._additions import nondeterministic, with_node, with_replay
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.prompts import digest
+from interlock.services.checks.table import TestTable
 from interlock.services.hooks.reply import HookReply, Reply, merged
 from interlock.services.models.script import write_reply
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
+from interlock.state.checks import CheckEnd, Checks, TestChanges
 from interlock.state.context import MEMORY, UNDONE, MemoryText, SystemFacts
 from interlock.state.deps import ContextSource
+from interlock.state.errors import RunError
 from interlock.state.events import Emit
 from interlock.state.hooks import HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
@@ -73,6 +77,7 @@ def recorded_services(hooked: str, services: DriveServices, context: "Context") 
     toolset = RecordedToolset(services.deps.toolset, _results(kept))
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
+    deps = replace(deps, checks=hooks.checks(services.deps.checks))
     deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
     deps = replace(deps, context=RecordedContext(deps.context, *context))
     if isinstance(deps.agents, RunAgents):
@@ -232,6 +237,12 @@ class RecordedHooks:
     def _reply(self, text: str | None, file: str | None) -> Reply:
         return Reply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
 
+    def checks(self, real: Checks) -> "RecordedChecks":
+        """The run's check, answered from the record."""
+        replies = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
+        ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in replies]
+        return RecordedChecks(real.command, real.holds_tests, ends)
+
     async def fire(
         self,
         event: HookEvent,
@@ -249,6 +260,29 @@ class RecordedHooks:
 
     def for_agent(self, _: str) -> "RecordedHooks":
         return self
+
+
+@dataclass
+class RecordedChecks:
+    """How the run's checks ended, in their order; a replay runs none."""
+
+    command: str
+    holds_tests: bool
+    ends: list[CheckEnd]
+
+    def is_test(self, path: str) -> bool:
+        return TestTable(self.command).is_test(path)
+
+    async def run(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
+        if not self.ends:
+            raise RunError("The record has no further check: the replay would run one.")
+        return self.ends.pop(0)
+
+    async def changes(self) -> TestChanges:
+        return TestChanges()
+
+    async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:  # noqa: ARG002 - as Checks
+        return await self.run(key)
 
 
 class NoSnapshots:

@@ -334,7 +334,7 @@ async def run_hook(
         cwd=around.workspace,
         timeout_s=hook.timeout_s,
         limit_chars=OUTPUT_CHARS,
-        env={**around.environment(), **_isolation(hook.command, around.workspace), **hook.env},
+        env={**around.environment(), **isolation(hook.command, around.workspace), **hook.env},
         stdin=stdin,
         on_errors=lambda chunk: stderr.extend(chunk[: max(0, _KEPT - len(stderr))]),
     )
@@ -346,6 +346,6 @@ async def run_hook(
     return Reply(**around.redact.json(fields), output=output)
 
 
-def _isolation(command: str, workspace: Path) -> dict[str, str]:
+def isolation(command: str, workspace: Path) -> dict[str, str]:
     """Keep Python from importing what lies in the workspace, where the model writes, if the hook needs none of it."""
     return {"PYTHONSAFEPATH": "1"} if runs_isolated(command, workspace) else {}

@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,10 +36,15 @@ _DEEPEST = 3
 _MOST_LINES = 400
 
 
-def scripts_of(command: str, root: Path) -> Iterator[Path]:
+def scripts_of(command: str, root: Path, without: Callable[[Path], bool] = lambda _: False) -> Iterator[Path]:
     """Yield what a command line runs from a folder, there or not: files that it names, the folders of those that it
-    runs, and modules that Python would find before its own (`json.py`). `root` is a real path."""
-    yield from _Line(root).read(command)
+    runs, and modules that Python would find before its own (`json.py`). `root` is a real path.
+
+    `without`: files that don't count, and aren't looked into.
+    """
+    line = _Line(root)
+    line.without = without
+    yield from (path for path in line.read(command) if not without(path))
 
 
 def runs_isolated(command: str, root: Path) -> bool:
@@ -67,6 +72,7 @@ class _Line:
         self.modules = False
         """Python is told to look in the folder."""
         self.seen: set[Path] = set()
+        self.without: Callable[[Path], bool] = lambda _: False
 
     def read(self, command: str) -> Iterator[Path]:
         for words in _simple_commands(_PROJECT.sub(f"{self.root}/", command)):
@@ -123,7 +129,7 @@ class _Line:
 
     def _run(self, path: Path, python: bool) -> Iterator[Path]:
         """Yield what running a file takes from the folder."""
-        if path in self.seen:
+        if path in self.seen or self.without(path):
             return
         self.seen.add(path)
         if _PYTHON.fullmatch(path.name):  # of a virtual environment

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from interlock.services.models.attachments import is_refusal, newest_attached, without_refused
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
@@ -26,12 +27,14 @@ from interlock.services.models.request import (
     tagged,
 )
 from interlock.services.models.script import write_reply
+from interlock.services.models.vendors import ends_reliably, helper_models
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Asking, Emit, ErrorEvent, Progress, Retry
 from interlock.state.messages import (
     Growing,
+    Message,
     ModelCall,
     ModelItem,
     Reply,
@@ -43,7 +46,7 @@ from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.state.tooling import SHELL
 from interlock.tools._arguments import TaggedTools
-from interlock.tools._json_calls import as_json, schema_of
+from interlock.tools._json_calls import Files, as_json, schema_of, writable
 from interlock.tools._tags import as_text
 
 
@@ -68,6 +71,8 @@ async def counted(
 
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
+_FILLED = 0.8
+"""Share of a small model's window that a helper's request may take."""
 _Stage = Literal["connecting", "reading", "thinking"]
 _Pieces = AsyncGenerator[Chunk, None]
 _Limited = Callable[[_Pieces], _Pieces]
@@ -98,8 +103,13 @@ class ChatModels:
         redact: Redactor = SHAPES,
         facts: ModelFacts | None = None,
         on_commands: Callable[[], None] = lambda: None,
+        files: Files | None = None,
     ) -> None:
-        """`on_commands`: called once, in a thread, while a model is asked for what may be a command."""
+        """`on_commands`: called once, in a thread, while a model is asked for what may be a command.
+
+        `files`: those of the workspace, of which a small model doesn't rewrite tests.
+        """
+        self._files = files
         self._settings = settings
         self.facts = facts or ModelFacts(settings, env)
         self._log = log
@@ -111,6 +121,8 @@ class ChatModels:
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
         self._on_commands, self._done = on_commands, set[str]()
+        self._absent = set[str]()
+        """Small models of helpers that can't be had."""
         self._hash = RequestHash()
         self._budget = budget
         self._sizes = PerMessage(estimate_message)
@@ -164,6 +176,15 @@ class ChatModels:
                 break
             except ModelError as error:
                 failures += 1
+                if error.overflow:
+                    self.facts.refused_as_too_long(request.model, str(error), request.size)
+                if lighter := self._without_attachment(request, error, emit):
+                    request, failures = lighter, failures - 1
+                    continue
+                if request.instead and not error.retryable:
+                    self._absent.add(request.model)
+                    request = replace(request, model=request.instead, instead="")
+                    continue
                 if error.retryable and answer.shown:
                     answer.cut(error)
                     break
@@ -177,6 +198,25 @@ class ChatModels:
             if text:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record(call, request, answer, started)
+
+    def _without_attachment(
+        self, request: ModelRequest, error: ModelError, emit: Emit
+    ) -> ModelRequest | None:
+        """Return the request without the newest attachment, if the server may have refused it; the model is told."""
+        if not is_refusal(error):
+            return None
+        refused = newest_attached(request.messages, self.facts.refused_parts(request.model))
+        if not refused:
+            return None
+        self.facts.refuse_parts(request.model, refused)
+        text = f"{error} What was attached last is left out, and the model is told."
+        emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
+        return replace(request, messages=self._with_accepted(request.model, request.messages))
+
+    def _with_accepted(self, model: str, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages without attachments that the model's server refused."""
+        refused = self.facts.refused_parts(model)
+        return [without_refused(message, refused) for message in messages] if refused else messages
 
     def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
         """Plan the next try after so many in a row that failed, or whose answers were invalid."""
@@ -205,6 +245,12 @@ class ChatModels:
     def limit(self, model: str) -> int:
         return self.facts.limit(model)
 
+    def estimated(self, model: str, tokens: int) -> int:
+        return self.facts.estimated(model, tokens)
+
+    def ends_reliably(self, model: str) -> bool:
+        return ends_reliably(model)
+
     def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
         return self.facts.protocol_after(model, reply, silent)
 
@@ -214,14 +260,15 @@ class ChatModels:
     def _request(self, call: ModelCall) -> ModelRequest:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
-        model = self.resolve(call.model or role_model(self._settings, call.role))
+        model, instead = self._asked(call)
         usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
-        messages, schema = self._redacted(call.messages), call.schema
+        messages, schema = self._with_accepted(model, self._redacted(call.messages)), call.schema
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
-            messages, schema = explained(messages, call.tools), schema_of(call.tools, call.messages)
+            messages = explained(messages, call.tools)
+            schema = schema_of(call.tools, call.messages, self._files)
         tools = () if texts else call.tools
         return ModelRequest(
             model=model,
@@ -236,7 +283,18 @@ class ChatModels:
             thinking=self._settings.model.thinking if call.schema is None else "auto",
             size=sum(self._sizes(messages)) + self._tool_size(tools),
             attempt=call.failures,
+            instead=instead,
         )
+
+    def _asked(self, call: ModelCall) -> tuple[str, str]:
+        """Return the model that is asked, and the one to ask if a helper's small model can't be had or is too small."""
+        if call.model:
+            return self.resolve(call.model), ""
+        main = self.resolve(role_model(self._settings, "main"))
+        near = self.facts.server(main).near
+        model, instead = helper_models(self._settings, call.role, near=near)
+        too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.limit(model)
+        return (instead, "") if instead and (too_long or model in self._absent) else (model, instead)
 
     def _estimated(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""
@@ -273,7 +331,7 @@ class ChatModels:
             waits = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
             limited = partial(waits, begins=_is_answer, on_silence=silent)
             write = partial(self._file, request, call, limited)
-            async with aclosing(_read(limited(source), call, write)) as pieces:
+            async with aclosing(_read(limited(source), call, write, self._files)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
@@ -386,10 +444,12 @@ def _cut_short(request: ModelRequest, answer: Answer) -> str:
     return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 
-def _read(pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces]) -> _Pieces:
+def _read(
+    pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces], files: Files | None
+) -> _Pieces:
     """The chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
-        return constrained(pieces, call.tools, write)
+        return constrained(pieces, call.tools, write, writable(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
         found = tagged(pieces, TaggedTools(call.tools, call.withheld))
         return by_habit(found, call.tools)

@@ -16,6 +16,7 @@ from interlock.tools._json_calls import (
     WRITES,
     JsonCall,
     Seen,
+    Writable,
     as_call,
     ends_with,
     loaded,
@@ -54,10 +55,12 @@ async def constrained(
     pieces: AsyncGenerator[Chunk, None],
     tools: Sequence[ToolDeclaration],
     write: Callable[[str, str], AsyncGenerator[Chunk, None]],
+    may: Writable,
 ) -> AsyncGenerator[Chunk, None]:
     """Stream the object's `text`, and yield its call at the end. An answer that is no such object is read by habit.
 
-    `write(path, text)` asks for a file that a call names, which is its `content`.
+    `write(path, text)` asks for a file that a call names, which is its `content`. A call that names a test is about
+    what it tests.
     """
     whole, shown, cut = "", 0, False
     async with aclosing(pieces):
@@ -82,6 +85,12 @@ async def constrained(
     yield Chunk(text=text[shown:])
     name, args = (call[0], own_names(*call)) if call else ("", {})
     where, what = WRITES.get(name, ("", ""))
+    if where in args and may.spared(str(args[where])):
+        if not may.paths:
+            problem = f"{args[where]} is a test, and the task is to repair what it tests: read that file, and write it"
+            yield Chunk(finish_reason="malformed_function_call", problem=problem)
+            return
+        args = {where: may.paths[0]}
     if where in args and what not in args:
         block = _OUTERMOST if PurePath(str(args[where])).suffix.lower() in _HAS_BLOCKS else _BLOCK
         async for chunk in _written(write(str(args[where]), text), (name, args), what, block):

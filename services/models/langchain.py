@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from functools import cache
 from importlib import import_module
 from typing import Any, cast
@@ -16,6 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
     ProviderSpec,
@@ -26,6 +28,7 @@ from interlock.services.models.names import (
     tls,
     turn_tracing_off,
 )
+from interlock.services.models.options import find_refused_option, without_refused
 from interlock.services.models.request import (
     CallPiece,
     Chunk,
@@ -95,11 +98,30 @@ class LangChainProvider:
         if self._spec.cls == "ChatOpenAI":
             cls = _lighter(cls)
             options |= _one_client(options)
-        self._model = cls(**options)
+        self._model = marking(cls)(**options)
+        self._plans = CachePlans()
+        self._facts, self._refused = facts, set(facts.seen(model).refuses)
         self._messages = PerMessage(converted)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        """Make the request once. Calls are yielded at the end: their arguments arrive in pieces."""
+        """Make the request once, and again without an option that the server refuses, which is remembered."""
+        while True:
+            begun = False
+            try:
+                async with aclosing(self._once(request)) as pieces:
+                    async for piece in pieces:
+                        begun = True
+                        yield piece
+                return
+            except Exception as error:
+                refused = "" if begun else find_refused_option(error, self._options(request))
+                if not refused:
+                    raise
+            self._refused.add(refused)
+            self._facts.see(self._name, refuses=sorted(self._refused))
+
+    async def _once(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """Calls are yielded at the end: their arguments arrive in pieces."""
         pieces: list[AIMessageChunk] = []
         usd: float | None = None
         async for piece in self._bound(request).astream(self._messages(request.messages)):
@@ -115,8 +137,22 @@ class LangChainProvider:
         if pieces:
             yield self._end(_sum(pieces), usd)
 
+    def _caching(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the options with which the provider caches the start of a conversation."""
+        plan = self._plans.plan(request)
+        if plan is None:
+            return {}
+        if self._spec.cls == "ChatOpenAI":
+            return {"prompt_cache_key": cache_key(request)}
+        return {"cache_control": plan} if self._spec.cls in MARKED else {}
+
+    def _options(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the options that this model's server takes."""
+        warm = {"temperature": request.temperature} if self._facts.able(self._name).temperature else {}
+        return without_refused({**warm, **self._caching(request)}, self._refused)
+
     def _bound(self, request: ModelRequest) -> Any:
-        options: dict[str, Any] = {"temperature": request.temperature}
+        options = self._options(request)
         if request.thinking != "auto" and self._spec.cls == "ChatOpenAI":
             options["reasoning_effort"] = request.thinking
         if request.schema is not None and self._spec.json == "format":

@@ -17,7 +17,7 @@ from interlock.cli.web.api.answers import answer, dumped, part, uuid_in
 from interlock.cli.web.api.recorder import record_of
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import BUSY
-from interlock.cli.web.guard import Person
+from interlock.cli.web.roles import Person, role_needed
 from interlock.engine.client import served, threads
 from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError, bug
@@ -280,7 +280,7 @@ class _Talk:
                     raise CommandError("no_such_subscription", f"Unknown subscription: {name}")
                 await self._succeed(given["id"], {})
             else:
-                check_role(self._person, "decide")
+                check_role(self._person, role_needed("decide"))
                 made = await self._commands.done(self._thread, given, self._person)
                 async with self._lock:
                     await self._send(made)

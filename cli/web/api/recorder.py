@@ -18,7 +18,7 @@ from interlock.engine.client import Client, Options, Outcome, Renderer, served, 
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.served import Served
 from interlock.graphs._langgraph import TAP
-from interlock.state.errors import InterlockError, RunError, bug
+from interlock.state.errors import InterlockError, RunError, UserError, bug
 
 if TYPE_CHECKING:
     from interlock.state.events import Event
@@ -50,6 +50,10 @@ class Call(NamedTuple):
     @property
     def command(self) -> Mapping[str, Any]:
         return self.asked["command"] or {}
+
+
+_GONE = "What this answers no longer waits. Nothing was decided, and nothing goes on."
+"""For a token that may only answer."""
 
 
 def record_of(home: Path, drive: str) -> Path:
@@ -343,11 +347,16 @@ async def _driven(client: Client, run: str, workflow: str, call: Call, renderers
     given: Any = call.input
     if call.row.body.get("again"):
         return await client.go_on(run, renderers=renderers)
+    only = call.row.body.get("only")
+    if call.new and only is not None:
+        raise UserError(_GONE)
     if call.new:
         return await client.start(workflow, given or {}, renderers=renderers, run=run)
     found = threads.waiting(client.options, run)
     passed_on = _answers_passed_on(call, found)
     if passed_on or "resume" in call.command:
+        if only is not None and not (found := [one for one in found if one.interrupt in only]):
+            raise UserError(_GONE)
         resume = passed_on or call.command["resume"]
         closed = threads.closed_interrupts(client.options, run)
         client.decide(run, threads.decisions(found, resume, closed), call.row.body["by"])

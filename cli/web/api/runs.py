@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -66,18 +67,21 @@ class Runs:
         return thread, given, await self.lanes.begun(given, thread, request.state.person)
 
     def thread(self, name: str | None, given: Mapping[str, Any]) -> Served:
-        """The thread that a drive is for; without a name, a new one for it alone. Raises `RefusedError`."""
+        """The thread that a drive is for; without a name, one for it alone. A new one has no row yet.
+
+        Raises `RefusedError`.
+        """
         if name is None:
             if part(given, "command").get("resume") is not None:
                 raise RefusedError(400, "You must provide a thread_id when resuming.")
             kept: dict[str, Any] = {"metadata": {}, "temporary": given.get("on_completion") != "keep"}
-            return served.serve(self._home, "thread", str(uuid4()), kept)
+            return Served(str(uuid4()), "", "", kept, time.time())
         try:
             return self.about.find(name)
         except MissingError:
             if given.get("if_not_exists") != "create":
                 raise
-            return served.serve(self._home, "thread", uuid_in(name, "thread"), {"metadata": {}})
+            return Served(uuid_in(name, "thread"), "", "", {"metadata": {}}, time.time())
 
     async def create(self, request: Request) -> Response:
         thread, _given, made = await self._asked(request)
@@ -87,8 +91,10 @@ class Runs:
     async def batch(self, request: Request) -> Response:
         given = await _list_body(request)
         found: list[Any] = []
-        for one in given:
-            thread = self.thread(None, one)
+        wanted = [(self.thread(None, one), one) for one in given]
+        for thread, one in wanted:
+            await self.lanes.checked(one, thread, request.state.person)
+        for thread, one in wanted:
             made = await self.lanes.begun(one, thread, request.state.person)
             self._forget_later(thread, made)
             found.append(self.shown(made))

@@ -1,0 +1,166 @@
+"""checks: runs a run's check, in the workspace and in views of it, through a log that survives a kill."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.engine.store.approvals import answered_requests
+from interlock.engine.store.hook_calls import Firing, HookLog
+from interlock.engine.store.runs import related
+from interlock.engine.store.snapshots import SqlSnapshots
+from interlock.services.config.settings import FLAGS
+from interlock.services.hooks.configured import Hook
+from interlock.services.hooks.reply import HookEnvironment, Reply, isolation
+from interlock.state.checks import REQUEST, CheckEnd, TestChanges
+from interlock.state.deps import StopFlag, to_its_end
+from interlock.state.errors import RunError
+from interlock.state.tooling import Ended, Processes
+from interlock.state.workspace import PathRefused, Workspace
+
+if TYPE_CHECKING:
+    from interlock.services.checks.compare import Comparison
+    from interlock.services.checks.table import TestTable
+
+SUBJECT = "check"
+"""Of the firings of the check, which are no hooks'."""
+_TIMEOUT_S = 15 * 60.0
+_OUTPUT_CHARS = 3000
+"""Of the end of its output, kept and told."""
+_READ_CHARS = 40_000
+"""Of its output, looked through for what says how many tests ran."""
+
+
+@dataclass(frozen=True)
+class RunChecks:
+    """Implements `Checks`."""
+
+    command: str
+    holds_tests: bool
+    log: HookLog
+    snapshots: SqlSnapshots
+    workspace: Workspace
+    around: HookEnvironment
+    home: Path
+    processes_in: Callable[[Path | None], Processes]
+    """Processes for the check in the workspace, or in a copy of it."""
+    copies: bool
+    """Views are copies: commands run in a sandbox, which has mounts of its own."""
+
+    def is_test(self, path: str) -> bool:
+        if not self.command:
+            return False
+        try:
+            real = self.workspace.readable(path)
+        except PathRefused:
+            return False
+        return real.is_relative_to(self.workspace.root) and self._table.is_test(self.workspace.relative(real))
+
+    @cached_property
+    def _table(self) -> "TestTable":
+        from interlock.services.checks.table import TestTable
+
+        return TestTable(self.command)
+
+    async def run(self, key: str) -> CheckEnd:
+        return await self._logged(key, "", lambda: self._run(self.workspace.root, (), None))
+
+    async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:
+        return await self._logged(
+            key, "tests as before" if changes.changes else "view", lambda: self._viewed(changes)
+        )
+
+    async def _logged(self, key: str, how: str, run: Callable[[], Awaitable[CheckEnd]]) -> CheckEnd:
+        """Return how it ended, as logged if it has; a check that a kill cut off is run again."""
+        firing = Firing("AfterAgent", key, SUBJECT)
+        name = f"check: {self.command}" + (f" ({how})" if how else "")
+        hook = Hook("AfterAgent", FLAGS, "check", self.command, name, idempotent=True)
+        row = next((row for row in self.log.rows(firing.event, key) if row.hook == hook.id), None)
+        if row is None or row.reply is None:
+            self.log.intend(firing, [(0, hook, 1)])
+            end = await run()
+            decision = "none" if end.how == "passed" else "block"
+            reply = Reply(decision=decision, output={"check": end.model_dump(mode="json")})
+            self.log.finish(firing, hook.id, reply, last=True)
+            return end
+        return CheckEnd.model_validate(row.reply.output["check"])
+
+    async def _run(self, root: Path, prefix: tuple[str, ...], copy: Path | None) -> CheckEnd:
+        env = {**self.around.environment(), **isolation(self.command, self.workspace.root)}
+        if copy:
+            env = {name: value.replace(str(self.workspace.root), str(copy)) for name, value in env.items()}
+        ended = await self.processes_in(copy).run(
+            [*prefix, "bash", "-c", self.command],
+            cwd=root,
+            timeout_s=_TIMEOUT_S,
+            limit_chars=_READ_CHARS,
+            env=env,
+        )
+        return self._end_of(ended)
+
+    def _end_of(self, ended: Ended) -> CheckEnd:
+        from interlock.services.checks.outcome import ran_no_tests
+
+        shown = self.around.redact(ended.output)[-_OUTPUT_CHARS:].strip()
+        if ended.how in ("not_started", "lost"):
+            return CheckEnd(how="not made", output=shown)
+        if ended.how != "exited":
+            return CheckEnd(how="timeout", output=shown)
+        if ended.exit_code != 0:
+            return CheckEnd(how="failed", output=shown)
+        return CheckEnd(how="no tests" if ran_no_tests(self._table, ended.output) else "passed", output=shown)
+
+    async def changes(self) -> TestChanges:
+        try:
+            found = await self._comparison()
+        except RunError as error:
+            return TestChanges(unknown=str(error))
+        return TestChanges() if found is None else await asyncio.to_thread(found.changes)
+
+    async def _comparison(self) -> "Comparison | None":
+        since = await self.snapshots.since_start()
+        if since is None:
+            return None
+        from interlock.services.checks.compare import Comparison
+
+        return Comparison(self.workspace.root, *since, self.command, self._accepted())
+
+    def _accepted(self) -> dict[str, str]:
+        """Changes of tests that people accepted in this run, and in those that it belongs to."""
+        found: dict[str, str] = {}
+        for run in (*related(self.log.conn, self.log.run), self.log.run):
+            for request, answer in answered_requests(self.log.conn, run, REQUEST):
+                if answer["choice"] == "proceed_once":
+                    found |= request["call"]["args"]["tests"]
+        return found
+
+    async def _viewed(self, changes: TestChanges) -> CheckEnd:
+        from interlock.services.checks.view import opened_view
+
+        found = await self._comparison()
+        if found is None:
+            raise RunError("The snapshots of this run's files are gone.")
+        files = await asyncio.to_thread(
+            lambda: [*found.before_of(changes.changes)] if changes.changes else []
+        )
+        root = self.workspace.root
+
+        stop = StopFlag()
+        made = opened_view(root, files, self.home, copy=self.copies, check=stop.check)
+        entered = asyncio.ensure_future(asyncio.to_thread(made.__enter__))
+        try:
+            view = await asyncio.shield(entered)
+        except asyncio.CancelledError:
+            stop.ask()
+            await asyncio.wait({entered})
+            if not entered.exception():
+                await asyncio.to_thread(made.__exit__, None, None, None)
+            raise
+        except OSError as error:
+            return CheckEnd(how="not made", output=f"The view couldn't be made: {error}")
+        try:
+            return await self._run(view.root, (*view.prefix,), None if view.root == root else view.root)
+        finally:
+            await to_its_end(asyncio.to_thread(made.__exit__, None, None, None))

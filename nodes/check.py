@@ -1,0 +1,240 @@
+"""check: the command that must succeed before an answer counts: run as things are, and with the tests of before."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.requests import answered, asked, put_request
+from interlock.prompts import load, render
+from interlock.state.calls import ApprovalRequest, CallKey, CallView
+from interlock.state.checks import REQUEST, CheckEnd, TestChange, TestChanges
+from interlock.state.deps import Deps
+from interlock.state.events import AgentBlocked
+from interlock.state.main import MainState
+from interlock.state.messages import Growing, Message, TextPart
+from interlock.state.node import node, task_of
+
+_HOW: Mapping[str, str] = {
+    "failed": "failed",
+    "no tests": "succeeded, but no test ran; that is no pass",
+    "timeout": "didn't end in time",
+}
+_FEEDBACK = ("head", "hook_stage", "fed_back", "turn_status", "error")
+_NAMED = 3
+"""Paths of changed tests in one line."""
+_SENTENCES: Mapping[str, str] = {
+    "whole": "What concerns tests in {} can't be told apart, so all of it was put back.",
+    "beside code": "Tests in {} have changed and can't be told from the code, so they were left as they are now.",
+    "new": "{} decides which tests run and is new.",
+}
+
+
+def with_check(update: Any, deps: Deps) -> Any:
+    """Let the check decide on an answer that the hooks accept: the label becomes `check`."""
+    # Where there is no answer, no hook was asked.
+    is_accepted = update.get("turn_status") == "ok" and update.get("hook_stage") == "admitted"
+    return {**update, "label": "check"} if is_accepted and deps.checks.command else update
+
+
+RULE, EDIT = "check", "check:edit"
+"""Sections of what the model is told of the check."""
+
+
+def told_rule(head: str, deps: Deps) -> str:
+    """Return the head after telling the model the rule, once in a conversation."""
+    if not deps.checks.holds_tests or RULE in sections_of(head, deps):
+        return head
+    text = render("run/check_rule", command=deps.checks.command)
+    return deps.transcript.append(head, [_section(text, RULE)])
+
+
+def told_of_edit(head: str, deps: Deps, paths: Iterable[str]) -> list[Message]:
+    """Return what the model is told at its first change of a test, once in a conversation."""
+    if not deps.checks.holds_tests or EDIT in sections_of(head, deps):
+        return []
+    path = next(filter(deps.checks.is_test, paths), "")
+    if not path:
+        return []
+    return [_section(render("run/check_edit", path=path, command=deps.checks.command), EDIT)]
+
+
+def _section(text: str, section: str) -> Message:
+    return Message(role="user", origin="context", content=(TextPart(text=text, section=section),))
+
+
+def _add_sections(found: set[str], message: Message) -> None:
+    if message.origin == "context":
+        found |= {p.section for p in message.content if isinstance(p, TextPart) and p.section}
+
+
+_sections = Growing(set[str], _add_sections)
+
+
+def sections_of(head: str, deps: Deps) -> set[str]:
+    """Return the sections of a conversation's context."""
+    return _sections(deps.transcript.read(head), deps.transcript)
+
+
+@node(
+    reads=("head",), writes=_FEEDBACK, labels=("passed", "tests matter", "feedback", "broken"), group="hooks"
+)
+async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
+    """Run the command. The model gets what a failing one printed."""
+    checks = runtime.context.checks
+    end = await checks.run(f"check:{task_of(runtime, 'run_check')}")
+    match end.how:
+        case "passed":
+            return {"label": "tests matter" if checks.holds_tests else "passed"}
+        case "not made":
+            message = f"The check {checks.command!r} couldn't be run: {end.output}"
+            error = {"type": "check", "message": message}
+            return {"label": "broken", "turn_status": "error", "hook_stage": "answered", "error": error}
+        case how:
+            text = load("run/check_failed").text(command=checks.command, how=_HOW[how], output=end.output)
+            return _sent_back(state, runtime, text)
+
+
+def _sent_back(state: MainState, runtime: Runtime[Deps], text: str) -> MainState:
+    runtime.stream_writer(AgentBlocked(reason=text, by="check"))
+    head = runtime.context.transcript.append(
+        state["head"], [Message(role="user", origin="hook", content=text)]
+    )
+    anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": "", "head": head}
+    return {**anew, "label": "feedback"}
+
+
+@node(
+    reads=("head",),
+    writes=("check_changes", "check_output", "check_view"),
+    labels=("same", "changed", "unknown"),
+    nondeterministic=True,
+    group="hooks",
+)
+async def compare_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:  # noqa: ARG001 - as nodes
+    """Look whether tests, and files that decide which tests run, are as they were when the run began."""
+    deps = runtime.context
+    found = await deps.checks.changes()
+    if found.is_empty:
+        return {"label": "same", "check_changes": "", "check_output": "", "check_view": ""}
+    record = _stored(deps, found.model_dump_json())
+    label = "changed" if found.changes else "unknown"
+    return {"label": label, "check_changes": record, "check_output": "", "check_view": ""}
+
+
+@node(
+    reads=("check_changes",),
+    writes=("check_output",),
+    labels=("passed", "failed", "beside code"),
+    group="hooks",
+)
+async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
+    """Run the command in a view in which the tests are as they were."""
+    deps, changes = runtime.context, _changes(runtime.context, state)
+    end = await deps.checks.run_in_view(f"before:{task_of(runtime, 'run_old_tests')}", changes)
+    if end.how != "passed":
+        return {"label": "failed", "check_output": _stored(deps, end.model_dump_json())}
+    hidden = any(change.how == "beside code" for change in changes.changes)
+    return {"label": "beside code" if hidden else "passed", "check_output": ""}
+
+
+@node(writes=("check_view",), group="hooks")
+async def try_view(state: MainState, runtime: Runtime[Deps]) -> MainState:  # noqa: ARG001 - as nodes
+    """Run the command in a view with today's tests: if it fails there too, a view proves nothing."""
+    end = await runtime.context.checks.run_in_view(f"view:{task_of(runtime, 'try_view')}", TestChanges())
+    return {"check_view": end.how}
+
+
+@node(
+    reads=("reply", "hooked", "check_changes", "check_output", "check_view"),
+    writes=("approval",),
+    labels=("asked", "notify"),
+    group="questions",
+)
+async def ask_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
+    """Ask whether the changed tests count: the command succeeds only with them."""
+    deps, changes = runtime.context, _changes(runtime.context, state)
+    attempt = CallKey(message=state["reply"], index=0)
+    number = 1
+    while deps.approvals.answer(f"{attempt}:tests:{number}"):
+        number += 1
+    end = _end(deps, state)
+    args: dict[str, Any] = {"command": deps.checks.command, "tests": changes.hashes}
+    request = ApprovalRequest(
+        attempt=attempt,
+        what="tests",
+        asked=number,
+        kind="approval",
+        call=CallView(id=f"tests:{number}", name=REQUEST, args=args),
+        reason=_reason(changes, end, state.get("check_view", "")),
+        preview=_preview(deps.checks.command, changes, end),
+        choices=("proceed_once", "reject", "cancel"),
+    )
+    put_request(runtime, request)
+    return {"label": asked(state), "approval": request.key}
+
+
+def _reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
+    if changes.unknown:
+        return f"The check passes, but whether it passes with the tests of before can't be told: {changes.unknown}"
+    by_how: dict[str, list[TestChange]] = {}
+    for change in changes.changes:
+        by_how.setdefault(change.how, []).append(change)
+    told = " ".join(
+        sentence.format(_listed(by_how[how])) for how, sentence in _SENTENCES.items() if how in by_how
+    )
+    if end is None:
+        return f"The check passes, but tests beside the code have changed. {told}"
+    if view and view != "passed":
+        why = "it fails there with today's tests, too" if view != "not made" else "there can be none here"
+        begin = (
+            f"Tests have changed, and a view of the workspace with the tests of before proves nothing: {why}."
+        )
+    else:
+        how = {"no tests": "no test ran", "timeout": "it didn't end in time"}.get(end.how, "it fails")
+        begin = f"The check passes only with changed tests; with {_listed(changes.changes)} as before, {how}."
+    return f"{begin} {told}".strip()
+
+
+def _listed(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
+    names = [change.path for change in changes]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _preview(command: str, changes: TestChanges, end: CheckEnd | None) -> str:
+    gone = [f"{change.path} is gone" for change in changes.changes if change.how == "gone"]
+    printed = [f"{command} with the tests as they were:", end.output] if end else []
+    return "\n".join(filter(None, [changes.diff, *gone, "" if not printed else "\n" + "\n".join(printed)]))
+
+
+@node(
+    reads=("approval", "head", "check_changes"),
+    writes=(*_FEEDBACK, "stop", "stopped_by"),
+    labels=("accepted", "feedback", "stopped"),
+    group="questions",
+)
+async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
+    """Accepted changes count as they were shown; a person's reason sends the model on."""
+    deps = runtime.context
+    _, answer = answered(deps, state["approval"])
+    if answer.choice == "cancel":
+        return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
+    if answer.choice == "proceed_once":
+        return {"label": "accepted"}
+    paths = _listed(_changes(deps, state).changes) or "the tests"
+    reason = (answer.feedback or answer.text or "").strip() or "no reason was given."
+    return _sent_back(state, runtime, render("run/check_rejected", paths=paths, reason=reason))
+
+
+def _stored(deps: Deps, text: str) -> str:
+    return deps.transcript.append("", [Message(role="tool", content=text)])
+
+
+def _changes(deps: Deps, state: MainState) -> TestChanges:
+    return TestChanges.model_validate_json(deps.transcript.message(state["check_changes"]).text)
+
+
+def _end(deps: Deps, state: MainState) -> CheckEnd | None:
+    record = state.get("check_output")
+    return CheckEnd.model_validate_json(deps.transcript.message(record).text) if record else None

@@ -1,0 +1,34 @@
+"""outcome: whether a check that succeeded ran any test."""
+
+import re
+from collections.abc import Sequence
+
+from interlock.services.checks.table import TestTable, runners, simple_commands
+
+
+def ran_no_tests(table: TestTable, output: str) -> bool:
+    """Whether the output of a check says that no test ran, or a runner that the line names says nothing of tests.
+
+    A runner counts tests at the end of its output, which may have lost its beginning.
+    """
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output)
+    if any(_found(runner.some, text) for runner in runners()):
+        return False
+    if any(_found(runner.none, text) for runner in runners()):
+        return True
+    telling = [runner for runner in table.programs if runner.some and not runner.quiet]
+    return bool(telling) and not _hides_output(table.command)
+
+
+def _found(patterns: Sequence[str], text: str) -> bool:
+    return any(re.search(pattern, text, re.MULTILINE) for pattern in patterns)
+
+
+def _hides_output(line: str) -> bool:
+    """Whether the line sends the output elsewhere, or asks for less of it."""
+    words = [word for words in simple_commands(line) for word in words]
+    less = (
+        re.fullmatch(r"-q{2,}|--quiet|--silent|-s|--no-summary|--reporters?(=.*)?|--format(=.*)?|-o|-f", w)
+        for w in words
+    )
+    return bool(re.search(r"[>|]", line)) or any(less)
