@@ -558,7 +558,9 @@ def _see_threads_to_their_end() -> None:
     leave = AsyncBackgroundExecutor.__aexit__
 
     async def run(task: Any, *args: Any, **named: Any) -> Any:
-        if DRIVE.get() and _runs_in_thread(task.proc):
+        if (drive := DRIVE.get()) and task.timeout:
+            task = replace(task, proc=_Left(task.proc, drive.deps.cancel.left))
+        elif drive and _runs_in_thread(task.proc):
             task = replace(task, proc=_Uncut(task.proc))
         return await run_task(task, *args, **named)
 
@@ -620,6 +622,22 @@ class _Uncut:
             task.uncancel()
             asyncio.get_running_loop().call_soon(task.cancel)
         return work.result()
+
+    async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
+        yield await self.ainvoke(*args, **named)
+
+
+class _Left:
+    """Runs a node that LangGraph leaves behind when it takes too long: it cancels it, and doesn't wait for its end."""
+
+    def __init__(self, own: Any, left: set[asyncio.Future[Any]]) -> None:
+        self._own, self._left = own, left
+
+    async def ainvoke(self, *args: Any, **named: Any) -> Any:
+        if task := asyncio.current_task():
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+        return await self._own.ainvoke(*args, **named)
 
     async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
         yield await self.ainvoke(*args, **named)

@@ -150,7 +150,7 @@ def test_every_route_needs_its_role_and_a_token_in_a_header(ours: Ours, tokens: 
             for method, path, needed in ROUTES:
                 refused = ROLES.index(role) < ROLES.index(needed)
                 at = re.sub(r"{\w+}", str(uuid4()), path)
-                given = [] if path == "/runs/batch" else {}
+                given: Any = [] if path == "/runs/batch" else {}
                 found = status(http, method, at, json=given)
                 assert (found == 403) == refused and found not in (401, 500), (role, method, path, found)
 
@@ -269,12 +269,13 @@ def test_a_token_that_decides_answers_what_waits_and_starts_nothing(
                     wanted = (403, 404) if state == "unknown" else (403,)
                     assert told.status_code in wanted, (door, state, what, told.text)
         for state, thread in there.items():
-            for params in (
+            started: list[dict[str, Any]] = [
                 {"assistant_id": "ask", "input": {"topic": "x"}, "config": {"configurable": {"x": 1}}},
                 {"assistant_id": "talk", "input": "x"},
                 {"assistant_id": "ask", "input": "x", "multitaskStrategy": "interrupt"},
                 *([] if state == "waiting" else [{"assistant_id": "ask", "input": "x"}]),
-            ):
+            ]
+            for params in started:
                 command = {"id": 1, "method": "run.start", "params": params}
                 told = http.post(f"/threads/{thread}/commands", json=command)
                 assert told.status_code == 403, (state, params, told.text)
@@ -310,10 +311,8 @@ def test_a_socket_and_commands_take_an_answer_and_no_more(ours: Ours, tokens: Ma
                 "response": "Yes.",
                 **({"goto": "draft"} if role == "decide" else {}),
             }
-            for method, params in (
-                ("run.start", {"assistant_id": "talk", "input": {}}),
-                ("input.respond", answer),
-            ):
+            start: dict[str, Any] = {"assistant_id": "talk", "input": {}}
+            for method, params in (("run.start", start), ("input.respond", answer)):
                 socket.send(json.dumps({"id": 1, "method": method, "params": params}))
                 assert told in json.loads(socket.recv(HANG_S))["message"], (role, method)
     assert everything(ours) == before

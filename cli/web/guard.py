@@ -38,6 +38,8 @@ _OF_TAB = "tab."
 """Begins the tokens of tabs."""
 _SIGNED_S = 30 * 24 * 3600
 """Seconds for which a tab stays signed in."""
+_NO_WORKER = "self.skipWaiting(); self.addEventListener('activate', () => self.registration.unregister());"
+"""In place of a service worker, which only another program that had the port before can have registered."""
 SIGN_IN = "Not signed in. Open the page with: interlock serve --open. Programs send a token in a header."
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -222,6 +224,8 @@ class Guard:
         if not length.isdecimal() or int(length) > BODY_LIMIT:
             return _no(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
         path = str(scope["path"])
+        if headers.get("service-worker"):
+            return Response(_NO_WORKER, media_type="text/javascript")
         if scope.get("method") == "GET" and is_shell(path):
             return self._elsewhere(scope, headers)
         if path in _OPEN:
@@ -250,7 +254,8 @@ class Guard:
             name = headers.get(self._proxy.header, "").strip()[:_NAME]
             if not name:
                 return _no(401, f"The proxy sent no user name: {self._proxy.header} is missing.")
-            person = person._replace(name=name)
+            if not person.name:  # a program has its token's: it could send any other
+                person = person._replace(name=name)
         scope["state"]["person"] = (
             person._replace(role="view", why=self._only_reads) if self._only_reads else person
         )

@@ -284,7 +284,7 @@ def test_the_file_of_a_request_is_shown_only_as_the_runs_own_tools_may_read_it(
         assert (refused.status_code, "isn't shown" in refused.text) == (422, True), refused.text
 
 
-def test_behind_a_proxy_decisions_bear_the_name_that_it_says(serve: Callable[..., Server]) -> None:
+def test_behind_a_proxy_decisions_bear_the_name_that_it_says(serve: Callable[..., Server], cli: Any) -> None:
     here = serve("--trusted-proxy", "runs.example", "--user-header", "X-Person")
     run = here.start()
     request = here.request(run)
@@ -304,6 +304,9 @@ def test_behind_a_proxy_decisions_bear_the_name_that_it_says(serve: Callable[...
     here.until(run, "done")
     (call,) = here.http.get(f"/api/runs/{run}/calls", headers={"X-Person": "not heard"}).json()
     assert "approved by Ann" in call["who"]
+    bot = cli("serve", "token", "new", "bot", "--role", "decide").stdout.strip()
+    as_ann = {**named, "Authorization": f"Bearer {bot}"}
+    assert here.http.get("/api/me", headers=as_ann).json()["name"] == "bot", "a program takes nobody's name"
 
 
 def test_the_browser_is_opened_with_a_code_that_counts_once(

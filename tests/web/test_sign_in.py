@@ -112,7 +112,8 @@ def test_a_program_that_takes_the_port_while_the_server_is_away_gets_no_token(
     somebody = person()
     beside = somebody.tab()
     beside.goto(f"{lab.address}/run/{run}")
-    beside.wait_for_selector(".request")
+    beside.wait_for_selector(".map svg")
+    beside.wait_for_timeout(500)  # what is under way at that moment isn't protected
     port = lab.port
     lab.kill()
     server, heard = spying(port)
@@ -139,6 +140,39 @@ _ASK = """() => {
   tabs.onmessage = ({data}) => data.token && window.told.push(data);
   tabs.postMessage("wanted");
 }"""
+
+
+SQUATTER = {
+    "/": b"<!doctype html><script>navigator.serviceWorker.register('/worker.js')</script>",
+    "/worker.js": b"self.addEventListener('fetch', (e) => e.respondWith(new Response('squatted')));",
+}
+
+
+def test_a_service_worker_that_another_program_left_at_the_port_goes(lab: Lab, browser: Any) -> None:
+    class Squatter(Quiet):
+        def do_GET(self) -> None:
+            self.answer(
+                200, SQUATTER.get(self.path, b""), "text/javascript" if "js" in self.path else "text/html"
+            )
+
+    port = lab.port
+    lab.kill()
+    context = browser.new_context()
+    page = context.new_page()
+    with serving(ThreadingHTTPServer(("127.0.0.1", port), Squatter)):
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.evaluate("navigator.serviceWorker.ready.then(() => 1)")
+        page.goto(f"http://127.0.0.1:{port}/")
+        assert page.inner_text("body") == "squatted"
+    lab.serve(port)
+
+    def is_ours() -> bool:
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_timeout(2500)  # a browser looks for another worker only once a page is quiet
+        return "interlock serve --open" in page.inner_text("body")
+
+    until(is_ours, "the page itself")
+    context.close()
 
 
 def test_under_another_name_of_this_host_the_page_leads_to_its_own_address(lab: Lab) -> None:

@@ -89,10 +89,10 @@ export function follow(path, { opened = () => {}, heard, lost = () => {} }, last
         if (answer.ok) {
           opened();
           for await (const [data, id] of events(answer.body)) ((last = id || last), heard(data, id));
-          doubt();
         }
       } catch {}
       if (signal.aborted) return;
+      if (!refused) away();
       lost(refused);
       await new Promise((go) => setTimeout(go, AGAIN_MS));
       if (!isSignedIn()) return;
