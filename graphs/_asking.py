@@ -112,7 +112,11 @@ def context_of(graph: Any, given: Mapping[str, Any]) -> Any:
     known = {field.name for field in dataclasses.fields(kind)} if own else {*get_type_hints(kind)}
     values = {key: value for key, value in given.items() if key in known}
     try:
-        return TypeAdapter(kind).validate_python(values)
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    except (PydanticUserError, NameError, TypeError):  # such as a `typing.TypedDict` before Python 3.12
+        return kind(**values)
+    try:
+        return adapter.validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
@@ -31,7 +31,16 @@ from interlock.graphs._langgraph import (
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.deps import Deps
 
-QUESTIONS: ContextVar["Questions | None"] = ContextVar("questions of a foreign graph's drive", default=None)
+
+class Answering(Protocol):
+    """Who answers what nodes ask."""
+
+    def answer(self, value: Any, response_schema: Any, /) -> Any:
+        """Return the answer. Raises `GraphInterrupt` where there is none."""
+        ...
+
+
+QUESTIONS: ContextVar[Answering | None] = ContextVar("questions of a foreign graph's drive", default=None)
 TOOL_CALL: ContextVar[str] = ContextVar("id of the tool call that runs", default="")
 _RAISED = "raised"
 """Stands for the tool call of a question that was raised as an exception."""
@@ -172,6 +181,27 @@ class Questions:
         for request in requests:
             self._deps.approvals.ask(request)
         self._executions.setdefault(task, _Execution()).raised[item.id] += 1
+
+
+class RecordedAnswers:
+    """Answers what a function asks in a replay: as a person answered the same question in the record, each once."""
+
+    def __init__(self, answered: Iterable[tuple[ApprovalRequest, Answer]]) -> None:
+        self._left = [*answered]
+
+    def answer(self, value: Any, response_schema: Any) -> Any:
+        """Return the recorded answer. Raises `GraphInterrupt` if nobody was asked this."""
+        namespace, _ = asking_task()
+        schema, adapter = _schema_of(response_schema)
+        item = Interrupt(value, _hash(namespace), response_schema=schema)
+        found: list[tuple[ApprovalRequest, Answer]] = []
+        for request in requests_of(item, namespace.rpartition("|")[2].rpartition(":")[0]):
+            same = next((pair for pair in self._left if _shown(pair[0]) == _shown(request)), None)
+            if same is None:
+                raise GraphInterrupt((item,))
+            self._left.remove(same)
+            found.append(same)
+        return validated_answer(adapter, value_of(found)) if adapter else value_of(found)
 
 
 def _place(task: str, call: str) -> str:

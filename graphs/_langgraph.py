@@ -142,6 +142,26 @@ def due_tasks(compiled: Any, found: Any) -> list[DueTask]:
     return [DueTask(one.id, one.name, one.path, _triggers(compiled, one)) for one in made.values()]
 
 
+async def run_as_node(compiled: Any, found: Any, task: DueTask, function: Any, context: Any) -> list[Any]:
+    """Run a function as the node of a task that a stored checkpoint leads to; returns what it and its edges write."""
+    from langgraph._internal import _runnable
+    from langgraph._internal._constants import CONFIG_KEY_RUNTIME
+    from langgraph.pregel import _algo
+    from langgraph.runtime import Runtime
+
+    algo: Any = _algo
+    runnable: Any = _runnable
+    bound = runnable.coerce_to_runnable(function, name=task.name, trace=True)
+    nodes = {**compiled.nodes, task.name: compiled.nodes[task.name].copy({"bound": bound})}
+    channels, managed = _channels_at(compiled, found)
+    step = found.metadata.get("step", 0) + 1
+    place = {**found.config["configurable"], CONFIG_KEY_RUNTIME: Runtime(context=context)}
+    given = (found.checkpoint, [*found.pending_writes], nodes, channels, managed, {"configurable": place})
+    made: Any = algo.prepare_next_tasks(*given, step, step + 1, for_execution=True)
+    await made[task.id].proc.ainvoke(made[task.id].input, made[task.id].config)
+    return [*made[task.id].writes]
+
+
 def _triggers(compiled: Any, task: Any) -> tuple[str, ...]:
     pushed = task.path[0] == "__pregel_push"
     return ("__pregel_push",) if pushed else (*sorted(compiled.nodes[task.name].triggers),)
@@ -538,7 +558,9 @@ def _see_threads_to_their_end() -> None:
     leave = AsyncBackgroundExecutor.__aexit__
 
     async def run(task: Any, *args: Any, **named: Any) -> Any:
-        if DRIVE.get() and _runs_in_thread(task.proc):
+        if (drive := DRIVE.get()) and task.timeout:
+            task = replace(task, proc=_Left(task.proc, drive.deps.cancel.left))
+        elif drive and _runs_in_thread(task.proc):
             task = replace(task, proc=_Uncut(task.proc))
         return await run_task(task, *args, **named)
 
@@ -600,6 +622,22 @@ class _Uncut:
             task.uncancel()
             asyncio.get_running_loop().call_soon(task.cancel)
         return work.result()
+
+    async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
+        yield await self.ainvoke(*args, **named)
+
+
+class _Left:
+    """Runs a node that LangGraph leaves behind when it takes too long: it cancels it, and doesn't wait for its end."""
+
+    def __init__(self, own: Any, left: set[asyncio.Future[Any]]) -> None:
+        self._own, self._left = own, left
+
+    async def ainvoke(self, *args: Any, **named: Any) -> Any:
+        if task := asyncio.current_task():
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+        return await self._own.ainvoke(*args, **named)
 
     async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
         yield await self.ainvoke(*args, **named)

@@ -29,7 +29,6 @@ from interlock.nodes.task import (
     load_mode,
     open_child,
     remind,
-    reopen,
     resumed,
     take_completion,
     take_guidance,
@@ -56,8 +55,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.nodes(notify, open_child)
     g.node("child", await_child)
     g.nodes(take_result, finish)
-    g.node("reopen", reopen)
-    checks(g, back="reopen")
+    checks(g, back="build_prompt")
     hooks(
         g,
         {
@@ -93,7 +91,6 @@ def _edges(g: Graph) -> None:
     g.edge("await_completion", "take_completion")
     g.by_label("take_completion", {**over, "feedback": "build_prompt"})
     g.edge("open_child", "child", "take_result", "build_prompt")
-    g.edge("reopen", "build_prompt")
     g.edge("finish", END)
 
 

@@ -20,7 +20,7 @@ _HOW: Mapping[str, str] = {
     "no tests": "succeeded, but no test ran; that is no pass",
     "timeout": "didn't end in time",
 }
-_FEEDBACK = ("head", "hook_stage", "fed_back", "turn_status", "error")
+_FEEDBACK = ("head", "hook_stage", "fed_back", "turn_status", "error", "result")
 _NAMED = 3
 """Paths of changed tests in one line."""
 _SENTENCES: Mapping[str, str] = {
@@ -89,7 +89,13 @@ async def run_check(state: MainState, runtime: Runtime[Deps]) -> MainState:
         case "not made":
             message = f"The check {checks.command!r} couldn't be run: {end.output}"
             error = {"type": "check", "message": message}
-            return {"label": "broken", "turn_status": "error", "hook_stage": "answered", "error": error}
+            return {
+                "label": "broken",
+                "turn_status": "error",
+                "hook_stage": "answered",
+                "error": error,
+                "result": "",
+            }
         case how:
             text = load("run/check_failed").text(command=checks.command, how=_HOW[how], output=end.output)
             return _sent_back(state, runtime, text)
@@ -100,8 +106,8 @@ def _sent_back(state: MainState, runtime: Runtime[Deps], text: str) -> MainState
     head = runtime.context.transcript.append(
         state["head"], [Message(role="user", origin="hook", content=text)]
     )
-    anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": "", "head": head}
-    return {**anew, "label": "feedback"}
+    anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": "", "result": ""}
+    return {**anew, "head": head, "label": "feedback"}
 
 
 @node(
@@ -211,7 +217,7 @@ def _preview(command: str, changes: TestChanges, end: CheckEnd | None) -> str:
 @node(
     reads=("approval", "head", "check_changes"),
     writes=(*_FEEDBACK, "stop", "stopped_by"),
-    labels=("accepted", "feedback", "stopped"),
+    labels=("accepted", "trusted", "feedback", "stopped"),
     group="questions",
 )
 async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
@@ -221,7 +227,7 @@ async def take_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if answer.choice == "cancel":
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once":
-        return {"label": "accepted"}
+        return {"label": "trusted" if _changes(deps, state).unknown else "accepted"}
     paths = _listed(_changes(deps, state).changes) or "the tests"
     reason = (answer.feedback or answer.text or "").strip() or "no reason was given."
     return _sent_back(state, runtime, render("run/check_rejected", paths=paths, reason=reason))

@@ -278,12 +278,6 @@ async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return with_check(checked, runtime.context) if accepted else {**checked, "result": ""}
 
 
-@node(writes=("result",), fusable=True)
-async def reopen(state: TaskState) -> TaskState:  # noqa: ARG001 - as nodes
-    """The check sent the model on: the submitted result no longer counts."""
-    return {"result": ""}
-
-
 @node(
     reads=(
         *("subtask", "reply", "children", "depth", "path", "protocol", "approval_mode", "model"),

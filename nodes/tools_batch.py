@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.check import sections_of, told_of_edit
 from interlock.nodes.context import shown_memory
-from interlock.nodes.plan import note_moves, reviewing, track
+from interlock.nodes.plan import PLANNED, note_moves, reviewing, track
 from interlock.nodes.tools_approval import info_of
 from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.prompts import load
@@ -44,6 +44,7 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
     reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
     writes=("group", "kinds", "reading", "decided", "stop", "plan_phase"),
     fusable=True,
+    moves=("exit_plan_mode", "no_review exit_plan_mode"),
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run in parallel; a call that writes, executes or asks runs alone, in order."""
@@ -95,6 +96,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     labels=("groups left", "done"),
     fusable=True,
     nondeterministic=True,
+    moves=("allow_edits", PLANNED),
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`engine.md` 9), so that the chain never contains half a batch."""
@@ -118,14 +120,15 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
     collected: ToolsState = {
         "label": "done",
-        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done), *_tests(deps, head, state)]),
+        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done), *_tests(deps, head, done)]),
         "noted_epoch": epoch,
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
     moved, moves = track(_plan_of(state), done, lambda name: _risk(deps, name))
-    note_moves(runtime, moves)
+    edits = _all_edits(deps, state)
+    note_moves(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
     ended: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
-    return {**collected, **_stop(deps, state, outcomes, done), **_all_edits(deps, state), **moved, **ended}
+    return {**collected, **_stop(deps, state, outcomes, done), **edits, **moved, **ended}
 
 
 def _all_edits(deps: Deps, state: ToolsState) -> ToolsState:
@@ -151,17 +154,11 @@ def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     return [Message(role="user", origin="context", content=(heading, *shown))]
 
 
-def _tests(deps: Deps, head: str, state: ToolsState) -> list[Message]:
+def _tests(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """What the model is told at its first change of a test that was there."""
-    if not deps.checks.holds_tests:
-        return []
-    outcomes, changed = outcomes_of(state), list[str]()
-    for index in range(state["count"]):
-        key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
-        row = deps.journal.find(key, deps.journal.call(key))
-        if row and row.planned and row.planned.before and row.planned.before != row.planned.after:
-            changed.append(row.planned.path)
-    return told_of_edit(head, deps, changed)
+    metas = [result.meta for _, result in done if result.status == "success" and "diff" in result.meta]
+    changed = [meta for meta in metas if meta["diff"] and not str(meta["diff"]).startswith("--- /dev/null")]
+    return told_of_edit(head, deps, (str(meta.get("path", "")) for meta in changed))
 
 
 def _answer(call: CallView, name: str, sent: ToolResult) -> Message:

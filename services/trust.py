@@ -17,7 +17,7 @@ from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.files.disk import private_directory, read_file
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.files.protected import PROTECTED
+from interlock.services.files.protected import protected_names
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.load import workspace_files
@@ -175,7 +175,7 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
     mine = {os.path.realpath(home / folder) for folder in FOLDERS}
     found = [
         file
-        for name in PROTECTED
+        for name in protected_names()
         for file in _brought(root / name)
         if os.path.realpath(root / name) not in mine
     ]
@@ -193,7 +193,7 @@ def shown_files(root: Path, home: Path) -> list[ProjectFile]:
 
 def _brought(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
-    for pattern in PROTECTED[path.name].trusted:
+    for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
             yield from sorted(path.glob(pattern))
         elif os.path.lexists(file := path / pattern):

@@ -53,6 +53,8 @@ class TestChanges(Frozen):
 class CheckedAnswer(HookWait, total=False):
     """State of an answer whose tests have changed."""
 
+    result: str
+    """Chain record of a task's submitted result; empty: none, or it doesn't count."""
     check_changes: str
     """Chain record (detached) of `TestChanges`; empty: the tests are as they were."""
     check_output: str

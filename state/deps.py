@@ -318,6 +318,8 @@ class Token:
         """Lets somebody's code, if it blocks, end the process some time after these seconds."""
         self.loop: asyncio.AbstractEventLoop | None = None
         """Of the drive."""
+        self.left = set[asyncio.Future[Any]]()
+        """Nodes under way that nothing else may wait for."""
         self.is_held = False
         """Whether the drive is over but for work that nothing can stop."""
 

@@ -96,8 +96,6 @@ class TaskState(
     child: str
     """Run of the pending subtask; empty: none."""
     children: list[str]
-    result: str
-    """Chain record of the submitted result."""
     fed_back: bool
     """An AfterAgent hook sent the model on in this prompt (`stop_hook_active`)."""
     noted_epoch: int

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
 
@@ -64,6 +64,12 @@ async def act_async(name: str) -> str:
 
 @tool
 def post(name: str) -> str:
+    """Posts."""
+    return act(name)
+
+
+@tool
+def plain_post(name: str) -> str:
     """Posts."""
     return act(name)
 
@@ -183,10 +189,16 @@ def called_graph(name: str) -> Any:
 
 
 def tool_node(name: str) -> Any:
-    """Plain tools without `async`, as agents call them."""
-    calls = [{"name": "post", "args": {"name": name}, "id": "1", "type": "tool_call"}]
-    tools = ToolNode([post])
-    return (lambda _: {"messages": [AIMessage("", tool_calls=calls)]}) | tools | (lambda _: {"done": [name]})
+    """A tool without `async` that nothing guards, as agents call it."""
+    calls: Any = [{"name": "plain_post", "args": {"name": name}, "id": "1", "type": "tool_call"}]
+    tools = ToolNode([plain_post])
+    inner = StateGraph(MessagesState).add_node("tools", tools).add_edge(START, "tools").compile()
+
+    async def branch(state: Log) -> Log:
+        await inner.ainvoke({"messages": [AIMessage("", tool_calls=calls)]})
+        return {"done": [name]}
+
+    return branch
 
 
 KINDS = {
@@ -205,6 +217,7 @@ KINDS = {
         nested_node,
         nested_effects,
         called_graph,
+        tool_node,
     )
 }
 NAMES = ("one", "two", "three")

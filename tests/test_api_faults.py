@@ -191,6 +191,11 @@ def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
             said = ask.wait(thread, "main", command={"resume": answer})
             assert words in said["__error__"]["message"]
             assert http.get(f"/threads/{thread}").json()["status"] == "interrupted", "it still waits"
+        twice = (
+            f'{{"assistant_id": "main", "command": {{"resume": {{"{asked["id"]}": 1, "{asked["id"]}": 2}}}}}}'
+        )
+        refused = http.post(f"/threads/{thread}/runs/wait", content=twice)
+        assert refused.status_code == 422 and "twice" in refused.json()["detail"]
         done = ask.wait(thread, "main", command={"resume": {asked["id"]: yes}})
         for late in ({asked["id"]: yes}, yes):
             said = ask.wait(thread, "main", command={"resume": late})["__error__"]["message"]

@@ -33,8 +33,9 @@ OWN = ("effect_of_a_function", "effect_of_a_coroutine", "awaited_tool", "tool_of
 """Kinds that a workflow of Interlock's own can have, whose nodes are all `async`."""
 CUT_SHORT = ("async_node",)
 """Kinds that a stop cancels: they haven't ended, and run again."""
-IN_THREADS = ("sync_node", "nested_node", "called_graph")
-ASYNC = tuple(kind for kind in KINDS if kind not in ("sync_effect", "durable_function", "tool_in_a_thread"))
+IN_THREADS = ("sync_node", "nested_node", "called_graph", "tool_node")
+SYNC = ("sync_effect", "durable_function", "tool_in_a_thread", "sync_node")
+"""Kinds that LangGraph gives no time-out."""
 
 Way = Literal[
     "a sibling fails",
@@ -231,9 +232,7 @@ def _cases(kinds: Sequence[Sequence[str]], ways: Sequence[Way], own: bool) -> It
     for some, way, when in product(kinds, ways, WHENS):
         if own and way in OF_FOREIGN:
             continue
-        if way == "the node takes too long" and some[0] not in ASYNC[:-3]:
-            continue
-        if way == "the node takes too long" and some[0] in IN_THREADS:
+        if way == "the node takes too long" and some[0] in SYNC:
             continue
         yield some, way, when, own
 
@@ -247,9 +246,12 @@ SAMPLE = [
     (("sync_effect", "nested_node", "awaited_tool"), "a sibling fails", "all are under way", False),
     (("effect_of_a_coroutine", "tool_of_a_coroutine"), "a sibling fails", "one has ended", False),
     (("effect_of_a_function", "sync_node"), "the step takes too long", "all are under way", False),
-    (("sync_effect_in_a_thread", "sync_node"), "the node takes too long", "all are under way", False),
+    (("sync_effect_in_a_thread", "async_node"), "the node takes too long", "all are under way", False),
+    (("effect_of_a_function", "sync_node"), "the node takes too long", "all are under way", False),
+    (("tool_node", "async_node"), "the node takes too long", "all are under way", False),
     (("tool_in_a_thread", "nested_effects"), "cancelled three times", "all are under way", False),
     (("sync_node", "called_graph"), "a sibling fails, cancelled", "all are under way", False),
+    (("tool_node", "tool_node"), "a sibling fails", "one has ended", False),
     (("sync_effect", "sync_node"), "SIGTERM", "all are under way", False),
     (("durable_function", "async_node"), "SIGINT", "one has ended", False),
     (("effect_of_a_function", "tool_in_a_thread", "sync_node"), "SIGKILL", "all are under way", False),

@@ -95,10 +95,20 @@ def run_of(client: Client, request: Request) -> RunRow:
 async def body(request: Request) -> dict[str, Any]:
     """The request's JSON object. Raises `RefusedError`."""
     try:
-        given = json.loads(await whole(request))
+        given = json.loads(await whole(request), object_pairs_hook=_without_repeated)
     except (ValueError, RecursionError):
         raise RefusedError(422, "Invalid JSON in request body") from None
     return object_of(clean_json(given), "body")
+
+
+def _without_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object. Raises `RefusedError` for a key that it has twice: one of the two answers would be dropped."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RefusedError(422, f"The JSON object has the key {twice!r} twice.")
+    return made
 
 
 async def whole(request: Request) -> bytes:

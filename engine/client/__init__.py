@@ -317,10 +317,9 @@ class Client(Views):
         `live`: the nodes of a LangGraph graph run again, with all their effects (`live_nodes` names them); otherwise
         what they wrote is applied.
         """
-        from interlock.engine.travel.replay import replay, swap_from
+        from interlock.engine.travel.replay import replay
 
-        swapped = swap_from(swap, until) if swap else None
-        return engine.in_own_loop(replay)(self.home, run, until, swapped, live=live)
+        return engine.in_own_loop(replay)(self.home, run, until, swap, live=live)
 
     def live_nodes(self, run: str, until: int | None = None) -> list[tuple[str, int]]:
         """The nodes of a LangGraph graph that a live replay runs, as the run took them, with repetitions counted.

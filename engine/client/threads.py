@@ -1,7 +1,7 @@
 """threads: runs as LangGraph's API sees them: snapshots of their graphs, updates of their state, further inputs."""
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -167,14 +167,20 @@ def conversation(home: Path, run: str, head: str) -> list[tuple[str, Message]]:
         return [(name, chain.message(name)) for name in chain.ids(head)]
 
 
-def decisions(found: Sequence[Waiting], resume: Any) -> list[Decision]:
+def closed_interrupts(options: Options, run: str) -> set[str]:
+    """The ids of interrupts that were answered."""
+    return {name for (name,) in views.closed_interrupts(options.home, deepest(options.home, run))}
+
+
+def decisions(found: Sequence[Waiting], resume: Any, closed: Collection[str] = ()) -> list[Decision]:
     """The decisions that a resume value makes: one value, or interrupt id → value.
 
     A map whose keys all look like ids of interrupts, or that holds the id of one that waits, names interrupts; any
-    other map is a value. Raises `InterlockError`, also for an id that doesn't wait: its answer is to another question.
+    other map is a value. `closed`: further ids, of breakpoints, too. Raises `InterlockError`, also for an id that
+    doesn't wait: its answer is to another question.
     """
     items = {one.interrupt: [other for other in found if other.interrupt == one.interrupt] for one in found}
-    if _names_interrupts(resume, items):
+    if _names_interrupts(resume, {*items, *closed}):
         answers: dict[str, Any] = {**resume}
         if unknown := [name for name in answers if name not in items]:
             raise UnknownInterruptError(f"Unknown or already-consumed interrupt: {unknown[0]}")
@@ -190,11 +196,11 @@ def decisions(found: Sequence[Waiting], resume: Any) -> list[Decision]:
     return [one for name, answer in answers.items() for one in _decided(items[name], answer)]
 
 
-def _names_interrupts(resume: Any, waiting: Mapping[str, Any]) -> bool:
+def _names_interrupts(resume: Any, known: Collection[str]) -> bool:
     if not isinstance(resume, Mapping) or not resume:
         return False
     names = [str(key) for key in cast("Mapping[Any, Any]", resume)]
-    return all(map(is_interrupt_id, names)) or any(name in waiting for name in names)
+    return all(map(is_interrupt_id, names)) or any(name in known for name in names)
 
 
 class UnknownInterruptError(UserError):

@@ -22,7 +22,8 @@ from interlock.state.workspace import PathRefused, Workspace
 
 if TYPE_CHECKING:
     from interlock.services.checks.compare import Comparison
-    from interlock.services.checks.table import TestTable
+    from interlock.services.checks.table import CheckTable
+    from interlock.services.checks.view import Before
 
 SUBJECT = "check"
 """Of the firings of the check, which are no hooks'."""
@@ -59,10 +60,10 @@ class RunChecks:
         return real.is_relative_to(self.workspace.root) and self._table.is_test(self.workspace.relative(real))
 
     @cached_property
-    def _table(self) -> "TestTable":
-        from interlock.services.checks.table import TestTable
+    def _table(self) -> "CheckTable":
+        from interlock.services.checks.table import CheckTable
 
-        return TestTable(self.command)
+        return CheckTable(self.command)
 
     async def run(self, key: str) -> CheckEnd:
         return await self._logged(key, "", lambda: self._run(self.workspace.root, (), None))
@@ -136,15 +137,16 @@ class RunChecks:
                     found |= request["call"]["args"]["tests"]
         return found
 
-    async def _viewed(self, changes: TestChanges) -> CheckEnd:
-        from interlock.services.checks.view import opened_view
-
+    async def _files_before(self, changes: TestChanges) -> "list[Before]":
         found = await self._comparison()
         if found is None:
             raise RunError("The snapshots of this run's files are gone.")
-        files = await asyncio.to_thread(
-            lambda: [*found.before_of(changes.changes)] if changes.changes else []
-        )
+        return await asyncio.to_thread(lambda: [*found.before_of(changes.changes)])
+
+    async def _viewed(self, changes: TestChanges) -> CheckEnd:
+        from interlock.services.checks.view import opened_view
+
+        files = await self._files_before(changes) if changes.changes else []
         root = self.workspace.root
 
         stop = StopFlag()

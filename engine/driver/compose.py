@@ -406,9 +406,9 @@ def _models(
 
 def _repair_files(prepared: RunConfig) -> "RepairFiles":
     from interlock.services.checks.repair import RepairFiles  # deferred: small models ask for it
-    from interlock.services.checks.table import TestTable
+    from interlock.services.checks.table import CheckTable
 
-    return RepairFiles(prepared.workspace.root, TestTable(prepared.options.check))
+    return RepairFiles(prepared.workspace.root, CheckTable(prepared.options.check))
 
 
 def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:

@@ -42,7 +42,7 @@ from interlock.services.context.references import attachments
 from interlock.services.models.names import turn_tracing_off
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
-from interlock.state.errors import InputError, InterlockError, RunError, UserError
+from interlock.state.errors import InputError, InterlockError, RunError, SetupError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.journal import Approvals
 from interlock.state.messages import Message, TextPart
@@ -196,6 +196,8 @@ class Drive:
         """End what the drive started, then close its connections."""
         try:
             with self.stop.token.held():
+                while self.stop.token.left:
+                    await asyncio.wait([*self.stop.token.left])
                 await until_effects_end(self.lease.run)
             await self.services.close()
         finally:
@@ -309,7 +311,13 @@ def first_state(
 ) -> dict[str, Any]:
     if isinstance(chosen, Foreign):
         return chosen.enter(input, context)
-    return {**chosen.enter(input, context), **_channels(prepared), **hooked(drive, "startup")}
+    entered = chosen.enter(input, context)
+    if (mode := entered.get("approval_mode", context.approval_mode)) != context.approval_mode:
+        raise SetupError(
+            f"{chosen.name!r} begins in the approval mode {mode!r}, but the run was started in "
+            f"{context.approval_mode!r}. Only a person switches it: leave it out of `enter`."
+        )
+    return {**entered, **_channels(prepared), **hooked(drive, "startup")}
 
 
 def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: str) -> Any:

@@ -18,6 +18,7 @@ from interlock.services.files.protected import (
     ProtectedPaths,
     named_by_git,
     program_folders,
+    users_configuration,
 )
 from interlock.services.hooks.configured import Hook, matcher
 from interlock.services.hooks.scripts import scripts_of
@@ -253,7 +254,7 @@ def protected_paths(
         "nodes of your own": settings.processor_files(places.root, home),
         "instructions for the model": (path for file in memory for path in file.sources),
         "the system prompt": filter(None, [replacement_file(env, places.root, home)]),
-        "what git runs and believes": (path for root in roots for path in _of_git(root)),
+        "what git runs and believes": (path for root in roots for path in _of_git(root, env)),
     }
     # These also where they are the workspace.
     own = {
@@ -270,16 +271,18 @@ def protected_paths(
 
 
 def _of_check(command: str, root: Path) -> Iterator[Path]:
-    """Yield the scripts that the check's command names. Tests may change: the check itself looks after them."""
-    if command:
-        from interlock.services.checks.table import TestTable  # deferred: most runs have no check
+    """Yield the scripts that the check's command names. Tests may change, and what a runner is given to test."""
+    if not command:
+        return
+    from interlock.services.checks.table import CheckTable  # deferred: most runs have no check
 
-        table = TestTable(command)
-        yield from scripts_of(
-            command,
-            root,
-            lambda path: path.is_relative_to(root) and table.is_test(str(path.relative_to(root))),
-        )
+    table = CheckTable(command)
+
+    def is_tested(path: Path) -> bool:
+        inside = str(path.relative_to(root)) if path.is_relative_to(root) else ""
+        return bool(inside) and (inside in table.operands or table.is_test(inside))
+
+    yield from scripts_of(command, root, is_tested)
 
 
 def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
@@ -295,9 +298,11 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _of_git(root: Path) -> Iterator[Path]:
+def _of_git(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := git_root(root)) is not None:
-        yield from (path for path, _ in named_by_git(git_directory(tree) / "config", tree))
+        for config in (git_directory(tree) / "config", *users_configuration(env)):
+            yield from (path for path, _ in named_by_git(config, tree))
 
 
 def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -210,8 +209,18 @@ async def take_up(
     """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `at`."""
 
     chosen, prepared = workflow_of(find_run(options.home, run), options)
-    first = partial(taken_up, chosen, prepared, given, at)
+
+    async def first(drive: Drive, context: WorkflowContext) -> Any:
+        _keep_context(drive, prepared, options)
+        return await taken_up(chosen, prepared, given, at, drive, context)
+
     return await _driven(_Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first)
+
+
+def _keep_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
+    """Keep a context that was given now: who resumes the run next, through whichever door, goes on with it."""
+    if options.context is not None:
+        keep_option(drive.conn, drive.lease.run, "context", prepared.redact.json(dict(options.context)))
 
 
 async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
@@ -257,6 +266,7 @@ async def _resumed(
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
         keep_option(drive.conn, row.run, "rights", prepared.options.rights or {})
+        _keep_context(drive, prepared, options)
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
         if snapshot.tasks and prompt and instead and chosen.follow_up:

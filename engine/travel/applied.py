@@ -1,4 +1,5 @@
 """applied: the replay of a LangGraph graph. Its nodes don't run: what they wrote is applied again, by today's graph.
+A function given for one of them runs in its place.
 
 Today's edges, reducers and types count, so a step that they take differently is found. The routers of conditional edges
 are code like nodes, so where they led is applied, too. A node that changed since, or whose writes aren't kept, ends the
@@ -7,19 +8,24 @@ replay there.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from langgraph.errors import GraphInterrupt
+
 from interlock.engine.driver.drive import saver_for
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store, checkpoint_of, options_of
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign import node_sources_of, task_writes
+from interlock.engine.store.replays import answered_requests
 from interlock.engine.store.steps import StepLog
+from interlock.graphs._asking import readable
+from interlock.graphs._interrupts import QUESTIONS, RecordedAnswers
 from interlock.graphs._langgraph import (
     BOOKKEEPING,
     DueTask,
@@ -27,11 +33,15 @@ from interlock.graphs._langgraph import (
     due_tasks,
     fixed_writes,
     is_internal,
+    run_as_node,
+    take_over_interrupts,
 )
 from interlock.graphs._node_sources import node_sources
+from interlock.graphs._watch import kept_aside
 from interlock.graphs.foreign import Foreign
-from interlock.state.errors import THEIR_ERRORS
-from interlock.state.names import is_hidden_node
+from interlock.state.calls import Answer, ApprovalRequest
+from interlock.state.errors import THEIR_ERRORS, UserError
+from interlock.state.names import ERROR_HANDLER, is_hidden_node
 from interlock.state.text import jsonable
 
 
@@ -53,20 +63,42 @@ class Superstep:
     """`changed` or `record`: only running the node would tell what follows; `node`: today's graph raised."""
 
 
-def apply_record(home: Path, row: RunRow, chosen: Foreign, until: int | None) -> list[Superstep]:
-    """Apply a run's recorded writes, from its start to the first difference, or to a step."""
+@dataclass(frozen=True)
+class Instead:
+    """A function that runs in place of a node."""
+
+    node: str
+    function: Any
+    since: int | None
+    """The root step from which it does; None: the first."""
+
+    def is_due(self, node: str, step: int) -> bool:
+        """Whether it runs as this node, leading to a step."""
+        return node == self.node and (self.since is None or step > self.since)
+
+
+async def apply_record(
+    home: Path, row: RunRow, chosen: Foreign, until: int | None, instead: Instead | None = None
+) -> list[Superstep]:
+    """Apply a run's recorded writes, from its start to the first difference, or to a step.
+
+    Raises `UserError` if the graph lacks the node to replace.
+    """
+    if instead and instead.node not in chosen.graph.nodes:
+        has = ", ".join(name for name in chosen.graph.nodes if not is_hidden_node(name))
+        raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
     store = Store(home)
     with closing(store.connect()) as conn:
         saver: Any = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
         app = chosen.declared().compile(saver)
-        record = _Record(home, row, conn, chosen)
+        record = _Record(home, row, conn, chosen, instead)
         found: list[Superstep] = []
         before = None
         for one in _line(saver, row.run):
             step = one.metadata.get("step", 0)
             if until is not None and step > until:
                 break
-            made = record.superstep(app, saver, before, one)
+            made = await record.superstep(app, saver, before, one)
             found.append(made)
             if made.now is None or not is_same(made):
                 break
@@ -100,8 +132,14 @@ def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 class _Record:
-    def __init__(self, home: Path, row: RunRow, conn: Any, chosen: Foreign) -> None:
-        self._sources = node_sources_of(options_of(home, row.run))
+    def __init__(self, home: Path, row: RunRow, conn: Any, chosen: Foreign, instead: Instead | None) -> None:
+        options = options_of(home, row.run)
+        self._instead, self._context = instead, chosen.contextual(options.get("context"))
+        self._answers = RecordedAnswers(
+            (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
+            for _, request, answer in answered_requests(home, row.run)
+        )
+        self._sources = node_sources_of(options)
         self._today = node_sources(chosen.graph)
         steps = step_rows(home, row.run)
         self._started = {step["task"]: step["started"] for step in steps}
@@ -116,7 +154,7 @@ class _Record:
                 node = wrote[0][0] or self._nodes.get(task[:8], "")
                 self._tasks.setdefault(name, {})[task] = node
 
-    def superstep(self, app: Any, saver: Any, before: Any, after: Any) -> Superstep:
+    async def superstep(self, app: Any, saver: Any, before: Any, after: Any) -> Superstep:
         step, values = after.metadata.get("step", 0), _values(saver, after.checkpoint)
         if (
             before is None or after.metadata.get("source") != "loop"
@@ -124,18 +162,22 @@ class _Record:
             return Superstep(step, (), values, (), values)
         recorded = self._tasks.get(before.config["configurable"]["checkpoint_id"], {})
         names = _shown(recorded.values())
-        due = _with_error_handlers(app, due_tasks(app, before), recorded)
-        today = _shown(task.name for task in due)
+        due = [*_with_handlers(due_tasks(app, before), {*recorded.values()})]
+        today = _shown(task.name for task, ran in due if ran)
         if names != today:
             unknown = not recorded
             return Superstep(
                 step, names, values, today, None, _MISSING.format(today) if unknown else "", "record"
             )
-        if changed := self._changed(recorded):
+        if changed := self._changed(recorded, step):
             why = f"Node {changed!r} has changed since it ran."
             return Superstep(step, names, values, today, None, why, "changed")
         try:
-            made = checkpoint_after(app, before, self._writes(app, before, recorded, due))
+            made = checkpoint_after(app, before, await self._writes(app, before, recorded, due))
+        except GraphInterrupt as asked:
+            shown = readable(asked.args[0][0].value)
+            why = f"The function asks what nobody was asked: {shown}"
+            return Superstep(step, names, values, today, None, why, "node")
         except THEIR_ERRORS as error:
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"
             return Superstep(step, names, values, today, None, why, "node")
@@ -147,10 +189,12 @@ class _Record:
         follows = _shown(self._tasks.get(after.config["configurable"]["checkpoint_id"], {}).values())
         return Superstep(step + 1, follows, values, _shown(task.name for task in due_tasks(app, ahead)), None)
 
-    def _changed(self, recorded: Mapping[str, str]) -> str:
+    def _changed(self, recorded: Mapping[str, str], step: int) -> str:
         """The first of these tasks' nodes whose code isn't what it was; empty: none."""
         for task, node in recorded.items():
             then = self._then(task).get(node)
+            if self._instead and self._instead.is_due(node, step):
+                continue
             if then and node in self._today and then["source"] != self._today[node]["source"]:
                 return node
         return ""
@@ -161,13 +205,19 @@ class _Record:
         known = [one["nodes"] for one in self._sources if started is None or one["since"] <= started]
         return known[-1] if known else {}
 
-    def _writes(
-        self, app: Any, before: Any, recorded: Mapping[str, str], due: Sequence[DueTask]
+    async def _writes(
+        self, app: Any, before: Any, recorded: Mapping[str, str], due: Sequence[tuple[DueTask, bool]]
     ) -> list[tuple[DueTask, list[tuple[str, Any]]]]:
         """What each task wrote, with today's edges in place of those that the node had then."""
         left = {name: [t for t, node in recorded.items() if node == name] for name in {*recorded.values()}}
         found: list[tuple[DueTask, list[tuple[str, Any]]]] = []
-        for task in due:
+        for task, ran in due:
+            if not ran:
+                found.append((task, []))
+                continue
+            if self._instead and self._instead.is_due(task.name, before.metadata.get("step", 0) + 1):
+                found.append((task, await self._written_by(self._instead.function, app, before, task)))
+                continue
             ids = left[task.name]
             own = ids.pop(ids.index(task.id)) if task.id in ids else ids.pop(0)
             wrote = [(channel, value) for t, channel, value in before.pending_writes if t == own]
@@ -178,6 +228,16 @@ class _Record:
             found.append((task, wrote))
         return found
 
+    async def _written_by(self, function: Any, app: Any, before: Any, task: DueTask) -> list[Any]:
+        """What a function writes as a task's node; what it asks is answered as recorded."""
+        take_over_interrupts()
+        token = QUESTIONS.set(self._answers)
+        try:
+            with kept_aside():
+                return await run_as_node(app, before, task, function, self._context)
+        finally:
+            QUESTIONS.reset(token)
+
 
 _MISSING = "The record has nothing that node {0[0]!r} wrote."
 
@@ -186,17 +246,17 @@ _RETURNED = "__return__"
 """What a `@task` writes: it is a part of the node that called it."""
 
 
-def _with_error_handlers(app: Any, due: Sequence[DueTask], recorded: Mapping[str, str]) -> list[DueTask]:
-    """The tasks, with its error handler in place of a node that raised when the run was recorded."""
-    ran = {*recorded.values()}
-    handlers = [app.nodes[task.name].error_handler_node for task in due]
-    return [
-        task._replace(name=handler) if handler in ran and task.id not in recorded else task
-        for task, handler in zip(due, handlers, strict=True)
-    ]
+def _with_handlers(due: Iterable[DueTask], recorded: Set[str]) -> Iterator[tuple[DueTask, bool]]:
+    """The tasks, and whether each wrote; behind one that failed its error handler, which wrote in its place."""
+    for task in due:
+        handler = f"{ERROR_HANDLER}{task.name}"
+        failed = task.name not in recorded and handler in recorded
+        yield task, not failed
+        if failed:
+            yield task._replace(id="", name=handler, triggers=()), True
 
 
-def _shown(nodes: Any) -> tuple[str, ...]:
+def _shown(nodes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in nodes if not is_hidden_node(name)))
 
 

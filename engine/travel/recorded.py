@@ -24,7 +24,7 @@ from interlock.graphs._additions import nondeterministic, with_node, with_replay
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.prompts import digest
-from interlock.services.checks.table import TestTable
+from interlock.services.checks.table import CheckTable
 from interlock.services.hooks.reply import HookReply, Reply, merged
 from interlock.services.models.script import write_reply
 from interlock.services.transcript import ChainTranscript
@@ -271,7 +271,7 @@ class RecordedChecks:
     ends: list[CheckEnd]
 
     def is_test(self, path: str) -> bool:
-        return TestTable(self.command).is_test(path)
+        return CheckTable(self.command).is_test(path)
 
     async def run(self, key: str) -> CheckEnd:  # noqa: ARG002 - as Checks
         if not self.ends:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
@@ -29,7 +29,7 @@ from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.engine.store.replays import answered_requests, first_state_of, parent_of, request_hashes, seed
 from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
-from interlock.engine.travel.applied import apply_record, differing_keys, is_same, repeatable_text
+from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Context, Seen, context_of, recorded_services, write_script
 from interlock.engine.workflows import begun_with, executed, line_of
@@ -76,14 +76,20 @@ class Swap:
 
 def swap_from(text: str, since: int | None) -> Swap:
     """Parse `NODE=FILE.py:FUNCTION`. Raises `UserError` for another form, `ConfigError` for an unusable file."""
+    place, function = _swapped(text, spec_of)
+    return Swap(place, function, text.partition("=")[2], since)
+
+
+def _swapped(text: str, declared: Callable[[Any], object] | None) -> tuple[str, Any]:
     place, _, source = text.partition("=")
     name, _, function = source.rpartition(":")
     if not (place and name and function):
         raise UserError(f"--swap {text!r}: {_FORM}.")
-    return Swap(place, _function(Path(name).expanduser().absolute(), function), source, since)
+    return place, _function(Path(name).expanduser().absolute(), function, declared)
 
 
-def _function(file: Path, name: str) -> Node:
+def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -> Any:
+    """`declared`: whether a function is a node; None: any is one."""
     code = b""
     try:
         code = file.read_bytes()
@@ -93,9 +99,11 @@ def _function(file: Path, name: str) -> Node:
     except THEIR_ERRORS as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ConfigError(f"{file}:{line_of(file, code, error, name)}: {what}.") from error
-    if (function := found.get(name)) is not None and callable(function) and spec_of(function):
-        return cast(Node, function)
-    nodes = [key for key, value in found.items() if callable(value) and spec_of(value)]
+    if callable(function := found.get(name)) and (declared is None or declared(function)):
+        return function
+    if declared is None:
+        raise ConfigError(f"{file}: no function {name!r}.")
+    nodes = [key for key, value in found.items() if callable(value) and declared(value)]
     has = ", ".join(nodes) or "none"
     raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
 
@@ -134,9 +142,9 @@ class Replayed:
 
 
 async def replay(
-    home: Path, name: str, until: int | None = None, swap: Swap | None = None, *, live: bool = False
+    home: Path, name: str, until: int | None = None, swapped: str | None = None, *, live: bool = False
 ) -> Replayed:
-    """Replay a run. `until`: replay and compare no later steps, unless swapping.
+    """Replay a run. `until`: replay and compare no later steps, unless swapping. `swapped`: NODE=FILE.py:FUNCTION.
 
     What the nodes of a LangGraph graph wrote is applied again; `live`: they run, with all their effects. Raises
     `UserError` if there is nothing to replay, `StoppedError` if it was stopped before it found a difference.
@@ -148,9 +156,8 @@ async def replay(
     if live and foreign is None:
         raise _not_theirs(row)
     if foreign is not None and not live:
-        if swap is not None:
-            raise UserError(_NO_SWAP.format(workflow=row.workflow, run=row.run))
-        return _applied(home, row, foreign, until)
+        return await _applied(home, row, foreign, until, swapped)
+    swap = swap_from(swapped, until) if swapped else None
     last = None if swap else _last(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, stoppable() as stop:
         store = Store(Path(folder, "home")).open()
@@ -182,12 +189,6 @@ async def replay(
     return Replayed(row.run, within, found, ways, ran, took)
 
 
-_NO_SWAP = (
-    "{workflow!r} is a graph of LangGraph, whose nodes don't run in a replay, so none can be swapped. Change its file, "
-    "then run all of its nodes again, with their effects: interlock replay {run} --live"
-)
-
-
 def foreign_of(home: Path, row: RunRow) -> Foreign | None:
     """The LangGraph graph that the run is one of; None: it is one of our own workflows. Raises `InterlockError`."""
     folder = Path(row.workspace) if Path(row.workspace).is_dir() else home
@@ -209,9 +210,12 @@ def live_nodes(home: Path, name: str, until: int | None = None) -> list[tuple[st
     return way(home, row.run, until)
 
 
-def _applied(home: Path, row: RunRow, chosen: Foreign, until: int | None) -> Replayed:
+async def _applied(
+    home: Path, row: RunRow, chosen: Foreign, until: int | None, swapped: str | None
+) -> Replayed:
+    instead = Instead(*_swapped(swapped, None), until) if swapped else None
     started = time.monotonic()
-    made = apply_record(home, row, chosen, until)
+    made = await apply_record(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
     points = [_point(one.step, one.replayed, one.now) for one in made if one.now is not None]
     found: dict[str, Any] | None = None

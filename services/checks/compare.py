@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from interlock.services.checks.separate import InseparableError, with_tests_of
-from interlock.services.checks.table import Kind, TestTable
+from interlock.services.checks.table import Kind, CheckTable
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository
@@ -35,8 +35,8 @@ class Comparison:
     """Path → hash of a change that a person accepted."""
 
     @cached_property
-    def table(self) -> TestTable:
-        return TestTable(self.command, self._text_before)
+    def table(self) -> CheckTable:
+        return CheckTable(self.command, self._text_before)
 
     def changes(self) -> TestChanges:
         """Return what isn't as before, with a diff of it."""

@@ -18,6 +18,8 @@ _DIRECTIVE = re.compile(
     r"|import\b|mod\b|\.(?!PHONY\b|DEFAULT_GOAL\b)[A-Z_]+\s*:"
 )
 _GOAL = ".DEFAULT_GOAL"
+_RUNS = re.compile(r"test|spec|jest|mocha|karma|\b(?:tox|nox|prove|bats|ava|behave)\b", re.IGNORECASE)
+"""In a recipe that runs tests."""
 
 
 class _Block(NamedTuple):
@@ -58,7 +60,12 @@ def _concerning(before: list[_Block], now: list[_Block], words: Iterable[str]) -
         for blocks in (before, now)
     ]
     bare = [] if {*words} & {*old, *new} else goals
-    wanted = concerning(old, new, [*words, *bare])
+    # A prerequisite is built for the tests, and is none itself, unless it runs some or nothing else is done.
+    runs = {
+        name for name in {*old, *new} if any(_RUNS.search(_recipe(each.get(name, ""))) for each in (old, new))
+    }
+    recipes = ({name: _recipe(text) or text for name, text in each.items()} for each in (old, new))
+    wanted = concerning(*recipes, [*words, *bare, *runs])
     patterns = {name for name in (*old, *new) if "%" in name or name.startswith(".")}
     wanted |= patterns
     variables = (_bodies(before, "variable"), _bodies(now, "variable"))
@@ -69,6 +76,11 @@ def _concerning(before: list[_Block], now: list[_Block], words: Iterable[str]) -
         used |= names
         pending = [bodies[name] for name in names for bodies in variables if name in bodies]
     return wanted | used
+
+
+def _recipe(text: str) -> str:
+    """Return what a rule does, without its head."""
+    return "\n".join(line for line in text.splitlines() if line[:1].isspace())
 
 
 def _bodies(blocks: list[_Block], kind: str) -> Mapping[str, str]:

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Sequence
 
-from interlock.services.checks.table import TestTable, runners, simple_commands
+from interlock.services.checks.table import CheckTable, runners, simple_commands
 
 
-def ran_no_tests(table: TestTable, output: str) -> bool:
+def ran_no_tests(table: CheckTable, output: str) -> bool:
     """Whether the output of a check says that no test ran, or a runner that the line names says nothing of tests.
 
     A runner counts tests at the end of its output, which may have lost its beginning.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from interlock.services.checks.table import TestTable
+from interlock.services.checks.table import CheckTable
 
 _PLACE = re.compile(
     r"(?:File \"|file://)?((?:\.{0,2}/)?[\w@.+-]+(?:/[\w@.+-]+)*\.\w{1,6})(?:\", line |\(|:)\d+"
@@ -16,7 +16,9 @@ _PYTHON = re.compile(
 )
 _SCRIPT = re.compile(r"(?:require\(|import\(|from|import)\s*[\"'](\.{1,2}/[^\"'\n]+)[\"']")
 _ENDINGS = ("", ".js", ".ts", ".mjs", ".cjs", ".jsx", ".tsx", "/index.js", "/index.ts")
-_CHANGES = r"(?:write|add|change|update|edit|extend|rewrite|adapt|modify|create|delete|remove|replace|rename|port|convert)"
+_CHANGES = (
+    r"(?:write|add|change|update|edit|extend|rewrite|adapt|modify|create|delete|remove|replace|rename|port)"
+)
 _SAYS_SO = re.compile(
     rf"\b{_CHANGES}\w*\b[^.!?\n]{{0,60}}?(?:\b(?:tests?|specs?|fixtures?|snapshots?)\b|(\S*\w\.\w+))",
     re.IGNORECASE,
@@ -29,7 +31,7 @@ class RepairFiles:
     """The files of a workspace, as a repair sees them."""
 
     root: Path
-    table: TestTable = field(default_factory=lambda: TestTable(""))
+    table: CheckTable = field(default_factory=lambda: CheckTable(""))
 
     def is_test(self, path: str) -> bool:
         """Whether a path, relative or absolute, is a test or a runner's settings."""

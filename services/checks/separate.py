@@ -16,7 +16,7 @@ import yaml
 
 from interlock.services.checks.in_code import code_with_tests_of
 from interlock.services.checks.make import make_with_tests_of
-from interlock.services.checks.table import Mixed, TestTable
+from interlock.services.checks.table import Mixed, CheckTable
 from interlock.services.checks.targets import concerning
 
 
@@ -24,7 +24,7 @@ class InseparableError(Exception):
     """What concerns tests can't be told apart from the rest."""
 
 
-def with_tests_of(path: str, old: str, new: str, table: TestTable) -> str:
+def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
     """Return the file of today with the parts that concern tests as they were; equal to `new` if none has changed.
 
     Raises `InseparableError`.
@@ -50,7 +50,7 @@ def with_tests_of(path: str, old: str, new: str, table: TestTable) -> str:
         raise InseparableError from error
 
 
-def _merged(before: dict[str, Any], now: dict[str, Any], row: Mixed, table: TestTable) -> dict[str, Any]:
+def _merged(before: dict[str, Any], now: dict[str, Any], row: Mixed, table: CheckTable) -> dict[str, Any]:
     made = now
     for key in row.keys:
         made = _with_key(before, made, key.split("."))

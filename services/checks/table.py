@@ -102,7 +102,7 @@ _FOLDER = re.compile(r"test|spec|check|feature", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class TestTable:
+class CheckTable:
     """The table, with what a command line and a project's own settings add to it."""
 
     command: str
@@ -143,15 +143,23 @@ class TestTable:
     @cached_property
     def named(self) -> Sequence[str]:
         """Relative paths that the line hands to a runner: files and folders of tests, whatever they are called."""
-        found: list[str] = []
+        return [*self._operands(code=False)]
+
+    @cached_property
+    def operands(self) -> Sequence[str]:
+        """Relative paths that the line hands to a runner, also where they hold the code that is tested."""
+        return [*self._operands(code=True)]
+
+    def _operands(self, *, code: bool) -> Iterator[str]:
         for words in filter(_runners_in, simple_commands(self.command)):
+            if not code and any("doctest" in word for word in words):
+                continue
             for word in words[1:]:
                 path = word.partition("::")[0].removeprefix("./").rstrip("/")
                 if path and not word.startswith(("-", "/")) and ".." not in path.split("/"):
-                    found.append(path)
+                    yield path
                     if "unittest" in words and path.replace(".", "").isidentifier():
-                        found.append(f"{path.replace('.', '/')}.py")
-        return found
+                        yield f"{path.replace('.', '/')}.py"
 
     def _is_own(self, path: str) -> bool:
         below = (one for one in self.named if _FOLDER.search(one.rpartition("/")[2]))

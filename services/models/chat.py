@@ -14,7 +14,8 @@ from interlock.services.models.attachments import is_refusal, newest_attached, w
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
-from interlock.services.models.names import Providers, provider_of, resolve, role_model
+from interlock.services.models.media import MediaPlaces
+from interlock.services.models.names import Providers, provider_of, provider_spec, resolve, role_model
 from interlock.services.models.request import (
     Answer,
     Budget,
@@ -121,6 +122,7 @@ class ChatModels:
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
         self._on_commands, self._done = on_commands, set[str]()
+        self._media: dict[tuple[str, bool], MediaPlaces] = {}
         self._absent = set[str]()
         """Small models of helpers that can't be had."""
         self._hash = RequestHash()
@@ -148,6 +150,8 @@ class ChatModels:
         recorded = False
         try:
             _check_feature(request)
+            for text in (text for places in self._media.values() for text in places.take_warnings()):
+                emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
             room = await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
             if room is not None:
                 request = replace(request, most=self._most(request, room))
@@ -213,6 +217,16 @@ class ChatModels:
         emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         return replace(request, messages=self._with_accepted(request.model, request.messages))
 
+    def _placed(self, model: str, messages: Sequence[Message], tools: bool) -> Sequence[Message]:
+        """Return the messages with attachments where the model takes them."""
+        messages = self._with_accepted(model, messages)
+        spec = provider_spec(provider_of(model))
+        if spec is None:  # Gemini takes all of them anywhere; a script is text
+            return messages
+        if (model, tools) not in self._media:
+            self._media[model, tools] = MediaPlaces(model, spec.cls, self.facts.able(model), tools=tools)
+        return self._media[model, tools](messages)
+
     def _with_accepted(self, model: str, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages without attachments that the model's server refused."""
         refused = self.facts.refused_parts(model)
@@ -263,7 +277,7 @@ class ChatModels:
         model, instead = self._asked(call)
         usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
-        messages, schema = self._with_accepted(model, self._redacted(call.messages)), call.schema
+        messages, schema = self._placed(model, self._redacted(call.messages), bool(call.tools)), call.schema
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:

@@ -12,13 +12,25 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.models.known import FREE, Able, Known, Prices, Rates, able, cost_of, edition, known
+from interlock.services.models.known import (
+    ABILITIES,
+    FREE,
+    Able,
+    Known,
+    Prices,
+    Rates,
+    able,
+    cost_of,
+    edition,
+    known,
+)
 from interlock.services.models.names import (
     gemini_key,
     limit,
     provider_of,
     provider_spec,
     resolve,
+    url_of,
 )
 from interlock.services.models.overflow import read_refusal
 from interlock.services.models.probe import bearer, fetched
@@ -30,7 +42,6 @@ from interlock.state.text import object_of
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
 _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vllm": "vllm"}
 """What servers name as the owner of a model → their kind."""
-_OLLAMA = "http://127.0.0.1:11434"
 _ANSWER_S = 2.0
 """Seconds for each question; a server that is busy may be asked again."""
 
@@ -60,15 +71,6 @@ def server_of(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server
         return Server(url, near)
     spec = provider_spec(provider_of(model))
     return asked(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
-
-
-def url_of(model: str, env: Mapping[str, str]) -> str:
-    """The address that settings or the environment give; empty: the provider's own."""
-    spec = provider_spec(provider_of(model))
-    url = env.get(spec.url, "") if spec and spec.url else ""
-    if provider_of(model) == "ollama":
-        url = url or _OLLAMA
-    return url if not url or "://" in url else f"http://{url}"
 
 
 _SERVED_NEARBY = ("openai", "ollama")
@@ -277,8 +279,8 @@ class ModelFacts:
         """What it can take and write: as settings say, else as its provider's package does."""
         own, found = self._settings.entry(model), able(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
-        taken = found.is_known or own.takes is not None
-        return found._replace(output=own.output_limit or found.output, takes=takes, is_known=taken)
+        refuses = found.refuses if own.takes is None else tuple(k for k in ABILITIES if k not in takes)
+        return found._replace(output=own.output_limit or found.output, takes=takes, refuses=refuses)
 
     def cost(self, model: str, usage: Usage) -> float | None:
         """US dollars for a request; the provider's own figure where it gave one. None: unknown."""

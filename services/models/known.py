@@ -104,6 +104,7 @@ _ABILITIES = {
 }
 
 
+ABILITIES = tuple(_ABILITIES.values())
 _IN_RESULTS = {"image_tool_message": "images", "pdf_tool_message": "PDFs"}
 
 
@@ -115,9 +116,11 @@ class Able(NamedTuple):
     takes: tuple[str, ...] = ()
     in_results: tuple[str, ...] = ()
     """What of it may stand in a tool's result."""
+    refuses: tuple[str, ...] = ()
+    """What it is known not to take."""
     temperature: bool = True
     is_known: bool = False
-    """Whether a profile was found: `takes` is all then."""
+    """Whether a profile was found."""
 
 
 _FIXED = re.compile(r"gpt-([5-9]|\d\d)(?!.*chat)|o\d|codex")
@@ -141,7 +144,8 @@ def able(model: str) -> Able:
     takes = tuple(word for key, word in _ABILITIES.items() if profile.get(key))
     in_results = tuple(word for key, word in _IN_RESULTS.items() if profile.get(key) and word in takes)
     warm = warm and profile.get("temperature") is not False
-    return Able(profile.get("max_output_tokens"), takes, in_results, warm, bool(profile))
+    refuses = tuple(word for key, word in _ABILITIES.items() if profile.get(key) is False)
+    return Able(profile.get("max_output_tokens"), takes, in_results, refuses, warm, bool(profile))
 
 
 @cache

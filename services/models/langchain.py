@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import cache
 from importlib import import_module
+from mimetypes import guess_extension
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -17,9 +18,11 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from interlock.services.models.attachments import digest_of
 from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
+    PUBLIC,
     ProviderSpec,
     acknowledge,
     provider_of,
@@ -27,7 +30,9 @@ from interlock.services.models.names import (
     quiet_clients,
     tls,
     turn_tracing_off,
+    url_of,
 )
+from interlock.services.models.network import client_environment
 from interlock.services.models.options import find_refused_option, without_refused
 from interlock.services.models.request import (
     CallPiece,
@@ -44,8 +49,7 @@ from interlock.state.messages import DataPart, Message, TextPart
 
 def converted(message: Message) -> BaseMessage:
     """Convert one message, without thoughts and Gemini's signatures."""
-    # Most providers accept only text in tool answers; the text mentions the omitted data.
-    data = message.role != "tool" and any(isinstance(part, DataPart) for part in message.content)
+    data = any(isinstance(part, DataPart) for part in message.content)
     content: Any = [_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
     if message.role == "system":
         return SystemMessage(content)
@@ -61,7 +65,11 @@ def converted(message: Message) -> BaseMessage:
 def _block(part: TextPart | DataPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    return {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
+    block = {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
+    if part.type == "image":
+        return block
+    name = f"attachment-{digest_of(part)}"  # Bedrock takes no dot in it, OpenAI wants an ending
+    return {**block, "name": name, "filename": f"{name}{guess_extension(part.mime_type) or ''}"}
 
 
 _FINISH = {
@@ -95,10 +103,14 @@ class LangChainProvider:
         cls = chat_class(model)
         if facts.server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
-        if self._spec.cls == "ChatOpenAI":
-            cls = _lighter(cls)
-            options |= _one_client(options)
-        self._model = marking(cls)(**options)
+        with client_environment():
+            if self._spec.cls == "ChatOpenAI":
+                cls = _lighter(cls)
+                options |= _one_client(options)
+            if self._spec.cls == "ChatMistralAI":
+                options |= _mistral_client(options)
+            self._model = marking(cls)(**options)
+            getattr(self._model, "_async_client", None)  # Anthropic's is made when it is first used
         self._plans = CachePlans()
         self._facts, self._refused = facts, set(facts.seen(model).refuses)
         self._messages = PerMessage(converted)
@@ -253,6 +265,15 @@ def _one_client(options: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _mistral_client(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with the client that LangChain would make, but for the certificates, which it takes from nowhere else."""
+    import httpx
+
+    url = options.get("base_url") or PUBLIC["mistralai"]
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {options.get('api_key', '')}"}
+    return {"async_client": httpx.AsyncClient(base_url=url, headers=headers, timeout=None, verify=tls(url))}
+
+
 def _spec(model: str) -> ProviderSpec:
     spec = provider_spec(provider_of(model))
     if spec is None:
@@ -265,8 +286,9 @@ def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str
     if spec.retries_off is not None:
         options["max_retries"] = spec.retries_off
     url = env.get(spec.url) if spec.url else None
-    if url:
-        options[spec.url_field] = url
+    # Named even if it is the provider's own: else another variable could send the key elsewhere.
+    if address := url_of(model, env) or PUBLIC.get(provider_of(model), ""):
+        options[spec.url_field] = address
     if spec.key and (env.get(spec.key) or url):
         options[spec.key_field] = env.get(spec.key) or "none"
     if spec.cls == "ChatOpenAI":

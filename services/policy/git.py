@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.disk import read_file
-from interlock.services.files.protected import is_plain_config, private_part
+from interlock.services.files.protected import (
+    is_plain_config,
+    named_by_git,
+    private_part,
+    users_configuration,
+)
 from interlock.services.shell.model import names
 
 _LARGEST = 20_000
@@ -90,7 +95,34 @@ def _line(file: Path) -> str:
     return read_file(file, _LARGEST).decode().removesuffix("\n")
 
 
+_COMMAND = re.compile(
+    r"^\s*(?:fsmonitor|textconv|clean|smudge|process|external|command|driver|pager|editor|sshcommand|program|helper)"
+    r"\s*=\s*[\"']?(?!/|~|true|false)[^\s\"']*/",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A program that git looks for in the work tree."""
+
+
+def _users_run_nothing(tree: Path) -> bool:
+    """Whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading commands, no
+    program with a relative path."""
+    for config in users_configuration(os.environ):
+        named = [config, *(path for path, configures in named_by_git(config, tree) if configures)]
+        folders = (path for path, configures in named_by_git(config, tree) if not configures)
+        if any(f.is_relative_to(tree) and os.path.lexists(f / "post-index-change") for f in folders):
+            return False
+        for file in filter(Path.is_file, named):
+            if _COMMAND.search(read_file(file).decode(errors="replace")):
+                return False
+    return True
+
+
 def _is_plain(git: Path) -> bool:
+    try:
+        if not _users_run_nothing(git.parent):
+            return False
+    except OSError:
+        return False
     for own, common in _directories(git):
         if (own / "config.worktree").exists() or (common / "hooks/post-index-change").exists():
             return False

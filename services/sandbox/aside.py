@@ -16,14 +16,14 @@ from itertools import chain
 from pathlib import Path
 
 from interlock.services.files.disk import private_directory, read_file
-from interlock.services.files.filesystem import Anchor
+from interlock.services.files.filesystem import Anchor, sha256
 from interlock.services.files.protected import Kind, ProtectedPaths, folded, is_plain_config
 from interlock.services.sandbox.repository import (
     NOT_SEARCHED,
     Survey,
     commands_in,
     link_target,
-    remove_placeholder,
+    remove_left,
     stamp,
 )
 from interlock.state.workspace import Place
@@ -81,10 +81,15 @@ class Newcomers:
                 yield path
 
     def _was_there(self, path: str) -> bool:
-        """Whether it was there before the command, or a tool made it; a link, whether it still leads to the same."""
-        if path in self.protected.made:
-            return True
-        return path in self.before.known and link_target(path) == self.before.known[path]
+        """Whether it was there before the command, or a tool made it, and it is still the same.
+
+        What was there before is read-only to the command, but for a link, which it could turn.
+        """
+        if path in self.before.known:
+            return link_target(path) == self.before.known[path]
+        if path in self.protected.written:
+            return _digest(path) == self.protected.written[path]
+        return path in self.protected.made
 
     def _harmless(self, path: Path, is_dir: bool) -> bool:
         """Whether it is a repository as git makes them."""
@@ -113,6 +118,13 @@ class Newcomers:
         _rename(directory, name)
         root = self.before.root_of(Path(path))
         self.aside.append(os.path.relpath(path, root) if root else path)
+
+
+def _digest(path: str) -> str | None:
+    try:
+        return None if Path(path).is_symlink() else sha256(read_file(Path(path)))
+    except OSError:
+        return None
 
 
 @contextmanager
@@ -181,7 +193,7 @@ def set_aside_left(state: Path, root: Path) -> Iterator[str]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 whose = "of a killed run"
                 for path, text in before["held"].items():
-                    remove_placeholder(Path(path), None if text is None else text.encode())
+                    remove_left(Path(path), None if text is None else text.encode())
                 note.unlink()
             yield from (
                 f"A command {whose} made {p!r} in its sandbox; {SUFFIX!r} was added to its name."

@@ -3,14 +3,16 @@
 import os
 import re
 import select
+import signal
 import socket
+import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.services.sandbox.mounts import Mounts, is_finished
+from interlock.services.sandbox.mounts import Mounts, is_finished, numbers
 from interlock.state.errors import SandboxError
 
 ATTEMPTS = 5
@@ -40,7 +42,10 @@ class Gate:
     """What bubblewrap reads before it starts the command; likewise."""
     _news: int
     _go: socket.socket
+    _stack: ExitStack
     opened: bool = False
+    uncovered: str = ""
+    """A path whose protection was lost while the command ran, which was ended for it."""
 
     def options(self, info: int, wait: int) -> list[str]:
         """Return bubblewrap's options for the numbers that it gets the descriptors as."""
@@ -65,14 +70,49 @@ class Gate:
             made = pid and self._mounts_made(pid, until)
         except TimeoutError:
             raise TimeoutError(f"no answer within {within_s:g} s") from None
-        if not made:
+        if not pid or not made:
             return False
         host = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
         if difference := self.mounts.difference(made, host):
             raise ChangedError(_CHANGED.format(difference=difference))
+        try:
+            self._watch(pid, made)
+        except OSError:  # it has ended
+            return False
         self.opened = True
         self._go.send(b"x")
         return True
+
+    def _watch(self, pid: int, made: str) -> None:
+        """End all processes of the sandbox as soon as a protecting mount is gone.
+
+        A mount stands on a file. Where something outside replaces that file, as git does with its configuration and
+        editors do, the kernel takes the mount away, and the command could write the new file.
+        """
+        table = os.open(f"/proc/{pid}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._stack.callback(os.close, table)
+        first = os.pidfd_open(pid)
+        self._stack.callback(os.close, first)
+        stop, end = os.pipe()
+        self._stack.callback(os.close, stop)
+        protecting = self.mounts.protecting(made)
+
+        def look() -> None:
+            changes = select.poll()
+            changes.register(table, select.POLLPRI)
+            changes.register(stop, select.POLLIN)
+            while stop not in (descriptor for descriptor, _ in changes.poll()):
+                now = os.fsdecode(_whole(table))
+                if now and (lost := protecting.keys() - numbers(now)):
+                    self.uncovered = min(protecting[number] for number in lost)
+                    with suppress(ProcessLookupError):
+                        signal.pidfd_send_signal(first, signal.SIGKILL)
+                    return
+
+        thread = threading.Thread(target=look, name="sandbox", daemon=True)
+        self._stack.callback(thread.join)
+        self._stack.callback(os.close, end)
+        thread.start()
 
     def _child(self, until: float) -> int | None:
         """Return the process in the sandbox, or None if bubblewrap ended before it had one."""
@@ -107,10 +147,20 @@ def gate(mounts: Mounts) -> Generator[Gate]:
     news, info = os.pipe()
     # A socket without a connection has no end-of-file, at which bubblewrap would start the command.
     go, wait = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    made = Gate(mounts, info, wait.detach(), news, go)
-    try:
+    with ExitStack() as stack, go:
+        stack.callback(os.close, news)
+        made = Gate(mounts, info, wait.detach(), news, go, stack)
+        stack.callback(made.close_theirs)
         yield made
-    finally:
-        made.close_theirs()
-        os.close(news)
-        go.close()
+
+
+def _whole(descriptor: int) -> bytes:
+    """Read a file of the kernel anew; nothing if its process has ended."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    parts: list[bytes] = []
+    try:
+        while part := os.read(descriptor, 65536):
+            parts.append(part)
+    except OSError:
+        return b""
+    return b"".join(parts)

@@ -88,6 +88,12 @@ class Mounts:
                 return f"something is mounted at {row.point!r}"
         return None
 
+    def protecting(self, made: str) -> dict[str, str]:
+        """Number of each mount in a sandbox that keeps a path from being written or read → that path."""
+        table = _Table(_read(made))
+        kept = (str(path) for path, how in self._how.items() if how.read_only)
+        return {table.top(path).id: path for path in kept}
+
     def _comes_along(self, row: "_Row", meant: Mapping[str, _How], outside: "_Table") -> bool:
         """Whether bubblewrap makes it in every sandbox, or it is a mount of the host below what was bound."""
         point = Path(row.point)
@@ -114,6 +120,11 @@ class _Row(NamedTuple):
     @property
     def place(self) -> tuple[str, str]:
         return self.device, self.root
+
+
+def numbers(made: str) -> set[str]:
+    """Return the numbers of all mounts in a `/proc/PID/mountinfo`."""
+    return {row.id for row in _read(made)}
 
 
 def is_finished(made: str) -> bool:

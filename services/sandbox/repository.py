@@ -301,9 +301,22 @@ def _one(path: Path, content: bytes | None) -> Generator[None]:
     try:
         yield
     finally:
-        with suppress(BlockingIOError):  # another run still holds it
+        _remove_unless_held(descriptor, path, content)
+
+
+def remove_left(path: Path, content: bytes | None) -> None:
+    """Remove the placeholder of a killed run, unless another holds it, too."""
+    with suppress(OSError):
+        _remove_unless_held(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), path, content)
+
+
+def _remove_unless_held(descriptor: int, path: Path, content: bytes | None) -> None:
+    """Close it, too."""
+    try:
+        with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_placeholder(path, content)
+            _remove(path, content)
+    finally:
         os.close(descriptor)
 
 
@@ -337,8 +350,7 @@ def _make(path: Path, content: bytes | None) -> None:
         file.write(content)
 
 
-def remove_placeholder(path: Path, content: bytes | None) -> None:
-    """Remove it unless somebody filled it."""
+def _remove(path: Path, content: bytes | None) -> None:
     if not is_placeholder(path, content):
         return  # filled by a person in the meantime
     with suppress(OSError):  # or just now

@@ -64,6 +64,11 @@ class Entered:
         Blocks while it looks through the folders that have changed.
         """
         self.newcomers.set_aside()
+        if lost := self.gate.uncovered:
+            return (
+                f"Sandbox: the command was ended, because {lost!r} was replaced meanwhile by something outside the"
+                " sandbox, and the command could have changed it from then on. Look at that file, then start it again."
+            )
         if aside := self.newcomers.aside:
             more = f" and {len(aside) - _NAMED} more" if len(aside) > _NAMED else ""
             return (

@@ -35,9 +35,21 @@ HOOK_NODES = frozenset(
 """Nodes whose edges `test_hooks_in_turns` and `test_hooks_around_calls` cover."""
 
 
+CHECK_NODES = {
+    *("run_check", "compare_tests", "run_old_tests", "try_view", "ask_tests", "notify_tests", "await_tests"),
+    "take_tests",
+}
+"""Nodes whose edges `test_checks` covers."""
+
+
+def of_checks(edge: tuple[str, str, str]) -> bool:
+    """Whether an edge starts or ends at a node of a check."""
+    return bool(CHECK_NODES.intersection(edge[1:]))
+
+
 def of_hooks(edge: tuple[str, str, str]) -> bool:
-    """Whether an edge starts or ends at a hook node."""
-    return bool(HOOK_NODES.intersection(edge[1:]))
+    """Whether an edge starts or ends at a hook node, and at none of a check."""
+    return bool(HOOK_NODES.intersection(edge[1:])) and not of_checks(edge)
 
 
 def says(agent: str, *calls: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -138,9 +150,10 @@ def modify(**args: Any) -> Move:
 
 
 def untaken(graph: str, runs: Iterable[tuple["Stage", Outcome]]) -> set[tuple[str, str, str]]:
-    """The edges of a graph, but those of hooks, that no run took."""
+    """The edges of a graph, but those of hooks and checks, that no run took."""
     taken = {edge for stage, outcome in runs for edge in stage.edges(outcome)}
-    return {edge for edge in declared_edges(graph) if edge[0] == graph and not of_hooks(edge)} - taken
+    mine = {edge for edge in declared_edges(graph) if edge[0] == graph}
+    return {edge for edge in mine if not of_hooks(edge) and not of_checks(edge)} - taken
 
 
 def answers(outcome: Outcome) -> list[str]:

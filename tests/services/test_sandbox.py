@@ -13,12 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from escapes.desk import Desk
 from folders import put, tree
+from patience import until
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.sandbox.aside import set_aside_left
 from interlock.state.errors import SandboxError
 from interlock.state.tooling import Ended
 
@@ -414,6 +417,58 @@ def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
         "sub/AGENTS.md.sandboxed": "",
         "sub/GEMINI.md": "",
     }
+
+
+def test_what_a_background_command_made_is_set_aside_before_another_run_obeys_it(place: Place) -> None:
+    state = place.work.parent / "state"
+    state.mkdir()
+
+    async def scene(processes: SupervisedProcesses) -> list[str]:
+        command = "mkdir .gemini; echo {} > .gemini/settings.json; echo > .env; touch made; sleep 60"
+        await processes.start(["bash", "-c", command], cwd=place.work, label="server")
+        await asyncio.to_thread(until, (place.work / "made").exists)
+        warnings = [*set_aside_left(state, place.work)]
+        assert processes.background()[0]["running"]
+        return warnings
+
+    env = {"PATH": os.environ["PATH"], "HOME": str(place.home)}
+    sandbox = sandbox_for(place.work, env=env)
+    processes = SupervisedProcesses(outputs=OutputFiles(place.work.parent), env=env, sandbox=sandbox)
+    try:
+        warnings = asyncio.run(scene(processes))
+    finally:
+        processes.close()
+    assert {p.name for p in place.work.iterdir()} == {".gemini.sandboxed", ".env.sandboxed", "made"}
+    assert len(warnings) == 2 and "A command of another run made '.gemini' in its sandbox" in warnings[0]
+    assert not list((state / "sandbox").iterdir())
+
+
+def test_what_a_tool_made_is_set_aside_if_an_older_command_changed_it(place: Place) -> None:
+    desk = Desk(place.work.parent)
+    workspace = FolderWorkspace(desk.root)
+    desk.in_workspace(workspace)
+
+    async def scene(processes: SupervisedProcesses) -> None:
+        evil = "echo evil >> src/AGENTS.md; touch done; sleep 60"
+        waits = f"touch ready; until [ -e src/go ]; do sleep 0.05; done; {evil}"
+        await processes.start(["bash", "-c", waits], cwd=desk.root, label="server")
+        await asyncio.to_thread(until, (desk.root / "ready").exists)
+        for name in ("AGENTS.md", "CLAUDE.md"):
+            written = await asyncio.to_thread(
+                desk.call, "write_file", file_path=f"src/{name}", content="ours"
+            )
+            assert written.status == "success", written.content
+        put(desk.root / "src/go")
+        await asyncio.to_thread(until, (desk.root / "done").exists)
+
+    env = {"PATH": os.environ["PATH"], "HOME": str(place.home)}
+    sandbox = replace(sandbox_for(desk.root, env=env), protected=workspace.protected_paths)
+    processes = SupervisedProcesses(outputs=OutputFiles(place.work.parent), env=env, sandbox=sandbox)
+    try:
+        asyncio.run(scene(processes))
+    finally:
+        processes.close()
+    assert {p.name for p in (desk.root / "src").glob("*.md*")} == {"AGENTS.md.sandboxed", "CLAUDE.md"}
 
 
 def test_what_a_killed_run_left_is_removed_and_an_empty_folder_of_the_users_is_not(place: Place) -> None:

@@ -110,6 +110,32 @@ def test_a_command_does_not_start_in_a_sandbox_that_is_not_what_was_meant(place:
     assert (place.work / "sub/AGENTS.md").read_text() == "ours"
 
 
+@pytest.mark.parametrize("name", ["sub/AGENTS.md", ".git/config", "sub/.env"])
+def test_a_command_whose_protection_is_taken_away_from_outside_is_ended(place: Place, name: str) -> None:
+    """Who replaces a file, as git and editors do, also takes away what is mounted on it."""
+    put(place.work / ".git/HEAD", "ref: refs/heads/main\n")
+    put(place.work / ".git/config", "[core]\n")
+    put(place.work / "sub/AGENTS.md", "ours")
+    put(place.work / "sub/.env", "SECRET")
+    touched = f"cat {name} > seen; echo evil >> {name}; true"
+    waits = f"touch ready; until [ -e go ]; do sleep 0.1; done; {touched}; sleep 60"
+
+    async def scene() -> Ended:
+        async with place.processes() as processes:
+            running = asyncio.ensure_future(
+                processes.run(["bash", "-c", waits], cwd=place.work, timeout_s=60)
+            )
+            await asyncio.to_thread(until, (place.work / "ready").exists)
+            put(place.work.parent / "new", "new").replace(place.work / name)
+            put(place.work / "go")
+            return await running
+
+    ended = asyncio.run(scene())
+    assert (place.work / name).read_text() == "new" and not (place.work / "seen").exists()
+    assert (ended.how, ended.signal) == ("exited", "SIGKILL")
+    assert f"'{place.work / name}' was replaced meanwhile by something outside" in ended.hint
+
+
 HOST = """\
 1 0 8:1 / / rw - ext4 /dev/sda1 rw
 2 1 8:2 / /home rw - ext4 /dev/sda2 rw

@@ -146,11 +146,35 @@ def test_a_live_replay_lists_the_nodes_first_and_asks(options: Options, run: Run
     assert effects()["sent"] == before["sent"] + 1
 
 
-def test_other_workflows_have_no_live_replay_and_graphs_neither_swap_nor_model(options: Options) -> None:
+@pytest.mark.parametrize(
+    ("body", "keys", "error"),
+    [
+        ('{"log": [interrupt("pay the bill?")]}', None, ""),
+        ('{"log": [interrupt("pay the bill?") + "!"]}', ["log"], ""),
+        ('{"log": [interrupt("pay twice?")]}', [], "asks what nobody was asked: pay twice?"),
+    ],
+)
+def test_only_the_function_of_swap_runs_and_is_answered_as_the_record_answers_its_question(
+    options: Options, body: str, keys: list[str] | None, error: str
+) -> None:
+    name, before = sent(options).run, effects()
+    marks = 'open("swapped", "w").close()'
+    new = f"from langgraph.types import interrupt\n\n\ndef pay(state):\n    {marks}\n    return {body}\n"
+    put(Path("new.py"), new)
+    found = Client(options).replay(name, swap="pay=new.py:pay").divergence
+    counted = effects()
+    assert Path("swapped").exists() and (counted["sent"], counted["paid"]) == (before["sent"], before["paid"])
+    if keys is None:
+        assert found is None
+    else:
+        assert found and found["keys"] == keys and error in (found["error"] or {"message": ""})["message"]
+
+
+def test_other_workflows_have_no_live_replay_and_graphs_choose_their_own_models(options: Options) -> None:
     client, name = Client(options), sent(options).run
-    put(Path("new.py"), "from interlock.workflow import node\n@node()\nasync def f(s, r): return {}\n")
-    with pytest.raises(UserError, match="can be swapped"):
-        client.replay(name, swap="send=new.py:f")
+    with pytest.raises(UserError, match="has no node 'mail'"):
+        put(Path("new.py"), "def f(state): ...")
+        client.replay(name, swap="mail=new.py:f")
     with pytest.raises(UserError, match="chooses its models itself"):
         client.replay_with(name, "flash")
     script = put(Path("script.json"), json.dumps([{"text": "Hello."}]))

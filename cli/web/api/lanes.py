@@ -222,7 +222,7 @@ class Lanes:
         }
         # Driven here, also where workers drive the page's runs: its stream is this process's.
         here: Any = {"queue": "", "submitted": one.body.get("submitted") if new else None}
-        options = replace(self.client.options, context=given or None, door="program", **here)
+        options = replace(self.client.options, context=given, door="program", **here)
         return options if new else replace(options, workspace=None, approval_mode=None, mode=None)
 
     async def _forked(self, thread: Served, row: RunRow, checkpoint: str) -> RunRow:

@@ -358,7 +358,8 @@ async def _driven(client: Client, run: str, workflow: str, call: Call, renderers
         if only is not None and not (found := [one for one in found if one.interrupt in only]):
             raise UserError(_GONE)
         resume = passed_on or call.command["resume"]
-        client.decide(run, threads.decisions(found, resume), call.row.body["by"])
+        closed = threads.closed_interrupts(client.options, run)
+        client.decide(run, threads.decisions(found, resume, closed), call.row.body["by"])
         return await client.go_on(run, renderers=renderers)
     if call.prompt_field is not None:
         text = str(given.get(call.prompt_field) or "").strip() if given else ""

@@ -235,14 +235,18 @@ class Runs:
     async def cancel_many(self, request: Request) -> Response:
         given = await body(request)
         rollback = request.query_params.get("action") == "rollback"
-        names = {*texts(given, "run_ids")}
+        names, status = {*texts(given, "run_ids")}, given.get("status")
+        if status is not None and status not in (*BUSY, "all"):
+            raise RefusedError(422, f"status must be one of {', '.join((*BUSY, 'all'))}.")
+        if not names and status is None:
+            raise RefusedError(422, "Name what to cancel: thread_id and run_ids, or a status.")
         found = [
             one
             for one in served.all_served(self._home, "drive", thread=str(given.get("thread_id") or ""))
-            if (one.id in names or (given.get("status") and not names)) and one.body["status"] in BUSY
+            if (one.id in names or not names) and one.body["status"] in BUSY
         ]
-        if given.get("status") in BUSY:
-            found = [one for one in found if one.body["status"] == given["status"]]
+        if status in BUSY:
+            found = [one for one in found if one.body["status"] == status]
         for one in found:
             await self.lanes.stop(one, rollback=rollback)
         return Response(status_code=204)

@@ -121,11 +121,10 @@ class _Claude(Quiet):
 
 @pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
-async def test_anthropics_format_is_billed_as_it_counts(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_anthropics_format_is_billed_as_it_counts(bench: Any) -> None:
     pytest.importorskip("langchain_anthropic")
     with serving(HTTPServer(("127.0.0.1", 0), _Claude)) as server:
-        monkeypatch.setenv("ANTHROPIC_API_URL", f"http://127.0.0.1:{server.server_port}")
-        env = {"ANTHROPIC_API_KEY": "k"}
+        env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}"}
         asked = await bench(env, {"model": {"name": CLAUDE}}).ask("go")
     usage = asked.reply.usage
     assert (usage.input, usage.cached, usage.written, usage.output) == (20_363, 18_300, 2_051, 503)

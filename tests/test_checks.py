@@ -1,0 +1,171 @@
+"""Checks in `main` and `task`: every edge of theirs, what the model is told, and what a replay knows."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+from agent_runs.stage import Move, Replies, Stage, approve, cancel, of_checks, refuse, send_back
+from folders import put, tree
+from scripted import call, tools
+
+from interlock.engine import Outcome, resume_sync
+from interlock.engine.diagrams import declared_edges
+from interlock.engine.travel.replay import replay
+from interlock.state.events import AgentBlocked
+
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+CHECK = "sh tests/run.sh"
+FILES = {"a.py": "bad\n", "tests/run.sh": "grep -q good a.py || { echo it is bad; exit 1; }\n"}
+
+
+def writes(path: str, content: str) -> dict[str, Any]:
+    """In `main`; for `task` the names are changed."""
+    return tools(call("write_file", file_path=path, content=content))
+
+
+EASY = writes("tests/run.sh", "true\n")
+REPAIR = writes("a.py", "good\n")
+DONE = {"text": "Done."}
+
+
+class Scene(NamedTuple):
+    replies: Replies
+    moves: Sequence[Move]
+    status: str
+    given: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, Any] = MappingProxyType({})
+    files: Mapping[str, str] = FILES
+
+
+HEARD = {"Notification": [{"hooks": [{"type": "command", "command": "cat >> ../heard"}]}]}
+DOCTEST = {"a.py": '"""\n>>> 1 + 1\n3\n"""\n'}
+SCENES = {
+    "sent on, then repaired": Scene([DONE, {"expect": "it is bad", **REPAIR}, DONE], [], "done"),
+    "tests may change": Scene([EASY, DONE], [], "done", {"check_tests": "may-change"}),
+    "also by a setting": Scene([EASY, DONE], [], "done", settings={"check": {"tests": "may-change"}}),
+    "no shell": Scene([DONE], [], "failed", {"env": {"PATH": "/nowhere"}}),
+    "changed and repaired": Scene([EASY, REPAIR, DONE], [], "done"),
+    "accepted": Scene([EASY, DONE], [approve], "done"),
+    "sent back, heard of, stopped": Scene(
+        [EASY, DONE, {"expect": "not this way", **DONE}],
+        [send_back("not this way"), cancel],
+        "cancelled",
+        settings={"hooks": HEARD},
+    ),
+    "sent back without a reason": Scene(
+        [
+            EASY,
+            DONE,
+            {
+                "expect": "no reason was given",
+                **tools(*writes("tests/run.sh", FILES["tests/run.sh"])["tool_calls"], *REPAIR["tool_calls"]),
+            },
+            DONE,
+        ],
+        [refuse],
+        "done",
+    ),
+    "no snapshots": Scene([EASY, DONE], [approve], "done", settings={"snapshots": {"maxFiles": 0}}),
+    "tests beside the code": Scene(
+        [writes("a.py", '"""\n>>> 1 + 1\n2\n"""\n'), DONE],
+        [approve],
+        "done",
+        {"check": "python3 -m doctest a.py"},
+        files=DOCTEST,
+    ),
+}
+
+
+def of_task(replies: Replies) -> Replies:
+    """The same replies for the task loop: one call a message, and a result at the end."""
+    made: Replies = []
+    for reply in replies:
+        rest = {k: v for k, v in reply.items() if k not in ("tool_calls", "text")}
+        for number, one in enumerate(reply.get("tool_calls") or [call("attempt_completion", result="Done.")]):
+            args = one["args"]
+            if one["name"] == "write_file":
+                one = call("write_to_file", path=args["file_path"], content=args["content"])
+            made.append({**(rest if not number else {}), **tools(one)})
+    return made
+
+
+def play(workflow: str, scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
+    stage = Stage(
+        folder, of_task(scene.replies) if workflow == "task" else scene.replies, settings={**scene.settings}
+    )
+    tree(stage.work, scene.files)
+    given = {"check": CHECK, "approval_mode": "yolo", **scene.given}
+    if workflow == "task":
+        given["mode"] = "code"
+    outcome = stage.run(workflow, {"prompt": "make it good"}, **given)
+    for move in scene.moves:
+        assert outcome.status == "waiting", outcome.error
+        again = {"env": given["env"]} if "env" in given else {}
+        outcome = stage.resume(outcome, *move(outcome), **again)
+    assert outcome.status == scene.status, (outcome.error, outcome.pending)
+    return stage, outcome
+
+
+@pytest.mark.parametrize("workflow", ["main", "task"])
+def test_scenes_take_every_edge_of_checks(workflow: str, tmp_path: Path) -> None:
+    runs = [play(workflow, scene, tmp_path / name.replace(" ", "_")) for name, scene in SCENES.items()]
+    taken = {edge for stage, outcome in runs for edge in stage.edges(outcome)}
+    mine = {e for e in declared_edges(workflow) if e[0] == workflow and of_checks(e)}
+    assert mine - taken == set()
+    for stage, _ in runs:
+        assert not [*(stage.folder / "home" / "views").glob("*")]
+        assert (stage.work / "a.py").exists()
+
+
+def test_the_model_is_told_the_rule_once_and_at_its_first_change_of_a_test(tmp_path: Path) -> None:
+    once = r"(?s)\A(?!.*run.sh is a test.*run.sh is a test)(?!.*is done when.*is done when)"
+    changed = writes("tests/run.sh", "echo 1\n")
+    told = [{"expect": f"done when `{CHECK}` succeeds", **EASY}, {"expect": "run.sh is a test", **changed}]
+    play("main", Scene([*told, {"expect": once, **REPAIR}, {"expect": once, **DONE}], [], "done"), tmp_path)
+    silent = {"expect": r"(?s)\A(?!.*is done when)(?!.*is a test)"}
+    may = [{**silent, **EASY}, {**silent, **REPAIR}, {**silent, **DONE}]
+    play("main", Scene(may, [], "done", {"check_tests": "may-change"}), tmp_path / "may")
+    new = [writes("tests/new.sh", "true\n"), {"expect": r"(?s)\A(?!.*is a test)", **REPAIR}, DONE]
+    play("main", Scene(new, [], "done"), tmp_path / "new")
+
+
+def test_a_run_whose_tests_are_as_they_were_runs_its_check_once(tmp_path: Path) -> None:
+    scene = Scene([REPAIR, DONE], [], "done", {"check": f"echo >> ../count; {CHECK}"})
+    stage, _ = play("main", scene, tmp_path)
+    assert (stage.folder / "count").read_text() == "\n"
+    assert not (stage.folder / "home" / "views").exists()
+
+
+def test_what_was_accepted_isnt_asked_again_but_another_change_is(tmp_path: Path) -> None:
+    stage, outcome = play("main", SCENES["accepted"], tmp_path)
+    stage.write([*SCENES["accepted"].replies, DONE, writes("tests/run.sh", "echo; true\n"), DONE])
+    outcome = further(stage, outcome, "and now?")
+    assert outcome.status == "done", outcome
+    outcome = further(stage, outcome, "and another?")
+    assert [p["tool_name"] for p in outcome.pending] == ["changed_tests"]
+
+
+def further(stage: Stage, outcome: Outcome, prompt: str) -> Outcome:
+    return resume_sync(outcome.run, prompt=prompt, options=stage.options)
+
+
+def test_an_accepted_change_that_was_changed_meanwhile_is_asked_again(tmp_path: Path) -> None:
+    stage, outcome = play("main", Scene([EASY, DONE], [], "waiting"), tmp_path)
+    decisions = approve(outcome)
+    put(stage.work / "tests" / "run.sh", "echo other\n")
+    outcome = stage.resume(outcome, *decisions)
+    assert [p["id"].endswith("t12") for p in outcome.pending] == [True], outcome.pending
+    assert "+echo other" in outcome.pending[0]["preview"]
+
+
+def test_a_replay_runs_no_check(tmp_path: Path) -> None:
+    scene = Scene([DONE, EASY, DONE], [approve], "done", {"check": f"echo >> ../count; {CHECK}"})
+    stage, outcome = play("main", scene, tmp_path)
+    before = (stage.folder / "count").read_text()
+    found = asyncio.run(replay(stage.folder / "home", outcome.run))
+    assert found.divergence is None, found
+    assert (stage.folder / "count").read_text() == before
+    assert [e.by for e in stage.events if isinstance(e, AgentBlocked)] == ["check"]
