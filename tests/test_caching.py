@@ -52,7 +52,8 @@ def work(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     for number in range(40):
-        (folder / f"part{number}.txt").write_text(f"{number} is a line of this part\n" * 60)
+        lines = 60 if number else 600
+        (folder / f"part{number}.txt").write_text(f"{number} is a line of this part\n" * lines)
     return folder
 
 
