@@ -109,7 +109,7 @@ class LangChainProvider:
                 options |= _one_client(options)
             if self._spec.cls == "ChatMistralAI":
                 options |= _mistral_client(options)
-            self._model = marking(cls)(**options)
+            self._model: BaseChatModel = marking(cls)(**options)
             getattr(self._model, "_async_client", None)  # Anthropic's is made when it is first used
         self._plans = CachePlans()
         self._facts, self._refused = facts, set(facts.seen(model).refuses)
