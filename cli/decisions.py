@@ -1,6 +1,7 @@
 """decisions: turns what a person types, after `resume` or when asked, into decisions on pending requests."""
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -22,6 +23,7 @@ from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     Request,
     Way,
+    alike,
     answered,
     answers_wanted,
     decided,
@@ -94,7 +96,8 @@ def decisions_from(
             continue
         name, equals, rest = str(value).partition("=")
         last = []
-        for request in _named(name, waiting, kind, past):
+        to_all = (kind, name) == ("answer", "all")
+        for request in _answerable(rest, waiting) if to_all else _named(name, waiting, kind, past):
             if request["id"] in found:
                 raise UserError(f"{request['id']!r} is decided twice. Give one decision for each.")
             made = _decision(kind, request, rest if equals else None)
@@ -122,9 +125,9 @@ def _amend(
 
 def _named(name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, str]) -> list[Request]:
     if name == "all":
-        if kind in ("edit", "answer"):
+        if kind == "edit":
             raise UserError(
-                f"--{kind} all: each needs its own. Name one: {', '.join(r['id'] for r in waiting)}."
+                f"--edit all: each needs its own. Name one: {', '.join(r['id'] for r in waiting)}."
             )
         # Questions and unknown outcomes aren't permissions: `all` never decides those.
         found = [r for r in waiting if r["kind"] == "approval"]
@@ -138,6 +141,20 @@ def _named(name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, 
     why = past.get(name) or f"No request {name!r} waits"
     near = "" if name in past else nearest(name, [str(r["id"]) for r in waiting])
     raise UserError(f"{why}.{near} What waits: {shown}. See: interlock approvals")
+
+
+def _answerable(text: str, waiting: Sequence[Request]) -> list[Request]:
+    """The requests that one answer to all answers: unknown outcomes, or several questions that ask the same."""
+    if text in ("redo", "skip") and (found := [r for r in waiting if r["kind"] == "outcome"]):
+        return found
+    found = [r for r in waiting if r["kind"] == "question"]
+    asked = {json.dumps(r.get("questions") or r["preview"], sort_keys=True) for r in found}
+    if len(found) > len(asked) == 1:
+        return found
+    raise UserError(
+        "--answer all: redo or skip settles every unknown outcome, any text the questions that ask the same; here each "
+        f"needs its own. Name one: {', '.join(r['id'] for r in waiting)}."
+    )
 
 
 def _decision(kind: str, request: Request, rest: str | None) -> Decision:
@@ -224,41 +241,47 @@ def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
         for number, request in enumerate(requests, 1):
             if request["id"] in settled:
                 continue
+            others = alike(request, [r for r in requests[number:] if r["id"] not in settled])
             count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
             termios.tcflush(
                 sys.stdin, termios.TCIFLUSH
             )  # typed before the question was shown, it is no answer
             _write("", *question(request, count, paint, PREVIEW_LINES, not_shown(run)))
-            decision = _decided(request)
-            more, ids = settles(decision, request, requests[number:])
-            decisions += [decision, *more]
-            settled |= ids
+            decision, more = _decided(request, others)
+            further, ids = settles(decision, request, requests[number:])
+            decisions += [decision, *more, *further]
+            settled |= ids | {one.approval for one in more}
     except (KeyboardInterrupt, EOFError):
         _write("")
     return decisions
 
 
-def _decided(request: Request) -> Decision:
+def _decided(request: Request, others: Sequence[Request]) -> tuple[Decision, list[Decision]]:
+    """The decision on a request, and on others like it where the person says so."""
     while True:
         try:
             if request["kind"] == "question":
-                return answered(request, [_typed(wanted) for wanted in answers_wanted(request)])
-            return _chosen(request, keyed(request))
+                return answered(request, [_typed(wanted) for wanted in answers_wanted(request)]), []
+            return _chosen(request, keyed(request), others)
         except UserError as error:
             _write(f"  {error}")
 
 
-def _chosen(request: Request, ways: Mapping[str, Way]) -> Decision:
-    """Take a key or the first word of what it stands for, `n` with a reason behind it."""
-    typed = _typed(" · ".join(f"{key} {way.label}" for key, way in ways.items()))
+def _chosen(
+    request: Request, ways: Mapping[str, Way], others: Sequence[Request]
+) -> tuple[Decision, list[Decision]]:
+    """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
+    of_all = f" · with all: the same for {len(others)} more like it" if others else ""
+    typed = _typed(" · ".join(f"{key} {way.label}" for key, way in ways.items()) + of_all)
     word, _, rest = typed.partition(" ")
     found = (w for key, w in ways.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
     if (way := next(found, None)) is None:
         raise UserError(f"{word!r} isn't one of {', '.join(ways)}, l.")
     if way.takes == "arguments":
-        return changed(request)
+        return changed(request), []
     why = way.takes == "reason" and (rest.strip() or _line("  Why? (Enter: no reason) "))
-    return decided(request, way, why or None)
+    same = others if rest.strip() == "all" else ()
+    return decided(request, way, why or None), [decided(other, way) for other in same]
 
 
 def _typed(what: str) -> str:

@@ -16,6 +16,8 @@ PIPE_LIMIT = 8_000_000
 _PIPE_WAIT_S = 0.5
 """Seconds to wait for a silent pipe when a prompt was given (gemini-cli: 500 ms): cron and CI leave pipes open."""
 
+_SILENT = "Nothing came from stdin within half a second, so it isn't read. To wait for it: -p -"
+
 
 def piped_text(expected: bool) -> str:
     """The piped text; empty at a terminal. `expected`: there is no other prompt, so wait for it."""
@@ -23,6 +25,7 @@ def piped_text(expected: bool) -> str:
     if stdin is None or stdin.closed or stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         return ""
     if not expected and not select.select([stdin], [], [], _PIPE_WAIT_S)[0]:
+        print(_SILENT, file=sys.stderr)
         return ""
     data = stdin.buffer.read(PIPE_LIMIT + 1)
     if len(data) > PIPE_LIMIT:
@@ -31,16 +34,43 @@ def piped_text(expected: bool) -> str:
 
 
 def prompt_from(words: str | None, how: str = "interlock -p") -> str:
-    """The prompt after any piped text, or a command before it.
+    """The prompt after any piped text, or a command before it; `-` stands for the piped text alone.
 
     Raises `InputError` when there is neither; it says `how` to give one.
     """
+    prompt = typed_prompt(words)
+    if not (prompt := _join(piped_text(expected=not prompt), prompt)):
+        raise InputError(f"No prompt. Give one: {how} 'what to do', or pipe it in.", "prompt")
+    return prompt
+
+
+def follow_up_from(words: str | None, needed: bool, decides: bool = False) -> str | None:
+    """The next prompt of a run, from words and piped text like the first one; None: it is resumed without a prompt.
+
+    `needed`: the run has ended, so that only a prompt gives it something to do. `decides`: the command line decides
+    requests; stdin may belong to a loop around it, and is read only for `-`.
+    """
+    prompt = typed_prompt(words)
+    if decides and words != STDIN:
+        return prompt or None
+    piped = piped_text(expected=words == STDIN or (needed and not prompt))
+    if words == STDIN and not piped:
+        raise InputError("-p -: stdin is empty. Pipe the prompt in, or type it: -p 'what to do'", "prompt")
+    return _join(piped, prompt) or None
+
+
+STDIN = "-"
+"""As a prompt: read it from stdin."""
+
+
+def typed_prompt(words: str | None) -> str:
+    """The words of a prompt; empty for `-`, which stands for stdin."""
+    return "" if words == STDIN else (words or "").strip()
+
+
+def _join(piped: str, prompt: str) -> str:
     from interlock.state.command import is_name, split_prompt
 
-    prompt = (words or "").strip()
-    piped = piped_text(expected=not prompt)
-    if not piped and not prompt:
-        raise InputError(f"No prompt. Give one: {how} 'what to do', or pipe it in.", "prompt")
     if not piped or not prompt:
         return piped or prompt
     if is_name(split_prompt(prompt)[0]):

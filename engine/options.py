@@ -77,7 +77,9 @@ class Options:
     source: Mapping[str, str] | None = None
     """Where the run's workflow is declared, with its hash (`engine/workflows.py`); None: a built-in."""
     context: Mapping[str, Any] | None = None
-    """For a LangGraph graph: what its nodes find as `runtime.context`, or in `config["configurable"]`."""
+    """For a LangGraph graph: what its nodes find as `runtime.context`, or in `config["configurable"]`. None: a resumed
+    run keeps its own; empty: none, from now on.
+    """
     guard: bool = False
     """For a LangGraph graph: the tools of its `ToolNode`s are guarded, as by `guarded`."""
     new_rules: bool = False

@@ -21,6 +21,7 @@ from typing import Any
 
 from interlock.engine.graph_files import GraphFile, kept_graph, listed_in, named
 from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
+from interlock.engine.working_folder import working_in
 from interlock.graphs import PIPELINES, offer, pipeline
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
@@ -145,12 +146,13 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     """
     if name in PIPELINES:
         return pipeline(name), None
-    if graph := named(name):
-        return graph.load(name), graph.kept
-    found = _offered(options)
-    if name in found:
-        return pipeline(name), found[name].kept
-    root = workspace_of(options)
+    graph, root = named(name), workspace_of(options)  # a path counts from where it was typed
+    with working_in(root):
+        if graph:
+            return graph.load(name), graph.kept
+        found = _offered(options)
+        if name in found:
+            return pipeline(name), found[name].kept
     for file in (f for folder in _project(root, options.user_home) for f in _files(folder)):
         if _named(file) == name:
             raise _untrusted(name, file, root)
@@ -171,9 +173,14 @@ def only_graph(options: Options) -> str:
 def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
     """The workflow of a run resumed with these options, and warnings about it.
 
-    A file is loaded from where the run found it. Raises `RunError` if it is gone, `UntrustedError` if its folder is no
-    longer trusted.
+    A file is loaded from where the run found it, inside the run's folder. Raises `RunError` if it is gone,
+    `UntrustedError` if its folder is no longer trusted.
     """
+    with working_in(workspace_of(options)):
+        return _load_recorded(run, workflow, options)
+
+
+def _load_recorded(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
     _offered(options)
     if not options.source or "file" not in options.source:
         return pipeline(workflow), []

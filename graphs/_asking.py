@@ -112,7 +112,11 @@ def context_of(graph: Any, given: Mapping[str, Any]) -> Any:
     known = {field.name for field in dataclasses.fields(kind)} if own else {*get_type_hints(kind)}
     values = {key: value for key, value in given.items() if key in known}
     try:
-        return TypeAdapter(kind).validate_python(values)
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    except (PydanticUserError, NameError, TypeError):  # such as a `typing.TypedDict` before Python 3.12
+        return kind(**values)
+    try:
+        return adapter.validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -182,8 +186,9 @@ _CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "
 """Decision of LangChain's human-in-the-loop middleware → ours."""
 
 
-def requests_of(item: Any, node: str) -> list[ApprovalRequest]:
-    value, key = item.value, f"{_PREFIX}{item.id}"
+def requests_of(item: Any, node: str, place: str = "") -> list[ApprovalRequest]:
+    """The requests that an interrupt is. `place`: comes before its id in their keys."""
+    value, key = item.value, f"{_PREFIX}{place}{item.id}"
     if actions := _actions(value):
         return [_approval(f"{key}:{i}", *action) for i, action in enumerate(actions)]
     asked: dict[str, JsonValue] = {"question": _question(value)}

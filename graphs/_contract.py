@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from interlock.graphs._fusing import Run
-from interlock.state.charted import charted, check_moves, plain
+from interlock.state.charted import ApprovalModeState, charted, check_moves, plain
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
@@ -60,6 +60,17 @@ def check_keys(what: str, keys: type, state: type) -> None:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
         if plain(known[key]) != plain(kind):
             raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
+
+
+def check_engines_channels(name: str, state: type) -> None:
+    """A state may not declare a channel of the engine as something else: the engine would obey what nodes write."""
+    declared = hints_of(state)
+    for key, kind in {**_RUN_CHANNELS, **_CHARTED}.items():
+        if key in declared and declared[key] != kind:
+            raise SetupError(
+                f"{name}: {state.__name__} declares {key!r} as {declared[key]}, but it is the engine's. Inherit it "
+                "from workflow.AgentState or ToolState, or choose another name."
+            )
 
 
 def check_named(what: str, state: type, keys: Sequence[str]) -> None:
@@ -158,6 +169,7 @@ def _closure(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
     return seen
 
 
+_CHARTED: Mapping[str, Any] = {"approval_mode": ApprovalModeState, "plan_phase": str}
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _RUN_CHANNELS = hints_of(RunChannels)
 
@@ -240,7 +252,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
             raise GraphDrained from stop
         ms = (time.perf_counter() - started) * 1000
         _check_update(where, update, contract)
-        check_moves(where, governed, state, update)
+        check_moves(where, governed, spec.moves if spec else (), state, update)
         deps.steps.ended(info.task_id, ms, list(update))
         runtime.stream_writer(
             NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))
@@ -348,6 +360,7 @@ def checked_sender(
     async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
         handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}
         payloads = sender({key: state[key] for key in reads if key in state})
+        now = state.get("approval_mode")
         for item in payloads:
             try:
                 _validator(*payload()).validate_python(item)
@@ -355,6 +368,10 @@ def checked_sender(
                 raise SetupError(
                     f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}."
                 ) from error
+            if (mode := item.get("approval_mode", now)) != now and now:
+                raise SetupError(
+                    f"{sender.__name__} sent the approval mode {mode!r} to {target!r}; the run is in {now!r}."
+                )
         deps, info = _context(runtime, sender.__name__)
         deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
         if not payloads:

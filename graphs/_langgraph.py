@@ -5,13 +5,18 @@ Those of its serializer are in `_stored.py`. A release that changes one fails te
 only read rows need the names of channels, too.
 """
 
+import asyncio
 import re
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from functools import cache, partial
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from interlock.state.names import ERROR_HANDLER
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -28,8 +33,171 @@ _PULLED = "~__pregel_pull, "
 """The channel of the graph's input, and the node that turns it into state."""
 _SENT = ", node:"
 """Before the node in a path that LangGraph gave none."""
-BOOKKEEPING = frozenset({"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"})
+BOOKKEEPING = frozenset(
+    {
+        "__interrupt__",
+        "__error__",
+        "__error_source_node__",
+        "__resume__",
+        "__scheduled__",
+        "__pregel_resuming",
+    }
+)
 """Channels of a task's writes that aren't its update."""
+
+
+def is_interrupt_id(text: str) -> bool:
+    """Whether LangGraph takes a resume's key for the id of an interrupt: 32 hexadecimal digits."""
+    return re.fullmatch("[0-9a-f]{32}", text) is not None
+
+
+def asking_task() -> tuple[str, object]:
+    """The namespace of the task that calls `interrupt`, and an object that stands for this execution of it."""
+    from langgraph.config import get_config
+
+    known = get_config()["configurable"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+    return str(known["checkpoint_ns"]), known["__pregel_scratchpad"]
+
+
+def earlier_interrupt_id(namespace: str, number: int) -> str:
+    """The id that LangGraph gives to a task's interrupt after so many answers."""
+    from langgraph.types import _interrupt_id  # pyright: ignore[reportPrivateUsage]
+
+    return _interrupt_id(namespace, number)
+
+
+def validated_answer(adapter: Any, value: Any) -> Any:
+    """The answer as the type that `interrupt` was given. Raises `ValidationError`."""
+    from langgraph.types import _validate_resume  # pyright: ignore[reportPrivateUsage]
+
+    return _validate_resume(adapter, value)
+
+
+@cache
+def _usual() -> Callable[..., Any]:
+    from langgraph import types
+
+    own: Any = types.interrupt
+    usual = FunctionType(own.__code__, own.__globals__, own.__name__, own.__defaults__, own.__closure__)
+    usual.__kwdefaults__ = own.__kwdefaults__
+    return usual
+
+
+def usual_interrupt(value: Any, *, response_schema: Any = None) -> Any:
+    """What LangGraph's `interrupt` does itself."""
+    return _usual()(value, response_schema=response_schema)
+
+
+@cache
+def take_over_interrupts() -> None:
+    """Let `interrupt` ask `_interrupts.answer_here`. Its code is replaced, as nodes have imported it by name."""
+    from langgraph import types
+
+    def interrupt(value: Any, *, response_schema: Any = None) -> Any:
+        from interlock.graphs._interrupts import answer_here
+
+        return answer_here(value, response_schema)
+
+    _usual()
+    own: Any = types.interrupt
+    own.__code__ = interrupt.__code__
+
+
+def fixed_writes(compiled: Any, node: str) -> list[tuple[str, Any]]:
+    """What a node writes to channels whatever it returns: its edges without a condition."""
+    from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
+
+    written = [one for one in compiled.nodes[node].writers if isinstance(one, ChannelWrite)]
+    entries = [entry for one in written for entry in one.writes if isinstance(entry, ChannelWriteEntry)]
+    return [(one.channel, one.value) for one in entries if one.channel.startswith((_EDGE, "join:"))]
+
+
+def parts_of_node(compiled: Any, node: str) -> Iterator[Any]:
+    """What a node calls: its function, tool node or graph, and the routers behind it."""
+    yield compiled.nodes[node].bound
+    branches = getattr(getattr(compiled, "builder", None), "branches", {})
+    for name, branch in branches.get(node, {}).items():
+        yield name
+        yield branch.path
+
+
+class DueTask(NamedTuple):
+    """A task that a checkpoint leads to."""
+
+    id: str
+    name: str
+    path: tuple[Any, ...]
+    triggers: tuple[str, ...]
+
+
+def due_tasks(compiled: Any, found: Any) -> list[DueTask]:
+    """The tasks that a graph runs after a stored checkpoint, in their order."""
+    from langgraph.pregel import _algo
+
+    algo: Any = _algo
+    channels, managed = _channels_at(compiled, found)
+    step = found.metadata.get("step", 0) + 1
+    given = (found.checkpoint, [*found.pending_writes], compiled.nodes, channels, managed, found.config)
+    made: Any = algo.prepare_next_tasks(*given, step, step + 1, for_execution=False)
+    return [DueTask(one.id, one.name, one.path, _triggers(compiled, one)) for one in made.values()]
+
+
+async def run_as_node(compiled: Any, found: Any, task: DueTask, function: Any, context: Any) -> list[Any]:
+    """Run a function as the node of a task that a stored checkpoint leads to; returns what it and its edges write."""
+    from langgraph._internal import _runnable
+    from langgraph._internal._constants import CONFIG_KEY_RUNTIME
+    from langgraph.pregel import _algo
+    from langgraph.runtime import Runtime
+
+    algo: Any = _algo
+    runnable: Any = _runnable
+    bound = runnable.coerce_to_runnable(function, name=task.name, trace=True)
+    nodes = {**compiled.nodes, task.name: compiled.nodes[task.name].copy({"bound": bound})}
+    channels, managed = _channels_at(compiled, found)
+    step = found.metadata.get("step", 0) + 1
+    place = {**found.config["configurable"], CONFIG_KEY_RUNTIME: Runtime(context=context)}
+    given = (found.checkpoint, [*found.pending_writes], nodes, channels, managed, {"configurable": place})
+    made: Any = algo.prepare_next_tasks(*given, step, step + 1, for_execution=True)
+    await made[task.id].proc.ainvoke(made[task.id].input, made[task.id].config)
+    return [*made[task.id].writes]
+
+
+def _triggers(compiled: Any, task: Any) -> tuple[str, ...]:
+    pushed = task.path[0] == "__pregel_push"
+    return ("__pregel_push",) if pushed else (*sorted(compiled.nodes[task.name].triggers),)
+
+
+def _channels_at(compiled: Any, found: Any) -> tuple[Any, Any]:
+    """The graph's channels with the values of a stored checkpoint, and what it computes besides."""
+    from langgraph.pregel import _checkpoint
+
+    checkpoint: Any = _checkpoint
+    saver = compiled.checkpointer
+    return checkpoint.channels_from_checkpoint(
+        compiled.channels, found.checkpoint, saver=saver, config=found.config
+    )
+
+
+def checkpoint_after(
+    compiled: Any, found: Any, done: Iterable[tuple[DueTask, Sequence[tuple[str, Any]]]]
+) -> Any:
+    """The checkpoint that follows a stored one, when these tasks have written that. Raises what a reducer raises."""
+    from langgraph.pregel import _algo, _checkpoint
+
+    algo: Any = _algo
+    checkpoint: Any = _checkpoint
+    made = checkpoint.copy_checkpoint(found.checkpoint)
+    channels, _ = _channels_at(compiled, found)
+    version, nodes = compiled.checkpointer.get_next_version, compiled.trigger_to_nodes
+    if asked := [(channel, value) for task, channel, value in found.pending_writes if task == _NO_TASK]:
+        algo.apply_writes(made, channels, [algo.PregelTaskWrites((), _INPUT, asked, [])], version, nodes)
+    tasks = [algo.PregelTaskWrites(task.path, task.name, writes, task.triggers) for task, writes in done]
+    algo.apply_writes(made, channels, tasks, version, nodes)
+    return checkpoint.create_checkpoint(made, channels, found.metadata.get("step", 0) + 1)
+
+
+_NO_TASK = "00000000-0000-0000-0000-000000000000"
+"""Stands for the task of what a resume writes."""
 
 
 def node_of_error(error: BaseException) -> str:
@@ -41,13 +209,18 @@ def node_of_error(error: BaseException) -> str:
 
 def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
     """The nodes that a checkpoint leads to, by its channels' values."""
-    yield from (key.removeprefix(_EDGE) for key in values if key.startswith(_EDGE))
+    yield from due_nodes(values)
     yield from (send.node for send in values.get(_PAYLOADS, ()))
 
 
 def is_due(values: Mapping[str, Any]) -> bool:
     """Whether a node, a payload or the input waits in a checkpoint with these values."""
     return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, _INPUT)) for key in values)
+
+
+def due_nodes(values: Mapping[str, Any]) -> list[str]:
+    """The nodes that edges lead to in a checkpoint with these values; payloads aren't among them."""
+    return [key.removeprefix(_EDGE) for key in values if key.startswith(_EDGE)]
 
 
 def input_of(values: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +246,8 @@ def with_node(task_path: str, node: str) -> str:
 def node_of(task_path: str) -> str:
     """The node that a task runs, by its stored path; empty: it isn't named there."""
     if task_path.startswith(_PULLED):
-        return task_path.removeprefix(_PULLED)
+        node, _, handled = task_path.removeprefix(_PULLED).partition(", ")
+        return f"{ERROR_HANDLER}{node}" if handled.startswith("node_error_handler") else node
     return task_path.rpartition(_SENT)[2] if _SENT in task_path else ""
 
 
@@ -365,6 +539,130 @@ def streaming_handler() -> Any:
     return Streaming
 
 
+@cache
+def _see_threads_to_their_end() -> None:
+    """Let a foreign graph wait for nodes that run in threads, and keep what they return, whatever stops it.
+
+    LangGraph's own `invoke` does both. Its async engine drops a thread that it can't cancel, and the second of its two
+    cancellations interrupts the waiting for what the first one reached.
+    """
+    from dataclasses import replace
+
+    from langgraph.pregel import _runner
+    from langgraph.pregel._executor import AsyncBackgroundExecutor
+
+    from interlock.nodes.here import DRIVE, runtime_here
+    from interlock.state.deps import to_its_end
+
+    run_task: Any = _runner.arun_with_retry
+    leave = AsyncBackgroundExecutor.__aexit__
+
+    async def run(task: Any, *args: Any, **named: Any) -> Any:
+        if (drive := DRIVE.get()) and task.timeout:
+            task = replace(task, proc=_Left(task.proc, drive.deps.cancel.left))
+        elif drive and _runs_in_thread(task.proc):
+            task = replace(task, proc=_Uncut(task.proc))
+        return await run_task(task, *args, **named)
+
+    async def wait(executor: Any, raised: Sequence[Any]) -> None:
+        try:
+            await leave(executor, *raised)
+        finally:
+            while left := [one for one in executor.tasks if not one.done()]:  # what the nodes' ends save
+                await asyncio.wait(left)
+
+    async def leave_at_the_end(executor: Any, *raised: Any) -> None:
+        if (drive := DRIVE.get()) is None:
+            return await leave(executor, *raised)
+        if runtime_here():  # of a graph inside a node
+            return await to_its_end(wait(executor, raised))
+        with drive.deps.cancel.held():
+            return await to_its_end(wait(executor, raised))
+
+    made: Any = AsyncBackgroundExecutor
+    _runner.arun_with_retry, made.__aexit__ = run, leave_at_the_end
+
+
+def _runs_in_thread(runnable: Any) -> bool:
+    """Whether a node, of its writers before it, is a function without `async`, or calls tools without."""
+    from langchain_core.runnables import RunnableLambda
+
+    node = getattr(runnable, "steps", [runnable])[0]
+    if tools := getattr(node, "tools_by_name", None):
+        from interlock.nodes.guarded import is_sync_tool
+
+        return all(map(is_sync_tool, tools.values()))
+    if isinstance(node, RunnableLambda):
+        return not hasattr(cast(Any, node), "afunc")
+    return isinstance(getattr(node, "afunc", None), partial)
+
+
+class _Uncut:
+    """Runs a node to its end, even if its task is cancelled meanwhile; one without a thread yet doesn't begin."""
+
+    def __init__(self, own: Any) -> None:
+        self._stop = threading.Event()
+        self._own = _unless(self._stop, own)
+
+    async def ainvoke(self, *args: Any, **named: Any) -> Any:
+        work = asyncio.ensure_future(self._own.ainvoke(*args, **named))
+        stop: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait({work})
+            except asyncio.CancelledError as asked:
+                self._stop.set()
+                stop = asked
+        if stop is None:
+            return work.result()
+        if work.cancelled() or work.exception():
+            raise stop
+        if task := asyncio.current_task():
+            # A graph that runs this node in the task of its own is to stop, once it has saved what the node returned.
+            task.uncancel()
+            asyncio.get_running_loop().call_soon(task.cancel)
+        return work.result()
+
+    async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
+        yield await self.ainvoke(*args, **named)
+
+
+class _Left:
+    """Runs a node that LangGraph leaves behind when it takes too long: it cancels it, and doesn't wait for its end."""
+
+    def __init__(self, own: Any, left: set[asyncio.Future[Any]]) -> None:
+        self._own, self._left = own, left
+
+    async def ainvoke(self, *args: Any, **named: Any) -> Any:
+        if task := asyncio.current_task():
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+        return await self._own.ainvoke(*args, **named)
+
+    async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
+        yield await self.ainvoke(*args, **named)
+
+
+def _unless(stop: threading.Event, runnable: Any) -> Any:
+    """A copy of a runnable whose function isn't called once `stop` is set: it waited for a free thread until then."""
+    if steps := getattr(runnable, "steps", None):
+        made = copy(runnable)
+        made.steps = [_unless(stop, steps[0]), *steps[1:]]
+        return made
+    if not isinstance(call := getattr(runnable, "afunc", None), partial):
+        return runnable
+    run_in_executor, (executor, function, *args) = call.func, call.args
+
+    def begin(*args: Any, **named: Any) -> Any:
+        if stop.is_set():
+            raise asyncio.CancelledError
+        return function(*args, **named)
+
+    made = copy(runnable)
+    made.afunc = partial(run_in_executor, executor, begin, *args, **call.keywords)
+    return made
+
+
 Tap = Callable[..., AsyncIterator[Any]]
 """Called with a compiled graph, its input, its config and the keywords of `astream`; yields the custom parts."""
 TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
@@ -374,6 +672,7 @@ TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
 async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
     """Drive a graph, and yield what its nodes write to the stream."""
     _sync_without_saver()
+    _see_threads_to_their_end()
     if tap := TAP.get():
         async for part in tap(app, graph_input, config, **given):
             yield part

@@ -17,6 +17,7 @@ from interlock.graphs._contract import (
     branches_of,
     channels_of,
     check_branches,
+    check_engines_channels,
     check_joins,
     check_keys,
     check_named,
@@ -68,6 +69,7 @@ class Graph:
     subgraphs: dict[str, Subgraph] = field(default_factory=dict[str, Subgraph], init=False)
 
     def __post_init__(self) -> None:
+        check_engines_channels(self.name, self.state)
         self.wiring = Wiring()
         self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order; `rooted` rebuilds the graph from them."""

@@ -19,6 +19,8 @@ from interlock.graphs._langgraph import (
     state_before,
     with_saver,
 )
+from interlock.graphs._node_sources import digest_of
+from interlock.nodes.effects import effect
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
@@ -131,8 +133,14 @@ def langgraph_part(where: str, graph: Any, state: type) -> Node:
     if not (reads and writes):
         raise SetupError(f"{where} and {state.__name__} share no key, so nothing can be handed over.")
 
+    # Its result is kept, so that a replay doesn't run it; of another code than today's there is none.
+    name = f"graph#{digest_of(compiled)}"
+
     @node(reads=reads, writes=writes)
     async def part(state: Any, runtime: Runtime[Deps]) -> Any:
+        return await effect(runtime, name, driven, state, runtime, idempotent=True)
+
+    async def driven(state: Any, runtime: Runtime[Deps]) -> Any:
         token = DRIVE.set(Drive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
 from threading import Timer
-from typing import Any, TextIO, cast
+from typing import Any, NamedTuple, TextIO, cast
 from uuid import UUID
 
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from interlock.graphs._asking import plain
+from interlock.graphs._interrupts import TOOL_CALL, Questions
 from interlock.graphs._langgraph import streaming_handler, task_in
 from interlock.state.deps import Deps
 from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse
@@ -27,12 +28,13 @@ class Watch(_Base):
 
     raise_error = True
 
-    def __init__(self, deps: Deps, workflow: str, limits: Mapping[str, float]) -> None:
+    def __init__(self, deps: Deps, workflow: str, limits: Mapping[str, float], questions: Questions) -> None:
         """`limits`: node → seconds of its time-out."""
         self._deps, self._workflow, self._limits = deps, workflow, limits
+        self._questions = questions
         self._overdue: dict[UUID, Timer] = {}
         self._nodes: dict[UUID, tuple[str, str, str, float]] = {}
-        self._tools: dict[UUID, tuple[str, str, float]] = {}
+        self._tools: dict[UUID, _ToolCall] = {}
         self._streamed: set[UUID] = set()
         self.failed = ""
         """The innermost node that raised."""
@@ -54,6 +56,7 @@ class Watch(_Base):
             task == known for known, *_ in [*self._nodes.values()]
         ):  # a part of it; threads start some, too
             return
+        self._questions.begin(task)
         self._deps.steps.started(task, namespace, node, self._workflow)
         self._nodes[run_id] = (
             task,
@@ -82,7 +85,10 @@ class Watch(_Base):
         if run_id not in self._nodes:
             return
         self._in_time(run_id)
-        if isinstance(error, (Exception, *EXITS)) and not isinstance(error, GraphBubbleUp):
+        if isinstance(error, GraphInterrupt):
+            task, node = self._nodes[run_id][:2]
+            self._questions.name_raised(task, node, error.args[0] if error.args else ())
+        elif isinstance(error, (Exception, *EXITS)) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.failed(self._nodes[run_id][0])
         self._nodes.pop(run_id)
@@ -124,8 +130,10 @@ class Watch(_Base):
         name = str((serialized or {}).get("name") or more.get("name") or "tool")
         args: Any = plain(inputs if isinstance(inputs, dict) else {"input": input_str})
         args = {key: value for key, value in args.items() if key not in _INJECTED}
-        self._tools[run_id] = (name, str(more.get("tool_call_id") or run_id), time.perf_counter())
-        self._deps.emit(ToolUse(tool_name=name, tool_id=self._tools[run_id][1], parameters=args))
+        call = str(more.get("tool_call_id") or "")
+        self._tools[run_id] = _ToolCall(name, call or str(run_id), time.perf_counter(), TOOL_CALL.get())
+        TOOL_CALL.set(call)
+        self._deps.emit(ToolUse(tool_name=name, tool_id=call or str(run_id), parameters=args))
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         failed = getattr(output, "status", "") == "error"
@@ -133,17 +141,29 @@ class Watch(_Base):
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         if isinstance(error, GraphBubbleUp):  # it waits for an answer, and starts again with it
-            self._tools.pop(run_id, None)
+            if known := self._tools.pop(run_id, None):
+                TOOL_CALL.set(known.around)
         else:
             self._tool(run_id, "error", f"{type(error).__name__}: {error}")
 
     def _tool(self, run_id: UUID, status: Any, text: str) -> None:
         if (known := self._tools.pop(run_id, None)) is None:
             return
-        ms = round((time.perf_counter() - known[2]) * 1000)
+        TOOL_CALL.set(known.around)
+        ms = round((time.perf_counter() - known.started) * 1000)
         self._deps.emit(
-            ToolResultEvent(tool_name=known[0], tool_id=known[1], status=status, output=text, duration_ms=ms)
+            ToolResultEvent(
+                tool_name=known.name, tool_id=known.call, status=status, output=text, duration_ms=ms
+            )
         )
+
+
+class _ToolCall(NamedTuple):
+    name: str
+    call: str
+    started: float
+    around: str
+    """Id of the tool call that it is made in; empty: none."""
 
 
 _INJECTED = frozenset({"runtime", "state", "store", "config"})

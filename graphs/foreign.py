@@ -22,6 +22,7 @@ from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
 from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
+from interlock.graphs._interrupts import QUESTIONS, Questions
 from interlock.graphs._langgraph import (
     compiled_graph,
     custom_parts,
@@ -30,6 +31,7 @@ from interlock.graphs._langgraph import (
     named_types,
     node_of_error,
     server_runtime,
+    take_over_interrupts,
     time_limits,
     with_saver,
 )
@@ -156,7 +158,10 @@ class Foreign(Pipeline):
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
-        watch = Watch(deps, self.name, time_limits(app))
+        take_over_interrupts()
+        questions = Questions(deps)
+        asking = QUESTIONS.set(questions)
+        watch = Watch(deps, self.name, time_limits(app), questions)
         # Its own limit of supersteps counts, else LangGraph's.
         own = {"configurable": config["configurable"], "callbacks": [watch]}
         try:
@@ -179,6 +184,7 @@ class Foreign(Pipeline):
                 deps.cancel.overdue(0)  # a thread that it left behind would hold the process
             raise NodeError.of(error, watch.failed) from error
         finally:
+            QUESTIONS.reset(asking)
             DRIVE.reset(token)
 
     async def _streamed(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:

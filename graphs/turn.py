@@ -1,8 +1,9 @@
 """turn: one model turn, from the limit checks to an answer that may enter the conversation.
 
 `wait_retry` leads back to `call_model`: at most 4 times while its stream is invalid, at most 10 while its connection
-fails; then, once, `route` with another model. A limit, an overflow, a loop, an error, a hook or an answer ends it. Hook
-nodes are skipped if no hooks are set.
+fails; then, once, `route` with another model. What is too long is compressed once, then `fit_window` leaves out
+outputs while there are any. A limit, an overflow, a loop, an error, a hook or an answer ends it. Hook nodes are skipped
+if no hooks are set.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.context import ide_context, note_undone
+from interlock.nodes.fit_window import fit_window
 from interlock.nodes.turn_messages import mask_tool_outputs
 from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop, wait_retry
 from interlock.nodes.turn_request import (
@@ -37,7 +39,7 @@ def build() -> Graph:
     g.subgraph("compress", nested("compress"))
     g.subgraph("loop-check", nested("loop-check"))
     g.subgraph("route", nested("route"))
-    g.nodes(mask_tool_outputs, note_undone, ide_context, check_context, use_model)
+    g.nodes(mask_tool_outputs, note_undone, ide_context, check_context, fit_window, use_model)
     g.nodes(call_model, check_stream, wait_retry, note_loop)
     asked = {"ask": "call_model", "ended": END}
     hooks(
@@ -57,12 +59,14 @@ def build() -> Graph:
     g.by_label("note_undone", news)
     g.edge("ide_context", "check_context")
     routed = {"sticky": "call_model", "hooked": "before_model", "unrouted": "route"}
-    g.by_label("check_context", {"overflow": END, "look due": "loop-check", **routed})
+    g.by_label("check_context", {"overflow": "fit_window", "look due": "loop-check", **routed})
+    g.by_label("fit_window", {"shortened": "check_context", "full": END})
     g.route("loop-check", after_loop_check, {"loop": "note_loop", **routed})
     g.edge("route", "use_model")
     g.by_label("use_model", {"usable": "call_model", "hooked": "before_model", "none left": END})
     g.edge("call_model", "check_stream")
     tried = {"retry": "wait_retry", "unavailable": "route"}
+    tried |= {"too long": "compress", "still too long": "fit_window"}
     g.by_label("wait_retry", {"again": "call_model", "another model": "route", "too long": END})
     g.by_label("check_stream", {**tried, "loop": "loop-check", "whole": "after_model", "end": END})
     g.edge("note_loop", END)

@@ -4,17 +4,20 @@ import asyncio
 import functools
 import hashlib
 import inspect
+import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
 
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
 from interlock.nodes.here import deps_here, info_here, park, runtime_here
 from interlock.state.calls import ApprovalRequest, CallView
-from interlock.state.deps import Deps, to_its_end
+from interlock.state.deps import GRACE_S, Deps, Stopped, to_its_end
 from interlock.state.errors import UserError
+from interlock.state.text import clean
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -34,6 +37,9 @@ async def effect(
     function was called to its end, a person is asked; `idempotent`: it is called again unasked. A function that raises
     has failed: it is called again when its node is.
 
+    Whatever stops the node, a function in a thread is seen to its end and its result is kept. A coroutine has 5 s to end;
+    cancelled then, its outcome is unknown.
+
     `key`: names the effect within the step, the same whenever the node runs; a second call with it returns the first
     one's result. A result is JSON-like, a message, or what the types of the state name. Outside a run of Interlock the
     function is just called. Raises `UserError` for a key that is empty or in use, `RunError` for a result that can't be
@@ -42,8 +48,7 @@ async def effect(
     if (entry := _entry(runtime, key, idempotent)) is None:
         found = function(*args, **kwargs)
         return await found if inspect.isawaitable(found) else found
-    with entry:
-        return entry.result if entry.is_done() else await journaled(entry, function, args, kwargs)
+    return await carry_out(entry, function, args, kwargs)
 
 
 def effect_sync(
@@ -52,8 +57,7 @@ def effect_sync(
     """Like `effect`, for nodes and tools without `async`."""
     if (entry := _entry(runtime, key, idempotent)) is None:
         return function(*args, **kwargs)
-    with entry:
-        return entry.result if entry.is_done() else journaled_sync(entry, function, args, kwargs)
+    return carry_out_sync(entry, function, args, kwargs)
 
 
 @overload
@@ -101,40 +105,90 @@ def _named(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
     return f"{name}#{hashlib.sha256(given).hexdigest()[:16]}"
 
 
-async def journaled(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call the function of an entry that isn't done, and journal how it ended."""
-    if inspect.iscoroutinefunction(function):
-        work: Awaitable[Any] = function(*args, **kwargs)
-    else:
-        work = _in_thread(entry, function, args, kwargs)
+async def carry_out(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Return the effect's result: from the journal, or by calling the function and seeing it to its end.
+
+    A thread can't be stopped: once it has begun, it is waited for, however often the run is stopped meanwhile. A
+    coroutine has `GRACE_S` to end by itself; cancelled then, its outcome is unknown.
+    """
+    while earlier := entry.begin():
+        await asyncio.wait({asyncio.wrap_future(earlier)})
+    try:
+        if entry.is_done(function, args, kwargs):
+            return entry.result
+        if inspect.iscoroutinefunction(function):
+            return await to_its_end(_journal_awaited(entry, function, args, kwargs), entry.grace_s)
+        stop = threading.Event()
+        thread = asyncio.to_thread(_journal_called, entry, function, args, kwargs, stop)
+        found = await to_its_end(thread, cancelled=stop.set)
+        if inspect.isawaitable(found):
+            return await to_its_end(_journal_end(entry, found), entry.grace_s)
+        return found
+    finally:
+        entry.end()
+
+
+def carry_out_sync(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """As `carry_out`, in a thread. Raises `Stopped` if the run is stopping."""
+    while earlier := entry.begin():
+        earlier.result()
+    try:
+        if entry.is_done(function, args, kwargs):
+            return entry.result
+        if entry.deps.cancel.requested:  # the thread goes on, but no further effect begins
+            raise Stopped
+        return _journal_called(entry, function, args, kwargs)
+    finally:
+        entry.end()
+
+
+async def _journal_awaited(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    entry.intend()
+    return await _journal_end(entry, function(*args, **kwargs))
+
+
+async def _journal_end(entry: "Entry", work: Awaitable[Any]) -> Any:
+    task = asyncio.current_task()
     try:
         result = await work
     except Exception:
-        entry.fail()
+        # What a cancelled function raises doesn't say how far it came.
+        if not (task and task.cancelling()):
+            entry.fail()
         raise
     return entry.finish(result)
 
 
-def journaled_sync(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """As `journaled`, in a thread."""
+def _journal_called(
+    entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any, stop: threading.Event | None = None
+) -> Any:
+    """Call the function, unless the run was stopped while this waited for a free thread."""
+    if stop and stop.is_set():
+        return None
+    entry.intend()
     try:
         result = function(*args, **kwargs)
     except Exception:
         entry.fail()
         raise
-    return entry.finish(result)
+    return result if inspect.isawaitable(result) else entry.finish(result)
 
 
-async def _in_thread(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """A thread can't be cancelled: what it returns is kept even if the run stops meanwhile."""
-    thread = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
-    try:
-        found = await to_its_end(thread)
-    except asyncio.CancelledError:
-        if not (thread.cancelled() or thread.exception() or inspect.isawaitable(thread.result())):
-            entry.finish(thread.result())
-        raise
-    return await found if inspect.isawaitable(found) else found
+async def until_effects_end(run: str) -> None:
+    """Wait for the effects of a run that nobody waits for any more: those of a node that took too long."""
+    while left := _ends_of(run):
+        await asyncio.wait({asyncio.wrap_future(end) for end in left})
+
+
+def effects_under_way(run: str) -> list[str]:
+    """Keys of the effects that a run carries out in this process."""
+    with _one:
+        return [key for (of, _, key) in _under_way if of == run]
+
+
+def _ends_of(run: str) -> "list[Future[None]]":
+    with _one:
+        return [end for (of, _, _), (_, end) in _under_way.items() if of == run]
 
 
 def _entry(runtime: Any, key: str, idempotent: bool) -> "Entry | None":
@@ -144,7 +198,7 @@ def _entry(runtime: Any, key: str, idempotent: bool) -> "Entry | None":
     if not key:
         raise UserError("effect needs a key: a string that names it within its step.")
     info = info_here(f"Effect {key!r}", deps, runtime)
-    return Entry(deps, info.task_id, key, place_of(info), idempotent)
+    return Entry(deps, info.task_id, key, place_of(info), idempotent, attempt=info.node_attempt)
 
 
 def place_of(info: Any) -> str:
@@ -152,13 +206,14 @@ def place_of(info: Any) -> str:
     return "|".join(part.partition(":")[0] for part in info.checkpoint_ns.split("|"))
 
 
-_under_way: set[tuple[str, str, str]] = set()
+_under_way: "dict[tuple[str, str, str], tuple[int, Future[None]]]" = {}
+"""Run, task and key → the attempt of the node that carries the effect out, and its end."""
 _one = threading.Lock()
 
 
 @dataclass
 class Entry:
-    """One effect of one task; entered while it is looked up and carried out."""
+    """One effect of one task."""
 
     deps: Deps
     task: str
@@ -168,36 +223,54 @@ class Entry:
     idempotent: bool
     about: CallView | None = None
     """The call that it is; None: a function of a node."""
+    attempt: int = 1
+    """Of the node: one that took too long may still be at it when the next one begins."""
+    grace_s: float | None = GRACE_S
+    """Seconds that a coroutine has to end once it is cancelled; None: nothing can cut it short."""
     result: Any = None
 
     @property
     def _where(self) -> tuple[str, str, str]:
         return (self.deps.info.run, self.task, self.key)
 
-    def __enter__(self) -> None:
-        with _one:
-            if self._where in _under_way:
-                raise UserError(
-                    f"Effect {self.key!r} is under way twice in one step. Give each effect a key of its own."
-                )
-            _under_way.add(self._where)
+    def begin(self) -> "Future[None] | None":
+        """Mark it as under way, or return the end of an earlier attempt that is still at it.
 
-    def __exit__(self, *_: object) -> None:
+        Raises `UserError` if this attempt of the node is at it already.
+        """
         with _one:
-            _under_way.discard(self._where)
+            if self._where not in _under_way:
+                _under_way[self._where] = (self.attempt, Future())
+                return None
+            attempt, end = _under_way[self._where]
+        if attempt == self.attempt:
+            raise UserError(
+                f"Effect {self.key!r} is under way twice in one step. Give each effect a key of its own."
+            )
+        return end
 
-    def is_done(self) -> bool:
-        """Whether its `result` is known; if not, its intent is now in the journal."""
+    def end(self) -> None:
+        with _one:
+            _, end = _under_way.pop(self._where)
+        end.set_result(None)
+
+    def is_done(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+        """Whether its `result` is known. Parks the run where a person must say so, of a call of this function."""
         journal = self.deps.effects
         row = journal.find(self.task, self.key, self.place)
-        if row and row.state == "done":
-            self.result = row.result
-        elif row and row.state == "intent" and not self.idempotent and self._skips(row.attempt):
-            journal.finish(self.task, self.key, None)
-        else:
-            journal.intend(self.task, self.key, self.place)
+        if row is None or row.state == "failed":
             return False
+        if row.state == "done":
+            self.result = row.result
+            return True
+        if self.idempotent or not self._skips(function, args, kwargs, row.attempt):
+            return False
+        journal.finish(self.task, self.key, None)
         return True
+
+    def intend(self) -> None:
+        """Journal that the function is called now: what still waits for a thread hasn't begun."""
+        self.deps.effects.intend(self.task, self.key, self.place)
 
     def fail(self) -> None:
         self.deps.effects.fail(self.task, self.key)
@@ -206,17 +279,19 @@ class Entry:
         self.deps.effects.finish(self.task, self.key, result)
         return result
 
-    def _skips(self, attempt: int) -> bool:
+    def _skips(self, function: Callable[..., Any], args: Any, kwargs: Any, attempt: int) -> bool:
         """Whether a person says that the function isn't to be called again; parks the run until somebody answers."""
         name = f"interrupt:effect:{self.task}:{self.key}:{attempt}"
-        about = self.about or CallView(id=name, name=self.key, args={})
+        given = _arguments(function, args, kwargs, self.deps.effects.redact) if self.about is None else {}
+        about = self.about or CallView(id=name, name=self.key, args=given)
+        where = [] if self.about else [f"effect {self.key} of {self.place}"]
         request = ApprovalRequest(
             key=name,
             what="outcome",
             kind="outcome",
             call=about,
             reason=_REASON,
-            preview=_shown(self.about) or f"effect {self.key} of {self.place}",
+            preview="\n".join([*where, *(f"{name}: {value}" for name, value in about.args.items())]),
             choices=("proceed_once", "reject"),
             questions=({"question": _REASON, "options": ["redo", "skip"]},),
         )
@@ -226,5 +301,34 @@ class Entry:
         return answer.choice == "reject"
 
 
-def _shown(call: CallView | None) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in call.args.items()) if call else ""
+_LONGEST = 300
+"""Characters of an argument that a question shows."""
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def _arguments(
+    function: Callable[..., Any], args: Any, kwargs: Any, redact: Callable[[str], str]
+) -> dict[str, JsonValue]:
+    """What names one of many calls to a person: the arguments, else what a lambda has of its surroundings."""
+    while isinstance(function, functools.partial):
+        args, kwargs, function = (*function.args, *args), {**function.keywords, **kwargs}, function.func
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given: dict[str, Any] = dict(bound.arguments)
+    except (TypeError, ValueError):  # it has no signature, or will refuse them
+        given = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    if not given and inspect.isfunction(function):
+        around: Mapping[str, Any] = inspect.getclosurevars(function).nonlocals
+        given = {name: value for name, value in around.items() if isinstance(value, str | int | float | dict)}
+    return {name: _argument(value, redact) for name, value in given.items()}
+
+
+def _argument(value: Any, redact: Callable[[str], str]) -> JsonValue:
+    if isinstance(value, int | float | None):
+        return value
+    shown = value
+    if not isinstance(value, str):
+        shown = json.dumps(_ANY.dump_python(value, mode="json", fallback=str, warnings=False))
+    text = clean(redact(shown))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

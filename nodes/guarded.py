@@ -10,17 +10,18 @@ from functools import partial, wraps
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool, Tool
 from langchain_core.tools import tool as made_tool
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from interlock.nodes.effects import Entry, journaled, journaled_sync, place_of
+from interlock.nodes.effects import Entry, carry_out, carry_out_sync, place_of
 from interlock.nodes.guard import NESTED, Call, RefusedError, admitted, enter, leave, told
 from interlock.nodes.here import deps_here, info_here, on_loop, soon
 from interlock.prompts import load
 from interlock.state.calls import CallView, Risk
+from interlock.state.deps import GRACE_S
 from interlock.state.errors import SetupError
 from interlock.state.text import clean_json, first_fault
 
@@ -119,11 +120,14 @@ def _under(
     shown: Any = clean_json(_ANY.dump_python(given, mode="json", fallback=str, warnings=False))
     digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:12]
     name = f"{tool.name}#{digest}"
-    key = f"{name}.{deps.steps.numbered(info.task_id, name)}"
+    # An attempt that took too long may still number its own calls.
+    numbered = name if info.node_attempt == 1 else f"{name} {info.node_attempt}"
+    key = f"{name}.{deps.steps.numbered(info.task_id, numbered)}"
     view = CallView(id=_CALL_ID.get() or key, name=tool.name, args=shown)
     runtime = Runtime(context=deps, stream_writer=deps.emit, execution_info=info)
     call = Call(runtime, info.task_id, key, view, risk, tuple(own))
-    entry = Entry(deps, info.task_id, key, place_of(info), risk == "read", view)
+    grace_s = None if is_sync_tool(tool) else GRACE_S
+    entry = Entry(deps, info.task_id, key, place_of(info), risk == "read", view, info.node_attempt, grace_s)
     return _Under(tool, call, entry, args, kwargs, view.args)
 
 
@@ -150,10 +154,7 @@ class _Under:
                 with _values((NESTED, True), (_HANDED, True)):
                     return [self._redacted(await work(*args, **kwargs))]
 
-            with self.entry:
-                known = self.entry.is_done()
-                result = self.entry.result if known else await journaled(self.entry, run, (), {})
-            return await self._told(result)
+            return await self._told(await carry_out(self.entry, run, (), {}))
         except RefusedError as refused:
             return self._answer(str(refused))
         finally:
@@ -172,9 +173,7 @@ class _Under:
                 with _values((NESTED, True), (_HANDED, True)):
                     return [self._redacted(work(*args, **kwargs))]
 
-            with self.entry:
-                known = self.entry.is_done()
-                result = self.entry.result if known else journaled_sync(self.entry, run, (), {})
+            result = carry_out_sync(self.entry, run, (), {})
             return on_loop(what, instead, partial(self._told, result)).result()
         except RefusedError as refused:
             return self._answer(str(refused))
@@ -232,6 +231,14 @@ class _Under:
         if type(value) is dict:
             return {key: self._redacted(one) for key, one in cast("dict[Any, Any]", value).items()}
         return value
+
+
+def is_sync_tool(tool: BaseTool) -> bool:
+    """Whether a tool runs in a thread, which nothing can stop, even where it is called with `ainvoke`."""
+    if isinstance(tool, StructuredTool | Tool):
+        return tool.coroutine is None
+    own: Any = next(one for one in type(tool).__mro__ if "interlock_risk" not in vars(one))
+    return own._arun is BaseTool._arun  # pyright: ignore[reportPrivateUsage]
 
 
 @contextmanager

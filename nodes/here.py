@@ -64,7 +64,7 @@ def on_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]])
 
     `instead`: what an async node calls.
     """
-    drive = DRIVE.get()
+    drive = _drive_here()
     if drive is None or _is_running(drive.loop):
         raise UserError(f"{what} would block the run: in an async node, use {instead}.")
 
@@ -77,9 +77,17 @@ def on_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]])
 
 def soon(function: Callable[..., Any], *args: Any) -> None:
     """Call a function in the run's event loop, even while the run is stopping."""
-    drive = DRIVE.get()
+    drive = _drive_here()
     assert drive is not None
     drive.loop.call_soon_threadsafe(function, *args)
+
+
+def _drive_here() -> Drive | None:
+    """The drive of the node that runs, whosever graph it is."""
+    if drive := DRIVE.get():
+        return drive
+    deps = deps_here()
+    return Drive(deps, deps.cancel.loop) if deps and deps.cancel.loop else None
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:

@@ -45,7 +45,11 @@ class PromptEnd(TypedDict):
 
 
 def fires(
-    *, reads: tuple[str, ...], writes: tuple[str, ...] = (), labels: tuple[str, ...]
+    *,
+    reads: tuple[str, ...],
+    writes: tuple[str, ...] = (),
+    labels: tuple[str, ...],
+    moves: tuple[str, ...] = (),
 ) -> Callable[[Node], Node]:
     """Declare a node that fires hooks. If they don't answer, it writes the keys of `FIRING` and the label `unknown`."""
 
@@ -60,7 +64,8 @@ def fires(
             return {"hook_event": "", "hook_key": "", **update}
 
         keys = ("hook_key", *reads)
-        return node(reads=keys, writes=(*FIRING, *writes), labels=("unknown", *labels), group="hooks")(fire)
+        written, known = (*FIRING, *writes), ("unknown", *labels)
+        return node(reads=keys, writes=written, labels=known, group="hooks", moves=moves)(fire)
 
     return mark
 

@@ -238,6 +238,7 @@ def _feedback(outcome: HookOutcome) -> str:
 @node(
     reads=("turn_status", "reply", "stop", "stopped_by", "refused", "approval_mode", "plan_verdict"),
     writes=("status", "error", "approval_mode", "plan_verdict"),
+    moves=("carried_out",),
 )
 async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A batch that requested the end ends the run, whatever the turn's status. No answer isn't a success."""

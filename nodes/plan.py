@@ -48,7 +48,12 @@ _FRESH: PlanState = {
 }
 
 
-@node(reads=("prompt", "plan_name"), writes=(*fresh_conversation(), *_FRESH, "asked", "head"), fusable=True)
+@node(
+    reads=("prompt", "plan_name"),
+    writes=(*fresh_conversation(), *_FRESH, "asked", "head"),
+    fusable=True,
+    moves=("use_plan",),
+)
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules go right before the prompt; policy enforces them."""
     deps = runtime.context
@@ -139,6 +144,10 @@ def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or
         return "approved"
     ended = state.get("stop") or state["plan_verdict"] == "reject_silently"
     return "rejected or stopped" if ended else "results"
+
+
+PLANNED = "enter_plan_mode read write_plan exit_plan_mode reject cancel no_review approve_default approve_auto_edit*"
+"""Moves of the node that follows a whole batch, call by call."""
 
 
 class _Tracked(PlanMode, total=False):

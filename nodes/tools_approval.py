@@ -45,6 +45,7 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
     writes=("asks", "approval", "status"),
     labels=("asked", "notify", "answered"),
     group="questions",
+    moves=("ask", "ask_again", "fail", "schedule execute succeed"),
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """The request's reason names the rule, heuristic or hook that asks."""
@@ -117,6 +118,7 @@ def _note(deps: Deps, state: DecideState) -> str | None:
     writes=("attempt", "by_person", "by_hook", "hook_reason", "status"),
     labels=("proceed", "modify", "changed since", "reject", "cancel"),
     group="questions",
+    moves=("modify", "fail", "cancel"),
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision is bound to what was shown: if a file changed since, the request is made again."""
@@ -197,6 +199,7 @@ def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:
     reads=("index", "attempt", "by_hook", "by_person", "approval", "status"),
     writes=("status", "decided"),
     fusable=True,
+    moves=("schedule",),
 )
 async def ready(state: DecideState) -> DecideState:
     outcome: CallOutcome = {

@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.check import sections_of, told_of_edit
 from interlock.nodes.context import shown_memory
-from interlock.nodes.plan import note_moves, reviewing, track
+from interlock.nodes.plan import PLANNED, note_moves, reviewing, track
 from interlock.nodes.tools_approval import info_of
 from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.prompts import load
@@ -44,6 +44,7 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
     reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
     writes=("group", "kinds", "reading", "decided", "stop", "plan_phase"),
     fusable=True,
+    moves=("exit_plan_mode", "no_review exit_plan_mode"),
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run in parallel; a call that writes, executes or asks runs alone, in order."""
@@ -95,6 +96,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     labels=("groups left", "done"),
     fusable=True,
     nondeterministic=True,
+    moves=("allow_edits", PLANNED),
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`engine.md` 9), so that the chain never contains half a batch."""
@@ -123,9 +125,10 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
     moved, moves = track(_plan_of(state), done, lambda name: _risk(deps, name))
-    note_moves(runtime, moves)
+    edits = _all_edits(deps, state)
+    note_moves(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])
     ended: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
-    return {**collected, **_stop(deps, state, outcomes, done), **_all_edits(deps, state), **moved, **ended}
+    return {**collected, **_stop(deps, state, outcomes, done), **edits, **moved, **ended}
 
 
 def _all_edits(deps: Deps, state: ToolsState) -> ToolsState:

@@ -152,7 +152,11 @@ _FRESH: DecideState = {
 
 
 @node(
-    reads=("message", "index", "approval_mode"), writes=(*_FRESH,), labels=("known", "unknown"), fusable=True
+    reads=("message", "index", "approval_mode"),
+    writes=(*_FRESH,),
+    labels=("known", "unknown"),
+    fusable=True,
+    moves=("fail",),
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
@@ -196,6 +200,7 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     writes=("status",),
     labels=("valid", "in a mode", "invalid"),
     fusable=True,
+    moves=("fail",),
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Invalid arguments are an error naming the field."""
@@ -213,6 +218,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     labels=("allowed", "restricted"),
     fusable=True,
     nondeterministic=True,
+    moves=("fail",),
 )
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Refuse tools and files that the mode of work doesn't have."""
@@ -232,6 +238,7 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     writes=("must_ask", "verdict", "rules", "status"),
     labels=("allow", "ask", "hooks", "deny", "no match"),
     fusable=True,
+    moves=("fail",),
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Deny answers the call. Else hooks run first, then a person may be asked."""
@@ -274,6 +281,7 @@ async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
     reads=(*CALL, "helper", "helper_role", "edit_status", "explanation", "error", "status"),
     writes=("attempt", "status"),
     labels=("corrected", "answered"),
+    moves=("fail", "schedule execute succeed"),
 )
 async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Corrected strings are a new attempt, checked and approved like any other; else the call is finished."""
@@ -298,6 +306,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     reads=(*CALL, "by_person", "must_ask", "status"),
     writes=("attempt", "by_person", "by_hook", "must_ask", "hook_attempt", "hook_reason", "status"),
     labels=("allow", "ask", "changed", "blocked or stopped"),
+    moves=("fail",),
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A hook may block, stop, require approval, or change the arguments. Its allow doesn't override others' asks."""

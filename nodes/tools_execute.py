@@ -15,6 +15,7 @@ from interlock.nodes.tools_approval import info_of
 from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
+    EXECUTED,
     attempt_at,
     filled_input,
     is_result_for_hooks,
@@ -50,6 +51,7 @@ _LEAST_S = 0.1
     writes=("status", "cause"),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
     memoized=True,
+    moves=EXECUTED,
 )
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """On re-entry after a crash the journal decides: done, run it, or ask a person (`engine.md` 13)."""

@@ -19,6 +19,7 @@ from interlock.nodes.requests import (
 from interlock.nodes.tools_forms import questions_of, values_of
 from interlock.nodes.tools_results import (
     CALL,
+    EXECUTED,
     attempt_at,
     filled_input,
     is_result_for_hooks,
@@ -67,7 +68,13 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
     return {"label": asked(state), "approval": request.key}
 
 
-@node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("done", "hooks"), group="questions")
+@node(
+    reads=(*CALL, "approval", "hooked"),
+    writes=("status",),
+    labels=("done", "hooks"),
+    group="questions",
+    moves=EXECUTED,
+)
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer, verbatim, is the call's result."""
     deps, key, call = attempt_at(state, runtime)
@@ -145,6 +152,7 @@ def _read(path: Path | None) -> str:
     writes=("status",),
     labels=("decided", "hooks", "changed since"),
     group="questions",
+    moves=EXECUTED,
 )
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only what was read is approved: a file that changed meanwhile is shown again."""
@@ -222,6 +230,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     writes=("attempt", "approval", "by_person", "status"),
     labels=("redo", "skip"),
     group="questions",
+    moves=("schedule", *EXECUTED),
 )
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo makes a new attempt with the same arguments; skip closes this one."""
@@ -279,6 +288,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
     writes=("attempt", "approval", "by_person", "given", "input_problem", "status"),
     labels=("given", "unfit", "rejected"),
     group="questions",
+    moves=("schedule", *EXECUTED),
 )
 async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """A new attempt with the same arguments and the answer."""

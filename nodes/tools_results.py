@@ -43,6 +43,12 @@ def earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
     return [deps.journal.call(CallKey(message=message, index=i)) for i in range(index)]
 
 
+EXECUTED = tuple(
+    f"{before}execute {end}" for before in ("", "schedule ") for end in ("succeed", "fail", "cancel")
+)
+"""Moves of a node that sees a scheduled call to its end. An execution begins without a status: as if just decided."""
+
+
 def moved(status: str, *events: str) -> str:
     """The call's status after these events (`ToolCallChart`)."""
     for event in events:

@@ -20,7 +20,16 @@ from interlock.nodes.turn_messages import REQUEST, replacement, request_of, show
 from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ModelError, RunError
-from interlock.state.events import Event, Finished, InvalidStream, LoopDetected, MessageEvent, Retry, Thought
+from interlock.state.events import (
+    ErrorEvent,
+    Event,
+    Finished,
+    InvalidStream,
+    LoopDetected,
+    MessageEvent,
+    Retry,
+    Thought,
+)
 from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, REPEATS, Kind
 from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
 from interlock.state.node import node, task_of
@@ -208,13 +217,14 @@ def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> T
 @node(
     reads=(
         *("head", "hooked", "said", "candidate", "attempt", "stream_problem", "finish_reason"),
-        *("error", "failed_model", "rerouted", "loop_found", "retry"),
+        *("error", "failed_model", "rerouted", "loop_found", "retry", "overflows", "sticky_model"),
+        "request_model",
     ),
     writes=(
         *("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
-        "retry",
+        *("retry", "overflows", "last_prompt_tokens"),
     ),
-    labels=("retry", "unavailable", "loop", "whole", "end"),
+    labels=("retry", "unavailable", "too long", "still too long", "loop", "whole", "end"),
     fusable=True,
 )
 async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
@@ -224,8 +234,14 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if error := state.get("error"):
         if state.get("failed_model") and not state["rerouted"]:
             return {"label": "unavailable", "turn_status": "", "rerouted": True}
-        overflow = error["type"] == "context_overflow"
-        return {"label": "end", "turn_status": "context_overflow" if overflow else "error"}
+        if error["type"] != "context_overflow":
+            return {"label": "end", "turn_status": "error"}
+        model = state.get("request_model") or state["sticky_model"]
+        before, limit = state.get("overflows", 0), runtime.context.models.limit(model)
+        text = f"{error['message']} The conversation is shortened to fit, and the request is sent again."
+        runtime.stream_writer(ErrorEvent(severity="warning", message=text))
+        full: TurnState = {"overflows": before + 1, "last_prompt_tokens": limit}
+        return {**full, "label": "still too long" if before else "too long", "turn_status": "", "error": {}}
     if state.get("loop_found"):
         return {"label": "loop", "turn_status": ""}
     transcript = runtime.context.transcript

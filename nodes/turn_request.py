@@ -43,6 +43,7 @@ _FRESH: TurnState = {
     "candidate": "",
     "stream_problem": "",
     "error": {},
+    "overflows": 0,
     "failed_model": "",
     "rerouted": False,
     "loop_found": {},
@@ -91,7 +92,7 @@ def _refuse(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
 
 @node(
     reads=("head", "model", "sticky_model", "last_prompt_tokens", "turn_no", "loop_next", "hooked"),
-    writes=("turn_status", "error"),
+    writes=(),
     labels=("overflow", "look due", "sticky", "hooked", "unrouted"),
     fusable=True,
 )
@@ -101,18 +102,14 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     known = state.get("last_prompt_tokens", 0)
     history = deps.transcript.read(state["head"])
-    estimated = sum(map(estimate_message, unsent(history) if known else history))
-    remaining = deps.models.limit(model) - known
+    plain = sum(map(estimate_message, unsent(history) if known else history))
+    estimated = deps.models.estimated(model, plain)
+    remaining = max(0, deps.models.limit(model) - known)
     if estimated <= remaining:
         look_due = state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK)
         return {"label": "look due" if look_due else _routed(state)}
     runtime.stream_writer(ContextOverflow(estimated=estimated, remaining=remaining))
-    message = (
-        f"The request has about {estimated} tokens, {model!r} has room for {remaining}. "
-        "Ask for less at a time, or choose a model with a larger window (-m)."
-    )
-    error = {"type": "context_overflow", "message": message}
-    return {"label": "overflow", "turn_status": "context_overflow", "error": error}
+    return {"label": "overflow"}
 
 
 @node(

@@ -12,17 +12,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from interlock.services.brought import lines_of
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.files.disk import private_directory, read_file
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.files.protected import PROTECTED
+from interlock.services.files.protected import protected_names
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.load import workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.text import listed, object_of
+from interlock.state.text import listed
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 """Below the home directory: directory → hashes of hooks."""
@@ -163,7 +164,7 @@ def _answer(key: str, value: object, file: Path) -> bool:
 
 
 class ProjectFile(NamedTuple):
-    """A file, and what it would run or connect to, one line each."""
+    """A file, and what it would run, connect to, allow or set, one line each."""
 
     path: Path
     runs: tuple[str, ...] = ()
@@ -174,25 +175,25 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
     mine = {os.path.realpath(home / folder) for folder in FOLDERS}
     found = [
         file
-        for name in PROTECTED
+        for name in protected_names()
         for file in _brought(root / name)
         if os.path.realpath(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += workspace_files(root, home)
-    return [ProjectFile(file, tuple(_runs(file))) for file in found]
+    return [ProjectFile(file, tuple(lines_of(file))) for file in found]
 
 
 def shown_files(root: Path, home: Path) -> list[ProjectFile]:
     """What a person sees before the folder is trusted: those, and the graphs that could then be run by name."""
     listing = root / LISTING
-    graphs = [ProjectFile(listing, tuple(_runs(listing)))] if listing.is_file() else []
+    graphs = [ProjectFile(listing, tuple(lines_of(listing)))] if listing.is_file() else []
     return [*project_files(root, home), *graphs]
 
 
 def _brought(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
-    for pattern in PROTECTED[path.name].trusted:
+    for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
             yield from sorted(path.glob(pattern))
         elif os.path.lexists(file := path / pattern):
@@ -222,33 +223,3 @@ def _named(file: ProjectFile, root: Path) -> str:
         if n
     ]
     return shown_path(file.path, root) + (f" ({', '.join(counts)})" if counts else "")
-
-
-def _runs(file: Path) -> Iterator[str]:
-    """Yield hooks' commands, MCP servers and graphs as written, or one line saying why the file can't be read."""
-    if file.suffix != ".json":
-        return
-    try:
-        data = read_object(file) or {}
-    except ConfigError as error:
-        yield f"(can't be read: {error})"
-        return
-    for event, groups in object_of(data.get("hooks")).items():
-        for group in _list(groups):
-            hooks = object_of(group).get("hooks")
-            yield from (f"hook {event}: {object_of(h).get('command', h)}" for h in _list(hooks))
-    for name, server in object_of(data.get("mcpServers")).items():
-        yield f"MCP server {name}: {_server(object_of(server))}"
-    for name, place in object_of(data.get("graphs")).items() if file.name == LISTING else ():
-        yield f"graph {name}: {object_of(place).get('path', place)}"
-
-
-def _server(server: dict[str, Any]) -> str:
-    where = server.get("httpUrl") or server.get("url")
-    line = [where] if where else [server.get("command", "?"), *_list(server.get("args"))]
-    free = ["every tool"] if server.get("trust") else list(map(str, _list(server.get("alwaysAllow"))))
-    return " ".join(map(str, line)) + (f" (doesn't ask: {', '.join(free)})" if free else "")
-
-
-def _list(value: object) -> list[Any]:
-    return cast(list[Any], value) if isinstance(value, list) else []

@@ -215,6 +215,8 @@ class ApprovalRequest(Frozen):
     note: str | None = None
     """Set when asked again: what changed since the first time."""
     questions: tuple[dict[str, JsonValue], ...] = ()
+    alike: int = 1
+    """How many parallel questions of a graph this one stands for, as nothing tells them apart."""
 
     @model_validator(mode="after")
     def _with_key(self) -> "ApprovalRequest":

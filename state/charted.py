@@ -1,6 +1,7 @@
 """charted: types of channels whose values are states of a chart, and what holds a graph to them.
 
-It commits no move that no events of the chart lead to. Charts are imported when a node moves such a channel.
+A node's update is one of the moves that the node declares (`@node(moves=…)`). Charts are imported when a node moves
+such a channel.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,9 +42,13 @@ def plain(kind: Any) -> Any:
 
 
 def check_moves(
-    where: str, channels: Sequence[tuple[str, Obeys]], state: Mapping[str, Any], update: Mapping[str, Any]
+    where: str,
+    channels: Sequence[tuple[str, Obeys]],
+    moves: tuple[str, ...],
+    state: Mapping[str, Any],
+    update: Mapping[str, Any],
 ) -> None:
-    """Raises `RunError` for a value that the chart's events don't lead to from the state's."""
+    """Raises `RunError` for a value that no move of the node leads to from the state's."""
     if not channels:
         return
     from interlock.state.charts import CHARTS, reached
@@ -52,11 +57,12 @@ def check_moves(
         if key not in update and obeys.within not in update:
             continue
         begins = obeys.anew in update and update[obeys.anew] != state.get(obeys.anew)
-        old, new = _at(key, obeys, state), _at(key, obeys, {**state, **update})
-        if new != old and new not in reached(CHARTS[obeys.chart], "" if begins else old):
+        old, new = "" if begins else _at(key, obeys, state), _at(key, obeys, {**state, **update})
+        if new != old and new not in reached(CHARTS[obeys.chart], old, moves):
+            may = f"It may: {', '.join(moves)}." if moves else "It declares no moves."
             raise RunError(
-                f"{where} moved {key!r} from {old!r} to {new!r}, which no event of {obeys.chart!r} does. "
-                f"Its legal moves: interlock diagram {obeys.chart}"
+                f"{where} moved {key!r} from {old!r} to {new!r}, which this node may not. {may} "
+                f"All legal moves: interlock diagram {obeys.chart}"
             )
 
 

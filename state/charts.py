@@ -1,6 +1,6 @@
 """charts: statecharts for runs, approval modes and tool calls. State stays plain data; `step` advances it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -79,6 +79,7 @@ class ApprovalModeChart(StateChart[Any]):
     approve_default = plan.review.to(default)
     approve_auto_edit = plan.review.to(auto_edit)
     carried_out = auto_edit.to(default)
+    allow_edits = default.to(auto_edit)
     use_plan = default.to(plan) | auto_edit.to(plan) | yolo.to(plan)
     use_default = default.from_(auto_edit, yolo, plan)
     use_auto_edit = auto_edit.from_(default, yolo, plan)
@@ -145,19 +146,41 @@ def moves_in(chart: type[Chart], state: str) -> dict[str, str]:
     return {event: target for (source, event), target in _table(chart).items() if source == state}
 
 
+REPEATED = "*"
+"""Ends a list of events that may happen in any order, and again."""
+
+
 @cache
-def reached(chart: type[Chart], state: str) -> frozenset[str]:
-    """The states that events lead to from this one, without a person's. From none, as before a start: every state."""
-    moves = {(old, new) for (old, event), new in _table(chart).items() if not event.startswith("use_")}
-    if not state:
-        return frozenset(name_of(leaf) for leaf in _leaves(chart.states))
+def reached(chart: type[Chart], state: str, moves: tuple[str, ...]) -> frozenset[str]:
+    """The states that one of the moves leads to: each is an event, or several after each other. From none, as before a
+    start: from the initial state, or to it."""
+    at = state or initial(chart)
+    found: set[str] = set() if state else {at}
+    for move in moves:
+        events = move.removesuffix(REPEATED).split()
+        found |= _closure(chart, at, events) if move.endswith(REPEATED) else _after(chart, at, events)
+    return frozenset(found)
+
+
+def initial(chart: type[Chart]) -> str:
+    return name_of(leaf_of(next(s for s in chart.states if s.initial)))
+
+
+def _after(chart: type[Chart], state: str, events: Iterable[str]) -> set[str]:
+    at: str | None = state
+    for event in events:
+        at = _table(chart).get((at, event)) if at is not None else None
+    return {at} if at is not None else set()
+
+
+def _closure(chart: type[Chart], state: str, events: Sequence[str]) -> set[str]:
     found, ahead = {state}, [state]
     while ahead:
         at = ahead.pop()
-        following = {new for old, new in moves if old == at} - found
+        following = {new for event in events for new in _after(chart, at, [event])} - found
         found |= following
         ahead += following
-    return frozenset(found)
+    return found
 
 
 def mode_of(values: Mapping[str, Any]) -> str:

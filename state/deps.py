@@ -316,6 +316,12 @@ class Token:
         """Tasks inside `guarded`, and whether each was cancelled by a stop."""
         self.overdue: Callable[[float], threading.Timer | None] = lambda seconds: None  # noqa: ARG005
         """Lets somebody's code, if it blocks, end the process some time after these seconds."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Of the drive."""
+        self.left = set[asyncio.Future[Any]]()
+        """Nodes under way that nothing else may wait for."""
+        self.is_held = False
+        """Whether the drive is over but for work that nothing can stop."""
 
     def request(self) -> None:
         """Cancel work in flight and refuse to start more."""
@@ -344,15 +350,47 @@ class Token:
         finally:
             del self._under_way[task]
 
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Inside, the drive only waits for work to end that nothing can stop, to keep what it returns."""
+        self.is_held = True
+        try:
+            yield
+        finally:
+            self.loop: asyncio.AbstractEventLoop | None = None
+        """Of the drive."""
+        self.is_held = False
 
-async def to_its_end(work: Awaitable[T]) -> T:
-    """Await work that can't be interrupted, such as a write in a thread, even when cancelled meanwhile."""
+
+GRACE_S = 5.0
+"""Seconds that work under way has to end by itself once its run stops."""
+
+
+async def to_its_end(
+    work: Awaitable[T], grace_s: float | None = None, cancelled: Callable[[], None] = lambda: None
+) -> T:
+    """Await work that can't be interrupted, such as a write in a thread, however often the caller is cancelled.
+
+    `grace_s`: work that is still under way so long after the last cancellation is cancelled, too; None: never.
+    `cancelled`: called at the first one.
+    """
     task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise
+    stop: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            ended, _ = await asyncio.wait({task}, timeout=grace_s if stop else None)
+            if not ended:
+                grace_s = None
+                task.cancel()
+        except asyncio.CancelledError as asked:
+            if stop is None:
+                stop = asked
+                cancelled()
+    if stop:
+        if not task.cancelled():
+            task.exception()  # else asyncio complains that nobody took it
+        raise stop
+    return task.result()
 
 
 class StopFlag:

@@ -22,6 +22,16 @@ class BugError(InterlockError):
     kind = "bug"
 
 
+def exception_line(error: BaseException, most: int = 300) -> str:
+    """Return an exception's class and text in one line of at most `most` characters; its text may itself raise."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception as broken:
+        text = f"its text can't be read ({type(broken).__name__})"
+    line = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def bug(error: object) -> BugError:
     """A one-line error for an exception that isn't ours."""
     return BugError(f"a bug: {type(error).__name__}: {error}. See where with -d")

@@ -126,6 +126,14 @@ class Approvals(Protocol):
         """The answer to the request with this key, if any."""
         ...
 
+    def withdraw(self, keys: str, but: str = "") -> None:
+        """Withdraw unanswered requests whose keys begin so, except those with `but` in the key."""
+        ...
+
+    def stand_for(self, key: str, alike: int) -> None:
+        """Note that the request stands for so many parallel questions."""
+        ...
+
     def open_requests(self) -> list[ApprovalRequest]:
         """Unanswered requests, oldest first."""
         ...

@@ -327,6 +327,14 @@ class Models(Protocol):
         """Context window in tokens (default 1,048,576)."""
         ...
 
+    def estimated(self, model: str, tokens: int) -> int:
+        """What an estimate means for a model, by how far earlier ones were off."""
+        ...
+
+    def ends_reliably(self, model: str) -> bool:
+        """Whether the end of an answer without calls says if the model has more to do."""
+        ...
+
     def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
         """How the model calls tools from now on, after a reply under `auto`; `silent`: its replies without a call so
         far."""

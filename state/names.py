@@ -12,6 +12,43 @@ ALIASES = {
 """Defaults of `model.aliases`. `auto` isn't here: it means routed per prompt."""
 GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 GEMINI_URL = "https://generativelanguage.googleapis.com"
+ADDRESSES = {
+    "GOOGLE_GEMINI_BASE_URL": GEMINI_KEYS,
+    **{
+        f"{name}_{kind}": (f"{name}_API_KEY",)
+        for name, kind in (
+            *(
+                ("OPENAI", "BASE_URL"),
+                ("ANTHROPIC", "BASE_URL"),
+                ("MISTRAL", "BASE_URL"),
+                ("GROQ", "API_BASE"),
+            ),
+            *(
+                ("DEEPSEEK", "API_BASE"),
+                ("XAI", "API_BASE"),
+                ("TOGETHER", "API_BASE"),
+                ("FIREWORKS", "API_BASE"),
+            ),
+        )
+    },
+}
+"""Variable of a model server's address → those of its key. A key goes only to the address that it was set with."""
+
+ERROR_HANDLER = "__error_handler__"
+"""LangGraph's name of a node's error handler begins with it; the node's name follows."""
+RAISED = "raised"
+"""Route of a step whose node raised; no node has a label of this name."""
+
+
+def is_hidden_node(node: str) -> bool:
+    """Return whether LangGraph made the node, such as its start: no list of steps shows it."""
+    return node.startswith("__") and not node.startswith(ERROR_HANDLER)
+
+
+def display_name(node: str) -> str:
+    """Return a node's name for people: that of an error handler says whose it is."""
+    return f"{node.removeprefix(ERROR_HANDLER)}.error_handler" if node.startswith(ERROR_HANDLER) else node
+
 
 LISTING = "langgraph.json"
 """Names a project's LangGraph graphs."""

@@ -24,6 +24,10 @@ class NextSpeakerState(Labelled, total=False):
     """State of the decision besides the chain."""
 
     head: str
+    finish_reason: str
+    """How the last answer ended; empty or absent: unknown."""
+    sticky_model: str
+    """The model that gave it."""
     next_speaker: str
     """`user`, `model`, or empty: undecided."""
     decided_by: str

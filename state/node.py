@@ -50,6 +50,8 @@ class NodeSpec:
     """What it chooses among: from the same tables that it works by."""
     group: Group = "main"
     """What a diagram draws it as: on the main path, or beside it."""
+    moves: tuple[str, ...] = ()
+    """Moves it may make of a channel that obeys a chart, each an event or several after each other."""
 
 
 def node(
@@ -65,23 +67,37 @@ def node(
     retry_wait_s: float = 1.0,
     parts: tuple[Part, ...] = (),
     group: Group = "main",
+    moves: tuple[str, ...] = (),
 ) -> Callable[[_F], _F]:
     """Declare a node. It receives only the keys in `reads`; updating a key not in `writes` is an error.
 
-    A node with `labels` also writes `label`. Raises `SetupError` for impossible limits.
+    A node with `labels` also writes `label`. Raises `SetupError` for impossible limits, and for moves of an approval
+    mode that only a person makes.
     """
     if retries < 0 or retry_wait_s < 0 or (timeout_s is not None and timeout_s <= 0):
         raise SetupError(
             f"retries={retries}, retry_wait_s={retry_wait_s}, timeout_s={timeout_s}: expected more."
         )
+    if event := persons_move(moves):
+        raise SetupError(f"moves={moves!r}: only a person makes {event!r}.")
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
         kinds, limits = (fusable, memoized, nondeterministic), (timeout_s, retries, retry_wait_s)
-        spec = NodeSpec(reads, written, labels, *kinds, *limits, parts, group)
+        spec = NodeSpec(reads, written, labels, *kinds, *limits, parts, group, moves)
         return specified(function, spec)
 
     return mark
+
+
+_PERSONS = frozenset({"use_default", "use_auto_edit", "use_yolo"})
+"""Events of `ApprovalModeChart` that widen what runs without approval."""
+
+
+def persons_move(moves: tuple[str, ...]) -> str | None:
+    """Return the first event that is a person's alone."""
+    events = (event for move in moves for event in move.rstrip("*").split())
+    return next((event for event in events if event in _PERSONS), None)
 
 
 def specified(function: _F, spec: NodeSpec | None) -> _F:

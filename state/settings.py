@@ -230,7 +230,7 @@ class McpServer(Section):
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     """HTTP headers sent with each request."""
     timeout_ms: float = Field(600_000, alias="timeout", gt=0)
-    """Request timeout in milliseconds (gemini-cli: 10 minutes)."""
+    """Request timeout in milliseconds (gemini-cli: 10 minutes); if set, runs wait that long for the server to start."""
     trust: bool = False
     """Its tools need no approval, and its claims about their effects are believed."""
     always_allow: list[str] = Field(default_factory=list[str], alias="alwaysAllow")

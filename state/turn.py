@@ -65,6 +65,8 @@ class TurnState(HookWait, Conversation, Routing, total=False):
     """Why the last try was invalid; empty: it wasn't."""
     retry: RetryPlan | None
     """What went wrong last while trying for this answer; null or absent: nothing."""
+    overflows: int
+    """Requests of this turn that were too long for the model, as its server said."""
     rerouted: bool
     """This turn has already switched models; it does so once at most."""
     said: str

@@ -82,6 +82,10 @@ class Workspace(Protocol):
         and `OSError`: ELOOP if a link appeared on the way meanwhile."""
         ...
 
+    def note_written(self, path: Path, digest: str | None) -> None:
+        """Note the hash of what a tool wrote: a command that changes a protected file afterwards is found by it."""
+        ...
+
     def protected(self, path: str) -> Protection | None:
         """Why the model may not write a path: it affects how the program behaves. None: it may."""
         ...

@@ -47,17 +47,14 @@ def test_another_host_name_and_another_site_are_refused_even_with_a_token(ours: 
             assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (status, None)
 
 
-def test_a_site_that_is_allowed_uses_the_api_with_a_token_but_never_with_the_pages_cookie(ours: Ours) -> None:
+def test_a_site_that_is_allowed_uses_the_api_with_a_token(ours: Ours) -> None:
     with httpx.Client(base_url=ours.url, headers={"origin": FRIEND}) as friend:
         asked = friend.options("/threads", headers={"access-control-request-method": "POST"})
         assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (204, FRIEND)
         assert "x-api-key" in asked.headers["access-control-allow-headers"]
         made = friend.post("/threads", json={}, headers={"x-api-key": ours.token})
         assert (made.status_code, made.headers["access-control-allow-origin"]) == (200, FRIEND)
-    with httpx.Client(base_url=ours.url) as browser:
-        browser.post("/login", content=ours.token).raise_for_status()
-        assert browser.get("/info").status_code == 200
-        assert browser.get("/info", headers={"origin": FRIEND}).status_code == 401
+        assert friend.post("/threads", json={}).status_code == 401
 
 
 def test_an_origin_that_is_none_is_refused_in_one_line(ours: Ours) -> None:
@@ -185,14 +182,26 @@ def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
         fix = {"messages": [{"role": "user", "content": "fix it"}]}
         (asked,) = ask.wait(thread, "main", input=fix)["__interrupt__"]
         other = {"choice": "proceed_once", "request": "another-1.1"}
-        for answer, words in ((other, "no longer waits"), ({"f" * 32: other}, "takes proceed_once")):
+        yes = {"choice": "proceed_once", "request": asked["value"]["request"]}
+        for answer, words in (
+            (other, "no longer waits"),
+            ({"f" * 32: other}, "Unknown or already-consumed interrupt"),
+            ({asked["id"]: yes, "f" * 32: yes}, "Unknown or already-consumed interrupt"),
+        ):
             said = ask.wait(thread, "main", command={"resume": answer})
             assert words in said["__error__"]["message"]
             assert http.get(f"/threads/{thread}").json()["status"] == "interrupted", "it still waits"
-        answer = {asked["id"]: {"choice": "proceed_once", "request": asked["value"]["request"]}}
-        done = ask.wait(thread, "main", command={"resume": answer})
-        again = ask.wait(thread, "main", command={"resume": answer})
-        assert again["messages"] == done["messages"], "decided already: nothing happens"
+        twice = (
+            f'{{"assistant_id": "main", "command": {{"resume": {{"{asked["id"]}": 1, "{asked["id"]}": 2}}}}}}'
+        )
+        refused = http.post(f"/threads/{thread}/runs/wait", content=twice)
+        assert refused.status_code == 422 and "twice" in refused.json()["detail"]
+        done = ask.wait(thread, "main", command={"resume": {asked["id"]: yes}})
+        for late in ({asked["id"]: yes}, yes):
+            said = ask.wait(thread, "main", command={"resume": late})["__error__"]["message"]
+            assert "interrupt" in said, "decided already: an answer to nothing is refused"
+        values = http.get(f"/threads/{thread}/state").json()["values"]
+        assert values["messages"] == done["messages"], "nothing happened"
 
 
 def test_a_graph_that_exits_says_so_in_words(ours: Ours) -> None:

@@ -1,24 +1,34 @@
 """What nodes do outside by `effect` and `@durable`, in LangGraph graphs and own workflows, happens once."""
 
 import asyncio
+import json
 import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from langchain_core.messages import AIMessage
 from langgraph import graph as langgraph
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import NodeTimeoutError
 from langgraph.graph import MessagesState
-from langgraph.types import RetryPolicy, interrupt
+from langgraph.types import RetryPolicy, Send, interrupt
 from typing_extensions import TypedDict
 
 from interlock.engine import Outcome, Pending
+from interlock.engine import run as run_async
 from interlock.engine.client import Client
+from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
+from interlock.engine.read import list_runs
 from interlock.engine.travel.fork import fork_run
 from interlock.engine.travel.replay import replay
+from interlock.nodes.effects import Entry
+from interlock.state.deps import GRACE_S
 from interlock.testing import Stage, kill_everywhere, said
 from interlock.workflow import (
     END,
@@ -33,6 +43,7 @@ from interlock.workflow import (
     durable,
     effect,
     effect_sync,
+    guarded,
     node,
 )
 
@@ -327,6 +338,179 @@ def test_a_fork_repeats_the_effects_after_its_step_only_and_a_replay_none(stage:
         replayed = asyncio.run(replay(stage.home, run.run))
         assert replayed.divergence is None
         assert left(stage) == before
+
+
+MAPS = """
+import operator, os, signal
+from pathlib import Path
+from typing import Annotated
+from langgraph.graph import START, StateGraph
+from langgraph.types import Send
+from typing_extensions import TypedDict
+from interlock.workflow import effect
+
+class S(TypedDict, total=False):
+    i: int
+    done: Annotated[list, operator.add]
+
+def charge(item):
+    with Path("charged").open("a") as file:
+        file.write(f"{item}\\n")
+    if item == 150 and not Path("killed").exists():
+        Path("killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def work(state, runtime):
+    await effect(runtime, "charge", charge, state["i"])
+    return {"done": [state["i"]]}
+
+def items(state):
+    return [Send("work", {"i": i}) for i in range(300)]
+
+graph = StateGraph(S).add_node(work).add_conditional_edges(START, items, ["work"]).compile()
+"""
+
+
+def test_a_killed_map_asks_only_what_had_begun_names_each_item_and_takes_one_answer_for_all(
+    stage: Stage,
+) -> None:
+    (stage.work / "agent.py").write_text(MAPS)
+    env = {"PATH": os.environ["PATH"], "HOME": str(stage.folder), "INTERLOCK_HOME": str(stage.home)}
+    assert warm.run(["run", "agent.py:graph"], cwd=stage.work, env=env).returncode == -signal.SIGKILL
+    begun = {*map(int, (stage.work / "charged").read_text().split())}
+    parked = warm.run(["resume", "latest"], cwd=stage.work, env=env)
+    asked = stage.waiting(list_runs(stage.home)[0].run)
+    items = [request["args"]["item"] for request in asked]
+    assert len({*items}) == len(items) <= 33  # threads of the pool
+    assert {*items} <= begun | {*range(300)} and 150 in items
+    assert f"{len(items)} unknown outcomes of charge" in parked.stderr
+    assert '{"item": 150}' in parked.stderr and "--answer all=redo" in parked.stderr
+    wrong = warm.run(["resume", "latest", "--answer", "all=perhaps"], cwd=stage.work, env=env)
+    assert "redo or skip settles every unknown outcome" in wrong.stderr
+    done = warm.run(["resume", "latest", "--answer", "all=skip"], cwd=stage.work, env=env)
+    assert sorted(json.loads(done.stdout)["done"]) == [*range(300)]
+    charged = [*map(int, (stage.work / "charged").read_text().split())]
+    assert len(charged) == len({*charged}) >= 300 - len(items)
+
+
+def test_a_try_after_a_time_out_takes_the_result_of_the_effect_that_the_first_began(stage: Stage) -> None:
+    """The function is called once, though the node is: nothing can end its thread."""
+    calls: list[str] = []
+
+    def charge() -> str:
+        calls.append("charge")
+        time.sleep(0.6)
+        return "paid"
+
+    async def act(state: Words, runtime: Runtime) -> Words:
+        return {"log": [await effect(runtime, "charge", charge)]}
+
+    async def calls_tool(state: Words) -> Words:
+        return {"log": [await guarded([charged], risk="write")[0].ainvoke({})]}
+
+    def charged() -> str:
+        """Charges."""
+        return charge()
+
+    policy = RetryPolicy(max_attempts=20, initial_interval=0.01, retry_on=NodeTimeoutError)
+    for node_ in (act, calls_tool):
+        graph = StateGraph(Words).add_node("act", node_, retry_policy=policy, timeout=0.15)
+        workflow = Workflow.from_langgraph(graph.add_edge(START, "act"), "acts")
+        yolo = Stage(stage.folder, given={"approval_mode": "yolo"})
+        assert result(yolo.run(workflow, {})) == ("done", ["paid"])
+        assert calls == ["charge"]
+        calls.clear()
+
+
+@pytest.mark.parametrize("ends_as", [asyncio.CancelledError, ConnectionError])
+def test_a_coroutine_that_a_stop_cuts_short_has_an_unknown_outcome_however_it_ends(
+    stage: Stage, ends_as: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Entry.__init__,
+        "__defaults__",
+        tuple(0.05 if value == GRACE_S else value for value in Entry.__init__.__defaults__ or ()),
+    )
+    calls: list[str] = []
+
+    async def post() -> str:
+        calls.append("post")
+        if len(calls) == 1:
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                raise ends_as("cut") from None
+        return "posted"
+
+    async def act(state: Words, runtime: Runtime) -> Words:
+        return {"log": [await effect(runtime, "post", post)]}
+
+    async def fails(state: Words) -> Words:
+        while not calls:
+            await asyncio.sleep(0.01)
+        if len(calls) == 1 and not asked:
+            raise ValueError("no")
+        return {}
+
+    asked: list[Pending] = []
+    graph = StateGraph(Words).add_node("act", act).add_node("fails", fails)
+    workflow = Workflow.from_langgraph(graph.add_edge(START, "act").add_edge(START, "fails"), "acts")
+    failed = stage.run(workflow, {})
+    assert (failed.status, calls) == ("failed", ["post"])
+    asked += [Pending(kind="outcome")]  # pyright: ignore[reportCallIssue]
+    parked = stage.resume(failed.run)
+    assert [request["tool_name"] for request in parked.pending] == ["post"]
+    assert result(stage.resume(failed.run, said(parked.pending[0], "redo"))) == ("done", ["posted"])
+    assert calls == ["post", "post"]
+
+
+def test_a_stopped_thread_begins_no_further_effect(stage: Stage) -> None:
+    stop = Stop()
+
+    def first(loop: asyncio.AbstractEventLoop) -> str:
+        asyncio.run_coroutine_threadsafe(asked(), loop).result()
+        return leave("first")
+
+    async def asked() -> None:
+        stop()
+
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def act(state: Words, runtime: Runtime) -> Words:
+        done = [effect_sync(runtime, "first", first, loops[-1])]
+        return {"log": [*done, effect_sync(runtime, "second", leave, "second")]}
+
+    async def stopped() -> Outcome:
+        loops.append(asyncio.get_running_loop())
+        return await run_async(foreign(act), {}, options=stage.options, stop=stop)
+
+    outcome = asyncio.run(stopped())
+    assert (outcome.status, left(stage)) == ("cancelled", ["first"])
+    assert result(stage.resume(outcome.run)) == ("done", ["FIRST", "SECOND"])
+    assert left(stage) == ["first", "second"]
+
+
+def test_a_map_whose_item_fails_begins_no_node_that_waits_for_a_thread(stage: Stage) -> None:
+    begun: list[int] = []
+
+    def work(state: Any) -> Words:
+        begun.append(state["i"])
+        if state["i"] == 3 and len(begun) < 200:
+            raise ValueError("no")
+        time.sleep(0.02)
+        return {}
+
+    def items(state: Words) -> list[Send]:
+        return [Send("work", {"i": i}) for i in range(200)]
+
+    graph = StateGraph(Words).add_node("work", work).add_conditional_edges(START, items, ["work"])
+    failed = stage.run(Workflow.from_langgraph(graph, "acts"), {})
+    assert failed.status == "failed"
+    first = len(begun)
+    assert first < 150
+    begun += [0] * 200
+    assert stage.resume(failed.run).status == "done"
+    assert sorted({*begun}) == [*range(200)] and len(begun) == 200 + 200 + 1  # the failed one, once more
 
 
 HINTED = '''

@@ -65,8 +65,12 @@ def test_an_administrator_sets_up_the_database_and_gives_two_roles(
     script = put(tmp_path / "script.json", [{"text": "Done."}])
     monkeypatch.setenv("INTERLOCK_STORE", as_worker)
     assert run("-p", "do it", "-m", f"script:{script}").code == 0
+    assert run("-p", "once more", "-m", f"script:{script}").code == 0
+    assert run("runs", "rm", "latest").code == 0, "a run is removed with all its rows"
     assert run("audit", "verify").code == 0
     assert run("run", "main", "--detach", "-m", f"script:{script}", "do it").code == 0
+    with psycopg.connect(as_worker) as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        conn.execute("insert into served values ('token', 'me', '', '', '{}', 0)")
     monkeypatch.setenv("INTERLOCK_STORE", as_viewer)
     assert "queued" in run("runs").out and "1 queued" in run("fleet").out
     refused = run("-p", "do it", "-m", f"script:{script}")
@@ -97,13 +101,19 @@ def _look_only(page: httpx.Client, why: str) -> None:
     assert page.get("/api/me").json() == {"name": "", "role": "view", "why": why}
     names = [row["run"] for row in page.get("/api/runs").json()["runs"]]
     looks = ["", "/calls", "/steps", "/state"]
-    seen = ["/api/requests", "/api/workflows", "/stats", *(f"/api/runs/{names[-1]}{look}" for look in looks)]
+    seen = [
+        "/api/requests",
+        "/api/workflows",
+        "/api/stats",
+        *(f"/api/runs/{names[-1]}{look}" for look in looks),
+    ]
     assert {path: page.get(path).status_code for path in seen} == dict.fromkeys(seen, 200)
     assert len(page.post("/threads/search", json={}).json()) == 2
     acts = [f"/api/runs/{names[0]}/{act}" for act in ("decide", "prompt", "stop", "fork", "rewind", "undo")]
-    swap = f"/api/runs/{names[0]}/replay?swap=finish={__file__}:run"
-    for path in ("/api/runs", *acts, "/threads", "/runs/wait", "/store/items", swap):
-        told = page.request({"/store/items": "PUT", swap: "GET"}.get(path, "POST"), path, json={})
+    replay, swap = f"/api/runs/{names[0]}/replay", {"swap": f"finish={__file__}:run"}
+    for path in ("/api/runs", *acts, "/threads", "/runs/wait", "/store/items", replay):
+        method, given = "PUT" if path == "/store/items" else "POST", swap if path == replay else {}
+        told = page.request(method, path, json=given)
         assert (told.status_code, why in told.json()["detail"]) == (403, True), (path, told.text)
 
 

@@ -1,7 +1,10 @@
 """What the commands and the page say of runs in PostgreSQL, and what the API starts there."""
 
+import hashlib
+import json
 from collections.abc import Generator
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -142,6 +145,41 @@ def talked(fleet: Run, ours: Ours) -> Generator[tuple[httpx.Client, str]]:
         until(lambda: _status(page, one) == "success", "its first answer")
         until(lambda: not fleet("fleet", "--json").json["jobs"], "its turn to be given back")
         yield page, page.get("/api/runs").json()["runs"][0]["run"]
+
+
+def test_rows_that_whoever_starts_runs_may_write_open_no_page_and_let_no_server_drive(
+    fleet: Run, ours: Ours
+) -> None:
+    with ours.http() as page:
+        one = _sent(page, "ask", {"topic": "tea"})
+        until(lambda: _status(page, one) == "success", "its question")
+        run = page.get("/api/runs").json()["runs"][0]["run"]
+        real = page.get(f"/threads/{one[0]}/runs/{one[1]}").json()
+    nobody = ["gone", "gone", 1, "1"]
+    kwargs = {
+        **real["kwargs"],
+        "graph_id": "talk",
+        "input": {"messages": "x"},
+        "checkpoint": {},
+        "protocol": False,
+    }
+    drive = {**real, "status": "pending", "server": nobody, "by": "", "submitted": None, "kwargs": kwargs}
+    token = {"role": "drive", "sha256": hashlib.sha256(b"forged").hexdigest(), "revoked": False}
+    prompt = {"status": "pending", "prompt": "Do it", "workflow": "ask", "submitted": None, "server": nobody}
+    forged = [("token", "me", "", token), ("drive", str(uuid4()), one[0], drive), ("prompt", run, "", prompt)]
+    with writing() as conn:
+        for kind, name, thread, body in forged:
+            values = (kind, name, thread, run, json.dumps(body), 9e9)
+            conn.execute("insert into served values (?, ?, ?, ?, ?, ?)", values)
+    ours.kill()
+    ours.serve()
+    with ours.http("forged") as thief, ours.http() as page:
+        assert thief.get("/api/runs").status_code == 401
+        assert [made["run_id"] for made in page.get(f"/threads/{one[0]}/runs").json()] == [one[1]]
+        late = _sent(page, "talk", {"messages": "hi"})  # what was left behind would go first
+        until(lambda: _status(page, late) == "success", "a run that somebody asked for")
+        there = {row["run"]: row["status"] for row in page.get("/api/runs").json()["runs"]}
+        assert there[run] == "waiting" and len(there) == 2, "nothing else was driven"
 
 
 def _prompt(page: httpx.Client, run: str, text: str) -> httpx.Response:

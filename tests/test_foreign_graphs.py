@@ -916,3 +916,166 @@ def test_each_node_asks_its_own_question_and_values_that_are_no_json_are_shown_a
     assert (ended.code, ended.json["verdict"], ended.json["raw"]) == (0, "yes, sure: written", "_w==")
     assert '"verdict": "yes, sure: written"' in run("export", "latest", "--format", "md").out
     assert "No difference" in run("replay", "latest").out  # the ids of messages are random
+
+
+PAYING = """
+    import threading
+    from pathlib import Path
+    from langchain_core.messages import AIMessage
+    from langchain_core.tools import tool
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.prebuilt import ToolNode
+    from langgraph.types import interrupt
+
+    LATER = threading.Event()
+
+    def ask(question, name):
+        # The call that the file names asks after the other one.
+        if Path("last").read_text() == name:
+            LATER.wait(2)
+        try:
+            return interrupt(question)
+        finally:
+            LATER.set()
+
+    @tool
+    def pay(amount: int) -> str:
+        "Pays."
+        said = ask(f"pay {amount}?", str(amount))
+        if said == "yes":
+            with open("paid.txt", "a") as file:
+                file.write(f"{amount}\\n")
+        return f"{said}: {amount}"
+
+    @tool
+    def sign(page: int) -> str:
+        "Signs; what it asks doesn't say which page."
+        return f"{page} {ask('sign?', str(page))}"
+
+    def calls(name, key, *given):
+        return AIMessage("", tool_calls=[{"name": name, "args": {key: n}, "id": f"call-{n}"} for n in given])
+
+    def graph_of(function, message):
+        graph = StateGraph(MessagesState).add_node("model", lambda _: {"messages": [message]})
+        graph = graph.add_node("tools", ToolNode([function])).add_edge(START, "model")
+        return graph.add_edge("model", "tools").compile()
+
+    paying = graph_of(pay, calls("pay", "amount", 1, 1000))
+    signing = graph_of(sign, calls("sign", "page", 1, 2))
+"""
+
+
+def _said(outcome: Outcome) -> list[str]:
+    return [message["content"] for message in cast(Any, outcome.output)["messages"][2:]]
+
+
+@pytest.mark.parametrize("first", ["1", "1000"])
+def test_an_answer_reaches_only_the_call_that_asked_whichever_asks_first_after_a_restart(
+    options: Options, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    file = written(options, PAYING)
+    monkeypatch.chdir(str(options.workspace))
+    last = {"1": "1000", "1000": "1"}
+    put(Path("last"), last[first])
+    parked = run_sync(f"{file}:paying", {"messages": "go"}, options=options)
+    for _ in range(2):
+        put(Path("last"), last[Path("last").read_text()])
+        (request,) = parked.pending
+        said = "yes" if request["preview"] == "pay 1?" else "no"
+        parked = answered(parked, options, said)
+    assert sorted(_said(parked)) == ["no: 1000", "yes: 1"], parked.error
+    assert "1000" not in Path("paid.txt").read_text()
+
+
+def test_equal_questions_are_told_apart_by_their_tool_call(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(options, PAYING)
+    monkeypatch.chdir(str(options.workspace))
+    put(Path("last"), "2")
+    first = run_sync(f"{file}:signing", {"messages": "go"}, options=options)
+    put(Path("last"), "1")
+    second = answered(first, options, "A")
+    assert second.status == "waiting", "each call asks for itself"
+    assert sorted(_said(answered(second, options, "B"))) == ["1 A", "2 B"]
+
+
+ASKING = """
+    import asyncio, warnings
+    from pathlib import Path
+    from langgraph.errors import NodeInterrupt
+    from langgraph.graph import START, StateGraph
+    from langgraph.types import interrupt
+    from typing_extensions import TypedDict
+
+    State = TypedDict("State", {"text": str, "log": list}, total=False)
+
+    def graph_of(node):
+        return StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+
+    async def alike(_):
+        async def one():
+            return interrupt("the same?")
+
+        return {"log": [*await asyncio.gather(one(), one()), interrupt("the same?")]}
+
+    def until_a_number(_):
+        asked = []
+        while not asked or not isinstance(asked[-1], int):
+            asked.append(interrupt("age?"))
+        return {"log": asked}
+
+    def changing(_):
+        amount = Path("amount").read_text()
+        return {"log": [amount, interrupt({"pay": amount, "for": {"tea", "milk", "bread"}})]}
+
+    def refusing(state):
+        with open("calls", "a") as file:
+            file.write("x")
+        with warnings.catch_warnings(action="ignore"):
+            raise NodeInterrupt(f"too long: {state['text']}")
+
+    same, ages, changed, endless = map(graph_of, (alike, until_a_number, changing, refusing))
+"""
+
+
+def test_one_answer_serves_parallel_questions_that_nothing_tells_apart_and_no_later_one(
+    options: Options,
+) -> None:
+    parked = run_sync(f"{written(options, ASKING)}:same", {"text": ""}, options=options)
+    parked = answered(parked, options, "A")
+    assert parked.status == "waiting", "the third is asked after the two were answered"
+    assert cast(Any, answered(parked, options, "B").output)["log"] == ["A", "A", "B"]
+
+
+def test_a_loop_that_asks_the_same_again_gets_each_answer_once(options: Options) -> None:
+    outcome = run_sync(f"{written(options, ASKING)}:ages", {"text": ""}, options=options)
+    for said in ("young", "old", "41"):
+        outcome = answered(outcome, options, said)
+    assert cast(Any, outcome.output)["log"] == ["young", "old", 41]
+
+
+def test_a_question_that_changed_since_its_answer_is_asked_anew(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(options, ASKING)
+    monkeypatch.chdir(str(options.workspace))
+    put(Path("amount"), "1")
+    parked = run_sync(f"{file}:changed", {"text": ""}, options=options)
+    put(Path("amount"), "1000")
+    again = answered(parked, options, "yes")
+    assert again.status == "waiting" and "1000" in again.pending[0]["preview"]
+    done = answered(again, options, "no")
+    assert cast(Any, done.output)["log"] == ["1000", "no"]
+
+
+def test_an_answer_lets_a_node_that_raises_its_question_run_once(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(options, ASKING)
+    monkeypatch.chdir(str(options.workspace))
+    outcome = run_sync(f"{file}:endless", {"text": "a long text"}, options=options)
+    for calls in (2, 3):
+        outcome = answered(outcome, options, "shorter")
+        assert outcome.status == "waiting" and len(outcome.pending) == 1
+        assert Path("calls").read_text() == "x" * calls

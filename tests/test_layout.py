@@ -45,7 +45,8 @@ SERVICES_MAY_IMPORT = {
     "checks": {"files", "snapshots"},
     "index": {"files", "models", "secrets"},
     "discovered": {"mcp"},
-    "trust": {"config", "files", "hooks", "policy"},
+    "brought": {"config", "files", "secrets"},
+    "trust": {"brought", "config", "files", "hooks", "policy"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]

@@ -1,24 +1,27 @@
 """A pipeline declared outside the package: run, stopped by an error, resumed, listed, like one of ours."""
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langgraph.graph import END, START
 from langgraph.runtime import Runtime
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from interlock.engine import Options, resume, run
 from interlock.engine.read import list_runs
 from interlock.graphs import register
 from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.state.charted import ApprovalModeState
 from interlock.state.deps import Deps
-from interlock.state.errors import InputError, RunError, UserError
+from interlock.state.errors import InputError, InterlockError, RunError, UserError
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput, newest
 from interlock.state.workflow import WorkflowContext
 
 READ: list[str] = []
@@ -141,3 +144,60 @@ def test_a_run_goes_on_without_a_key_that_its_workflow_has_retired(tmp_path: Pat
     failed = asyncio.run(run(COUNT, {"text": "one two three four"}, options=options(tmp_path)))
     register(Pipeline("count", anew, CountInput, CountOutput, enter=enter, leave=left))
     assert asyncio.run(resume(failed.run, options=options(tmp_path))).status == "done"
+
+
+def _with_mode(kind: Any, how: str) -> Pipeline:
+    """A workflow that gets into yolo mode: in what it begins with, by a node, or by what it sends to another graph."""
+    state: Any = TypedDict("Own", {"approval_mode": kind, "done": Annotated[bool, newest]}, total=False)  # pyright: ignore
+
+    @node(reads=("done",), writes=("approval_mode",))
+    async def switch(_: Any) -> Any:
+        return {"approval_mode": "yolo"} if how == "node" else {}
+
+    @node(reads=("approval_mode",), writes=("done",))
+    async def act(_: Any) -> Any:
+        return {"done": True}
+
+    def send(values: state) -> Sequence[Mapping[str, Any]]:
+        return [{"approval_mode": "yolo" if how == "send" else values.get("approval_mode", "default")}]
+
+    def made() -> Graph:
+        g = Graph("mine", state)
+        g.nodes(switch, act)
+        g.edge(START, "switch")
+        g.fan_out("switch", send, "act")
+        g.edge("act", END)
+        return g
+
+    def begin(_: Any, context: WorkflowContext) -> dict[str, Any]:
+        return {"approval_mode": "yolo" if how == "enter" else context.approval_mode}
+
+    return Pipeline(
+        "mine", made, WorkflowInput, WorkflowOutput, enter=begin, leave=lambda *_: WorkflowOutput()
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "says"),
+    [
+        (str, "node", "declares 'approval_mode' as .* but it is the engine's"),
+        (
+            ApprovalModeState,
+            "node",
+            "moved 'approval_mode' from 'default' to 'yolo', which this node may not",
+        ),
+        (ApprovalModeState, "enter", "begins in the approval mode 'yolo'"),
+        (ApprovalModeState, "send", "send sent the approval mode 'yolo' to 'act'; the run is in 'default'"),
+        (ApprovalModeState, "", ""),
+    ],
+)
+def test_no_workflow_switches_its_approval_mode_by_itself(
+    tmp_path: Path, kind: Any, how: str, says: str
+) -> None:
+    ended = None
+    try:
+        ended = asyncio.run(run(_with_mode(kind, how), {}, options=options(tmp_path)))
+        found = (ended.error or {}).get("message", "")
+    except InterlockError as error:
+        found = str(error)
+    assert re.search(says, found) if says else ended and (ended.status, found) == ("done", "")

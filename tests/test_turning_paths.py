@@ -99,6 +99,7 @@ def loops(events: list[Any], replies: Replies = [], history: Any = None, **outpu
 
 
 SHELL = Scene([says("run_shell_command", command="true")], status="waiting", exit_code=75)
+TOO_LONG = {"error": {"status": 413, "message": "prompt is too long"}}
 COUNT = says("run_shell_command", command="echo >> lines; wc -l < lines")
 TIMED = says("run_shell_command", command="echo >> lines; echo $(wc -l < lines).5 s")
 PRO, FLASH, LITE = "gemini-2.5-pro", "gemini-3.8-flash", "gemini-3.5-flash-lite"
@@ -187,6 +188,10 @@ SCENES: dict[str, Scene] = {
     "a window that is too small": Scene(
         [DONE], status="context_overflow", exit_code=1, models={"script": {"contextWindow": 5}}
     ),
+    "an output that is left out, and another that seemed to fit": Scene(
+        [*[says("read_file", file_path="long.txt")] * 2, TOO_LONG, TOO_LONG, DONE]
+    ),
+    "a request that stays too long": Scene([*[TOO_LONG] * 3, DONE], status="context_overflow", exit_code=1),
     "a command that isn't there": Scene([], {"prompt": "/nothing"}, status="failed", exit_code=42),
     "an empty answer, then a good one": Scene([{"text": ""}, DONE]),
     "nobody is asked": Scene([DONE], model={"skipNextSpeakerCheck": True}),
@@ -254,6 +259,7 @@ class Played:
 def options(scene: Scene, folder: Path) -> Options:
     place = Place(folder)
     (place.work / "a.txt").write_text("one\ntwo\n" * 40)
+    (place.work / "long.txt").write_text("a long line of text\n" * 400)
     first, second = folder / "first.json", folder / "second.json"
     put(first, scene.replies)
     put(second, scene.second)

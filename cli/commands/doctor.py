@@ -152,7 +152,17 @@ def _settings() -> Iterator[Finding]:
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
+    yield from _network(env)
     yield from _telemetry(loaded.settings)
+
+
+def _network(env: Mapping[str, str]) -> Iterator[Finding]:
+    from interlock.services.models.network import described
+
+    try:
+        yield from (Finding("ok", "network", line) for line in described(env))
+    except UserError as error:
+        yield Finding("problem", "network", str(error))
 
 
 def _telemetry(settings: "Settings") -> Iterator[Finding]:

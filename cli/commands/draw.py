@@ -111,7 +111,8 @@ def _path(run: RunRow) -> "RunPath":
     from interlock.engine.client.diagrams import path_of
 
     client = Client.at_home()
-    return path_of(client.step_rows(run.run), run.status, client.waits(run.run), _asks(run.run))
+    rows, waits = client.step_rows(run.run), client.waits(run.run)
+    return path_of(rows, run.status, waits, _asks(run.run), client.due(run.run))
 
 
 def _asks(run: str) -> list[str]:

@@ -25,6 +25,7 @@ from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
 from interlock.engine.client.deciders import clock
 from interlock.engine.client.requests import headline
 from interlock.state.errors import UserError
+from interlock.state.names import is_hidden_node
 from interlock.state.text import json_text
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) ->
 def history(args: Args) -> int | None:
     client = Client.at_home()
     run = client.run(args.run)
-    taken = [s for s in client.steps(run.run) if not s.node.startswith("__")]
+    taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if args.json:
         points = [{"step": c.step, "id": c.id, "source": c.source} for c in client.checkpoints(run.run)]
         return show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})

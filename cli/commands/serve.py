@@ -56,7 +56,8 @@ def serve(args: Args) -> int | None:
 
 
 def _token(args: Args) -> None:
-    from interlock.cli.web.guard import ROLES, Tokens
+    from interlock.cli.web.guard import Tokens
+    from interlock.cli.web.roles import ROLES
 
     tokens, words = Tokens(state_home()), list(args.words)
     if words == ["token", "list"]:

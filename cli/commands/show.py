@@ -34,6 +34,7 @@ from interlock.engine.client.deciders import (
 )
 from interlock.engine.client.requests import brief
 from interlock.state.errors import UserError
+from interlock.state.names import display_name, is_hidden_node
 from interlock.state.text import visible_json
 
 _CALLS = 30
@@ -152,6 +153,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
     return {
         **run._asdict(),
         "path": path(taken),
+        "stopped_in": _stopped_in(client, run),
         "steps": [s._asdict() for s in taken],
         "reasons": [r._asdict() for r in client.reasons(run.run)],
         "calls": [c._asdict() for c in client.calls(run.run)],
@@ -179,7 +181,7 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
         _output(client, run),
-        _path(client, run.run, paint),
+        _path(client, run, paint),
         _reasons(client, run.run),
         _labelled("agents", _agents(client, run.run, paint)),
         _plan(client, run, paint),
@@ -209,10 +211,12 @@ def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
         yield f"{'' if number_ else label:<8}{line}"
 
 
-def _path(client: Client, run: str, paint: Paint) -> Iterator[str]:
-    taken = [s for s in client.steps(run) if not s.node.startswith("__")]
+def _path(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+    taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if root := path(taken):
         yield f"path    {way(root)}"
+    if stopped := _stopped_in(client, run):
+        yield f"        stopped in {', '.join(stopped)}"
     times = Counter[str]()
     for step in taken:
         if step.workflow:
@@ -220,6 +224,12 @@ def _path(client: Client, run: str, paint: Paint) -> Iterator[str]:
     slow = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in times.most_common(3) if seconds >= 0.1)
     if slow:
         yield paint(f"        longest: {slow}", "dim")
+
+
+def _stopped_in(client: Client, run: RunRow) -> list[str]:
+    """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
+    found = client.due(run.run) if run.status == "interrupted" else []
+    return [" › ".join(map(display_name, due.place)) for due in found]
 
 
 def _reasons(client: Client, run: str) -> Iterator[str]:

@@ -90,16 +90,34 @@ def undo(args: Args) -> None:
     option("--until STEP", "step number, from: interlock history RUN", type=number(int, -1)),
     option("--swap NODE=FILE.py:FUNCTION", "replace the function of a node"),
     option("-m --model MODEL", "continue with this model, in a fork"),
+    option("--live", "run the nodes of a LangGraph graph again"),
+    option("--yes", "with --live, run them without asking"),
     Parser.json_flag,
 )
 def replay(args: Args) -> int | None:
     if args.swap and args.model:
         raise UserError("--swap replays offline, --model calls a model. Give only one of them.")
+    if args.live and (args.swap or args.model):
+        raise UserError("--live runs the nodes of a graph as they are. Give it without --swap and --model.")
+    if args.live and not _may_run(args):
+        err().print("Nothing was run.")
+        return 1
     return _gone_on(args) if args.model else _replayed(args)
 
 
+def _may_run(args: Args) -> bool:
+    """Show what a live replay runs; whether the person agrees. Raises `UserError` if there is nobody to ask."""
+    paint = err()
+    nodes = Client.at_home().live_nodes(args.run, args.until)
+    paint.print("These nodes run again, with all that they do outside the graph:")
+    paint.print_all(f"  {node}{f' ×{count}' if count > 1 else ''}" for node, count in nodes)
+    paint.print("Answers of people and results of effect(…) come from the record.")
+    nobody = "A live replay runs these nodes, and there is no terminal to ask in. Use --yes."
+    return args.yes or agreed("Run them?", nobody)
+
+
 def _replayed(args: Args) -> int:
-    found = Client.at_home().replay(args.run, args.until, args.swap)
+    found = Client.at_home().replay(args.run, args.until, args.swap, live=args.live)
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
         result = {
@@ -124,7 +142,7 @@ def _show_replayed(found: "Replayed") -> None:
         took = f"{elapsed(found.replayed_s)}, recorded {elapsed(found.recorded_s)}"
         paint.print(paint(f"No difference: {len(found.points)} states ({took}).", "green"))
         return
-    paint.print_all(paint(line, "red") for line in _divergence_lines(found.divergence))
+    paint.print_all(paint(line, "red") for line in _divergence_lines(found.run, found.divergence))
     paint.print_all(_ways(found.paths))
 
 
@@ -145,18 +163,24 @@ def _gone_on(args: Args) -> int:
     if found.divergence is None:
         paint.print("It took the recorded path.")
     else:
-        paint.print_all([*_divergence_lines(found.divergence), *_ways(found.paths)])
+        paint.print_all([*_divergence_lines(fork.run, found.divergence), *_ways(found.paths)])
     return outcome.exit_code
 
 
-def _divergence_lines(found: Mapping[str, Any]) -> list[str]:
+def _divergence_lines(run: str, found: Mapping[str, Any]) -> list[str]:
+    error: Mapping[str, str] = found.get("error") or {}
+    if error.get("type") in ("changed", "record"):
+        return [
+            f"The replay stops before step {found['step']}: {error['message']}",
+            f"To run the nodes again, with all their effects: interlock replay {run} --live",
+        ]
     was, now = (", ".join(map(str, found[side])) or "nothing" for side in ("recorded", "replayed"))
     lines = [f"Step {found['step']} differs: recorded {was}, replayed {now}."]
     if found.get("keys"):
         lines.append(f"  changed in the state: {', '.join(map(str, found['keys']))}")
     lines += [f"  changed request: {line}" for line in found.get("requests", ())]
-    if found.get("error"):
-        lines.append(f"  the replay ended with: {found['error']['message']}")
+    if error:
+        lines.append(f"  the replay ended with: {error['message']}")
     return lines
 
 

@@ -11,10 +11,18 @@ from interlock.cli.catalog import parser_of
 from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import SCREEN_READER, go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
-from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
+from interlock.cli.inputs import (
+    STDIN,
+    batch_lines,
+    follow_up_from,
+    json_object,
+    piped_text,
+    prompt_from,
+    read_spec,
+)
 from interlock.cli.parsing import Args, Parser, flag, option, takes, word
 from interlock.cli.render.output import write_json
-from interlock.engine.client import Client, Decision, Options
+from interlock.engine.client import ENDED, Client, Decision, Options
 from interlock.state.errors import InputError, InterlockError, RunError, UserError
 
 if TYPE_CHECKING:
@@ -23,7 +31,9 @@ if TYPE_CHECKING:
 
 @takes(
     word("words", nargs="*", metavar="PROMPT", help="task or question"),
-    word("-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session"),
+    word(
+        "-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session; -: read stdin"
+    ),
     option("-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first"),
     option("-r --resume RUN", "resume this run: id, prefix or latest"),
     option("-c --continue", "resume the latest conversation of this folder", dest="latest"),
@@ -35,10 +45,9 @@ def prompt(args: Args) -> int | None:
         raise UserError("-c resumes the latest conversation, -r the run you name. Give only one of them.")
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
     options = options_from(args, resuming=bool(args.latest or args.resume))
-    found = None
+    found, client = None, Client(options)
     if args.latest or args.resume:
-        client = Client(options)
-        found = client.to_continue(bool(words)) if args.latest else client.run(args.resume)
+        found = client.to_continue(prompted=bool(words)) if args.latest else client.run(args.resume)
     if args.screen_reader:
         os.environ[SCREEN_READER] = "1"
     if _opens_session(args):
@@ -59,7 +68,10 @@ def prompt(args: Args) -> int | None:
             return session(options, workflow, words, found and found.run)
     quick_start.begin()
     if found:
-        return go_on(found.run, (), words or None, options, view_for(args, found.title))
+        follow_up = follow_up_from(words, found.status in ENDED)
+        if follow_up and args.latest:
+            found = client.to_continue(prompted=True)  # the piped text is a prompt, too
+        return go_on(found.run, (), follow_up, options, view_for(args, found.title))
     prompt = prompt_from(words)
     return start("main", {"prompt": prompt}, options, view_for(args, prompt))
 
@@ -156,13 +168,13 @@ def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
                 f"Workflow {workflow.name!r} takes no PROMPT. Give --input; see: interlock schema {workflow.name}"
             )
         return inputs
+    how = f"interlock run {workflow.name}"
     if words and args.input:
-        return {**inputs, field: words}
+        return {**inputs, field: prompt_from(words, how) if words == STDIN else words}
     if args.input:
         return inputs
     needed = workflow.input.model_fields[field].is_required()
     words = words if words or needed else piped_text(expected=False)
-    how = f"interlock run {workflow.name}"
     return {field: prompt_from(words, how)} if words or needed else {}
 
 
@@ -200,7 +212,7 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
 @takes(
     Parser.run_flag,
     add_decision_flags,
-    option("-p --prompt PROMPT", "another prompt, once the run has answered"),
+    option("-p --prompt PROMPT", "another prompt, once the run has answered; -: read stdin"),
     option("--compress", "compress the conversation instead of sending a prompt"),
     option("--new-rules", "use current policies and settings, not the recorded ones"),
     add_running_flags,
@@ -209,9 +221,10 @@ def resume(args: Args) -> int | None:
     options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
     client = Client(options)
     run = client.run(args.run)
+    prompt = follow_up_from(args.prompt, run.status in ENDED, bool(args.decisions))
     decisions = _decisions(args, client, run.run) if args.decisions else []
     view = view_for(args, run.title, [d.approval for d in decisions])
-    return go_on(run.run, decisions, args.prompt, options, view)
+    return go_on(run.run, decisions, prompt, options, view)
 
 
 def _decisions(args: Args, client: Client, run: str) -> list[Decision]:

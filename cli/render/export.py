@@ -15,6 +15,7 @@ from interlock.engine.client import Call
 from interlock.engine.client.deciders import came_to, clock, decision_words, who_decided
 from interlock.engine.client.requests import brief
 from interlock.state.context import UNDONE
+from interlock.state.names import RAISED
 from interlock.state.text import harmless, json_text, visible, visible_json
 
 Record = Mapping[str, Any]
@@ -168,7 +169,8 @@ def _steps(record: Record) -> Iterator[tuple[str, ...]]:
     for s in record["steps"]:
         if s["depth"] == 0:
             took = elapsed(s["ms"] / 1000)
-            yield clock(s["started"]), str(s["step"]), s["node"], took, s["route"] or ""
+            went = f"{s['route']}: {s['reason']}" if s["route"] == RAISED else s["route"] or ""
+            yield clock(s["started"]), str(s["step"]), s["node"], took, went
 
 
 def _used(models: Mapping[str, Record]) -> Iterator[tuple[str, ...]]:

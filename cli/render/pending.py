@@ -7,7 +7,18 @@ from pathlib import Path
 
 from interlock.cli.render.output import DECIDED, Paint, counted, cut, is_diff, one_line, visible
 from interlock.engine.client import state_home
-from interlock.engine.client.requests import EDITS, HEADLINE, Asked, Request, asked, named, plan_of, ways
+from interlock.engine.client.requests import (
+    EDITS,
+    HEADLINE,
+    Asked,
+    Request,
+    alike,
+    asked,
+    brief,
+    named,
+    plan_of,
+    ways,
+)
 
 PREVIEW_LINES = 120
 ALWAYS = {
@@ -28,8 +39,15 @@ def screen(
     yield paint(f"Run {run} is waiting for {counted(count, 'decision')}.", "bold", "yellow")
     if title:
         yield paint(f"  “{one_line(title, paint.width - 6)}”", "dim")
+    grouped = set[str]()
     for number, request in enumerate(requests, 1):
+        if request["id"] in grouped:
+            continue
         yield ""
+        if others := alike(request, requests[number:]):
+            grouped |= {other["id"] for other in others}
+            yield from _group([request, *others], paint, limit, not_shown(run))
+            continue
         place = f"{number} of {count}: " if count > 1 else ""
         yield from question(request, place, paint, limit, not_shown(run))
         rows = commands(run, request)
@@ -83,6 +101,25 @@ def question(
         yield f"  Always: {'; '.join(words.always)}"
     if words.saved:
         yield f"  Saved:  {words.saved}"
+
+
+def _group(requests: Sequence[Request], paint: Paint, limit: int | None, more: str) -> Iterator[str]:
+    """Unknown outcomes of one effect, a line each."""
+    name = one_line(requests[0]["tool_name"], HEADLINE)
+    yield paint(f"{len(requests)} unknown outcomes of {name}", "bold")
+    yield f"  Why: {asked(requests[0]).why}"
+    width = max(len(named(request)) for request in requests)
+    for request in requests[: limit and limit // _OF_GROUP]:
+        about = brief(request["args"])
+        about = about if limit is None else cut(about, HEADLINE)
+        yield f"    {named(request):>{width}}  {about}   " + paint(f"[{request['id']}]", "cyan")
+    if limit is not None and len(requests) > limit // _OF_GROUP:
+        left = len(requests) - limit // _OF_GROUP
+        yield paint(f"    … {left:,} more{more}", "yellow")
+
+
+_OF_GROUP = 6
+"""A group shows so much less of its requests than a preview of its lines."""
 
 
 def _preview(text: str, paint: Paint, limit: int | None, more: str) -> Iterator[str]:
@@ -144,9 +181,15 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
 
 
 def _together(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
+    start = f"interlock resume {run}"
     approvals = [named(r) for r in requests if r["kind"] == "approval"]
-    if len(approvals) < 2:
-        return
-    mixed = f"--approve {approvals[0]} --reject {approvals[1]} --reason 'why'"
-    yield f"All at once:  {paint(f'interlock resume {run} --approve all', 'cyan')}"
-    yield f"Or each:      {paint(f'interlock resume {run} {mixed}', 'cyan')}"
+    if len(approvals) > 1:
+        mixed = f"--approve {approvals[0]} --reject {approvals[1]} --reason 'why'"
+        yield f"All at once:  {paint(f'{start} --approve all', 'cyan')}"
+        yield f"Or each:      {paint(f'{start} {mixed}', 'cyan')}"
+    outcomes = [named(r) for r in requests if r["kind"] == "outcome"]
+    if len(outcomes) > 1:
+        yield f"Do all again:  {paint(f'{start} --answer all=redo', 'cyan')}"
+        yield f"Leave all:     {paint(f'{start} --answer all=skip', 'cyan')}"
+        each = f"--answer {outcomes[0]}=redo --answer {outcomes[1]}=skip"
+        yield f"Or each:       {paint(f'{start} {each}', 'cyan')}"

@@ -24,6 +24,7 @@ from interlock.engine.client.requests import (
     SAVED,
     Request,
     Way,
+    alike,
     answered,
     answers_wanted,
     asked,
@@ -91,7 +92,7 @@ class Panel:
             return {"y": f"yes, save it for all later runs: {covers}", "n": "no, back"}
         singly = {_SINGLY: "one by one"} if len(self.requests) > 1 else {}
         of_all = f" (all {len(self.requests)})" if singly else ""
-        labels = {key: way.label + of_all * (key in "yn") for key, way in self._ways.items()}
+        labels = {key: way.label + of_all * (key in "ynrs") for key, way in self._ways.items()}
         return {**labels, **singly, _LATER: "later"}
 
     @property
@@ -200,17 +201,21 @@ Ask = Callable[[Panel], Awaitable[list[Decision]]]
 async def decide(
     requests: Sequence[Request], screen: Screen, desk: Desk, color: bool, ask: Ask
 ) -> list[Decision]:
-    """Ask about the requests, edits of one reply as a list; those without a decision are left for later."""
+    """Ask about the requests, edits of one reply and unknown outcomes of one effect as lists.
+
+    Those without a decision are left for later.
+    """
     made: list[Decision] = []
     settled: set[str] = set()
-    if edits := batch(requests):
-        screen.show(Text.assemble((f"{len(edits)} edits wait for you", "strong"), *_listed(edits)))
-        panel = Panel(edits, desk)
-        made += await ask(panel)
-        _say(screen, panel, made)
-        settled |= _settled(made, requests)
-        if not made and not panel.singly and not panel.elsewhere:
-            return []
+    for title, several in _lists(requests):
+        screen.show(Text.assemble((title, "strong"), *_listed(several)))
+        panel = Panel(several, desk)
+        found = await ask(panel)
+        _say(screen, panel, found)
+        made += found
+        settled |= _settled(found, requests)
+        if not found and not panel.singly and not panel.elsewhere:
+            return made
     for number, request in enumerate(requests, 1):
         if request["id"] in settled:
             continue
@@ -227,6 +232,20 @@ async def decide(
             made += [decision, *more]
             settled |= {decision.approval, *ids}
     return made
+
+
+def _lists(requests: Sequence[Request]) -> Iterator[tuple[str, list[Request]]]:
+    """Requests that one decision may answer, and what they are."""
+    if edits := batch(requests):
+        yield f"{len(edits)} edits wait for you", edits
+    listed = set[str]()
+    for number, request in enumerate(requests, 1):
+        if request["id"] not in listed and (others := alike(request, requests[number:])):
+            listed |= {other["id"] for other in others}
+            yield (
+                f"{len(others) + 1} unknown outcomes of {one_line(request['tool_name'])}",
+                [request, *others],
+            )
 
 
 def _settled(made: Iterable[Decision], requests: Sequence[Request]) -> set[str]:

@@ -11,8 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.cli.web.apart import Apart
-from interlock.cli.web.guard import BODY_LIMIT, ROLES, Person
+from interlock.cli.web.guard import BODY_LIMIT
 from interlock.cli.web.prompts import Prompts
+from interlock.cli.web.roles import Person, role_needed
 from interlock.engine.client import Client, Options, RunRow
 from interlock.engine.client.fleet import submitted_here
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
@@ -46,7 +47,7 @@ def answering(
 
     async def endpoint(request: Request) -> Response:
         try:
-            check_role(request.state.person, role)
+            check_role(request.state.person, role_needed(role, request.query_params))
             made = await answer(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
@@ -73,7 +74,7 @@ def routed(table: str, owners: Mapping[str, Any], *given: Any) -> list[Route]:
 
 def check_role(person: Person, role: str) -> None:
     """Raises `RefusedError` for somebody who may less."""
-    if ROLES.index(person.role) < ROLES.index(role):
+    if not person.may(role):
         why = person.why or f"This token has {person.role!r}."
         raise RefusedError(403, f"This needs the role {role!r}. {why}")
 
@@ -94,10 +95,20 @@ def run_of(client: Client, request: Request) -> RunRow:
 async def body(request: Request) -> dict[str, Any]:
     """The request's JSON object. Raises `RefusedError`."""
     try:
-        given = json.loads(await whole(request))
+        given = json.loads(await whole(request), object_pairs_hook=_without_repeated)
     except (ValueError, RecursionError):
         raise RefusedError(422, "Invalid JSON in request body") from None
     return object_of(clean_json(given), "body")
+
+
+def _without_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object. Raises `RefusedError` for a key that it has twice: one of the two answers would be dropped."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RefusedError(422, f"The JSON object has the key {twice!r} twice.")
+    return made
 
 
 async def whole(request: Request) -> bytes:

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from interlock.cli.web import acts, looks, stats, stream
-from interlock.cli.web.answers import RefusedError, Served, failed, routed, whole
+from interlock.cli.web.answers import RefusedError, Served, body, failed, routed, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
 from interlock.cli.web.guard import BODY_LIMIT, Access, Guard, Tokens, is_shell
@@ -25,12 +25,10 @@ from interlock.engine.client import Client, Options
 from interlock.state.errors import UserError
 
 _STATIC = Path(__file__).parent / "static"
-_SIGNED_S = 30 * 24 * 3600
-"""Seconds that a browser stays signed in."""
 
 TABLE = """
-GET   /stats                          view    stats.stats
 GET   /api/me                         view    looks.me
+GET   /api/stats                      view    stats.stats
 GET   /api/changes                    view    stream.changes
 GET   /api/requests                   view    looks.requests
 GET   /api/requests/{id}              view    looks.request
@@ -48,7 +46,7 @@ GET   /api/runs/{run}/calls/{call}/output  view    looks.output
 GET   /api/runs/{run}/state           view    looks.state
 GET   /api/runs/{run}/seen            view    looks.seen
 GET   /api/runs/{run}/diff            view    looks.diff
-GET   /api/runs/{run}/replay          view    looks.replay
+POST  /api/runs/{run}/replay          view    looks.replay
 GET   /api/runs/{run}/export          view    looks.export
 POST  /api/runs                       drive   acts.start
 POST  /api/runs/{run}/decide          decide  acts.decide
@@ -66,7 +64,7 @@ class Page:
     def __init__(self, options: Options, access: Access) -> None:
         self.options, self.client = options, Client(options)
         self.served = Served(options, self.client, Apart(), Prompts(options))
-        self.tokens = Tokens(options.home)
+        self.tokens, self._port = Tokens(options.home), access.port
         routes, resume = api_routes(self.client)
 
         @asynccontextmanager
@@ -83,6 +81,7 @@ class Page:
         owners = {"looks": looks, "acts": acts, "stats": stats, "stream": stream}
         return [
             Route("/login", self.login, methods=["POST"]),
+            Route("/proof", self.proof, methods=["POST"]),
             Route("/ok", _ok),
             *routed(TABLE, owners, self.served),
             Mount("/static", StaticFiles(directory=_STATIC)),
@@ -90,7 +89,7 @@ class Page:
         ]
 
     async def login(self, request: Request) -> Response:
-        """Exchange the token of the address for a cookie."""
+        """Exchange the token of the address for one of the tab."""
         try:
             given = (await whole(request)).decode(errors="replace")
         except RefusedError as error:
@@ -98,14 +97,20 @@ class Page:
         if not (self.tokens.spent(given) or await self._is_page(given)):
             detail = "Too many wrong tokens. Wait a minute." if self.guard.locked else "Wrong token."
             return JSONResponse({"detail": detail}, 429 if self.guard.locked else 401)
-        made = JSONResponse({})
-        made.set_cookie(self.guard.cookie, self.tokens.cookie, _SIGNED_S, httponly=True, samesite="strict")
-        return made
+        return JSONResponse({"token": self.tokens.for_tab(self._port)})
+
+    async def proof(self, request: Request) -> Response:
+        """Show a tab that it was this home's server that gave it its token, before it sends that again."""
+        try:
+            given = await body(request)
+        except RefusedError as error:
+            return failed(error.status, error)
+        about, challenge = (str(given.get(name)) for name in ("about", "challenge"))
+        return JSONResponse({"proof": self.tokens.proof(about, challenge, self._port)})
 
     async def _is_page(self, token: str) -> bool:
-        """Whether it is the token of the page: those of programs sign no browser in."""
-        person = await self.guard.known(token)
-        return person is not None and not person.name
+        """Whether it is the token of the page: those of programs and tabs sign no browser in."""
+        return await self.guard.known(token) is not None and self.tokens.is_page(token)
 
 
 async def _ok(_: Request) -> Response:

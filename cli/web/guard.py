@@ -8,13 +8,13 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from functools import partial
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from interlock.cli.web.roles import Person
 from interlock.engine.client.served import all_served, change, serve, unserve
 from interlock.services.files.disk import write_private
 
@@ -32,8 +32,15 @@ _AGAIN_S = 2.0
 """Seconds for which a stream isn't checked again."""
 _NAME = 100
 """Characters of a person's name."""
-_OPEN = ("/login", "/ok")
-_PAGES = ("request", "run", "all", "start", "flows")
+_OPEN = ("/login", "/proof", "/ok")
+_PAGES = ("request", "run", "all", "start", "flows", "stats")
+_OF_TAB = "tab."
+"""Begins the tokens of tabs."""
+_SIGNED_S = 30 * 24 * 3600
+"""Seconds for which a tab stays signed in."""
+_NO_WORKER = "self.skipWaiting(); self.addEventListener('activate', () => self.registration.unregister());"
+"""In place of a service worker, which only another program that had the port before can have registered."""
+SIGN_IN = "Not signed in. Open the page with: interlock serve --open. Programs send a token in a header."
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -51,19 +58,6 @@ _SHARED = {
 """For the sites of `--allow-origin`."""
 
 
-class Person(NamedTuple):
-    name: str
-    """Recorded with decisions; empty: the user whose server this is."""
-    role: str
-    """One of `ROLES`."""
-    why: str = ""
-    """Why the role is what it is, where a token or server of a higher one doesn't help."""
-
-
-ROLES = ("view", "decide", "drive")
-"""Each may do what those before it may."""
-
-
 class Tokens:
     """The token of this user's page, in a file (0600), and those of programs, by their hashes in the store."""
 
@@ -73,14 +67,10 @@ class Tokens:
 
     @property
     def page(self) -> str:
-        """Kept, so that a page stays signed in when the server starts again."""
+        """Kept, so that tabs stay signed in when the server starts again."""
         if not self._page.exists():
             write_private(self._page, secrets.token_urlsafe(32))
         return self._page.read_text()
-
-    @property
-    def cookie(self) -> str:
-        return hmac.new(self.page.encode(), b"cookie", hashlib.sha256).hexdigest()
 
     def named(self) -> dict[str, dict[str, str]]:
         """Name → role and hash, of those that count, the oldest first."""
@@ -113,9 +103,32 @@ class Tokens:
         self._once = "" if found else self._once
         return found
 
-    def whose(self, token: str) -> Person | None:
-        if hmac.compare_digest(token.encode(), self.page.encode()):
+    def is_page(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.page.encode())
+
+    def for_tab(self, port: int) -> str:
+        """A token for one tab of the page, which counts at this port only, also after the server starts again."""
+        about = f"{int(time.time()) + _SIGNED_S}.{secrets.token_urlsafe(12)}"
+        return f"{_OF_TAB}{about}.{self._signed(about, port)}"
+
+    def _signed(self, about: str, port: int) -> str:
+        return hmac.new(self.page.encode(), f"{_OF_TAB}{port}.{about}".encode(), hashlib.sha256).hexdigest()
+
+    def proof(self, about: str, challenge: str, port: int) -> str:
+        """What only a server of this home can answer to a tab, which then sends its token again."""
+        return hmac.new(self._signed(about, port).encode(), challenge.encode(), hashlib.sha256).hexdigest()
+
+    def _is_of_tab(self, token: str, port: int) -> bool:
+        about, _, given = token.removeprefix(_OF_TAB).rpartition(".")
+        until = about.partition(".")[0]
+        same = hmac.compare_digest(given.encode(), self._signed(about, port).encode())
+        return same and until.isdecimal() and time.time() < int(until)
+
+    def whose(self, token: str, port: int) -> Person | None:
+        if self.is_page(token):
             return Person("", "drive")
+        if token.startswith(_OF_TAB):
+            return Person("", "drive") if self._is_of_tab(token, port) else None
         digest = _hash(token)
         for name, kept in self.named().items():
             if hmac.compare_digest(kept["sha256"], digest):
@@ -149,9 +162,8 @@ class Guard:
 
     def __init__(self, app: App, tokens: Tokens, access: Access) -> None:
         self._app, self._tokens = app, tokens
-        port, self._only_reads, self._proxy, self._origins = access
-        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
-        self.cookie = f"interlock-{port}"
+        self._port, self._only_reads, self._proxy, self._origins = access
+        self._hosts = {f"{name}:{self._port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         self._wrong: list[float] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -200,35 +212,50 @@ class Guard:
         )
         method = scope.get("method", "")
         if origin in self._origins:
-            return Response(status_code=204) if method == "OPTIONS" else await self._let(scope, headers, True)
+            return Response(status_code=204) if method == "OPTIONS" else await self._let(scope, headers)
         if origin is not None and origin not in own:
             return _no(403, f"Requests from {origin!r} are refused: it is another site.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and method != "GET":
             return _no(403, "Requests from another site are refused.")
-        return await self._let(scope, headers, False)
+        return await self._let(scope, headers)
 
-    async def _let(self, scope: Scope, headers: Headers, foreign: bool) -> Response | None:
+    async def _let(self, scope: Scope, headers: Headers) -> Response | None:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_LIMIT:
             return _no(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
         path = str(scope["path"])
-        if path in _OPEN or (scope.get("method") == "GET" and is_shell(path)):
+        if headers.get("service-worker"):
+            return Response(_NO_WORKER, media_type="text/javascript")
+        if scope.get("method") == "GET" and is_shell(path):
+            return self._elsewhere(scope, headers)
+        if path in _OPEN:
             return None
-        return await self._unknown(scope, headers, foreign)
+        return await self._unknown(scope, headers)
 
-    async def _unknown(self, scope: Scope, headers: Headers, foreign: bool) -> Response | None:
-        """A refusal unless the request has a token, or the page's cookie, which other sites can't use."""
+    def _elsewhere(self, scope: Scope, headers: Headers) -> Response | None:
+        """Lead to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
+        host = headers.get("host", "")
+        if host.startswith("127.") or (self._proxy and host == self._proxy.host):
+            return None
+        query = scope["query_string"].decode("latin-1")
+        there = f"http://127.0.0.1:{self._port}{scope['path']}{'?' if query else ''}{query}"
+        return RedirectResponse(there)
+
+    async def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
+        """A refusal unless the request has a token in a header. A cookie counts for nothing: browsers send those of
+        this server to every other one on the same host, whatever its port."""
         token = headers.get("x-api-key") or _token_in(headers.get("authorization", ""))
-        person = await self.known(token) if token else None if foreign else self._by_cookie(headers)
+        person = await self.known(token) if token else None
         if person is None and self.locked:
             return _no(429, "Too many wrong tokens. Wait a minute.")
         if person is None:
-            return _no(401, "Sign in first: open the address that `interlock serve` prints, or send a token.")
+            return _no(401, SIGN_IN)
         if self._proxy and headers.get("host") == self._proxy.host:
             name = headers.get(self._proxy.header, "").strip()[:_NAME]
             if not name:
                 return _no(401, f"The proxy sent no user name: {self._proxy.header} is missing.")
-            person = person._replace(name=name)
+            if not person.name:  # a program has its token's: it could send any other
+                person = person._replace(name=name)
         scope["state"]["person"] = (
             person._replace(role="view", why=self._only_reads) if self._only_reads else person
         )
@@ -236,7 +263,7 @@ class Guard:
 
     async def known(self, token: str) -> Person | None:
         """Whose token it is; each wrong one is slowed. The right one counts at any time: 256 bits aren't guessed."""
-        found = await asyncio.to_thread(self._tokens.whose, token)
+        found = await asyncio.to_thread(self._tokens.whose, token, self._port)
         if found is None:
             if not self.locked:
                 self._wrong.append(time.monotonic())
@@ -247,14 +274,6 @@ class Guard:
     def locked(self) -> bool:
         self._wrong = [at for at in self._wrong if time.monotonic() - at < _REFUSED_S]
         return len(self._wrong) >= _TRIES
-
-    def _by_cookie(self, headers: Headers) -> Person | None:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
-        except CookieError:
-            return None
-        good = found and hmac.compare_digest(found.value.encode(), self._tokens.cookie.encode())
-        return Person("", "drive") if good else None
 
 
 def _cut(send: Send) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,20 +10,23 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from interlock.cli.web.answers import RefusedError, Served, check_role, number, run_of, step_of
+from interlock.cli.web.answers import RefusedError, Served, body, check_role, number, run_of, step_of
 from interlock.cli.web.apart import Asked as Work
+from interlock.cli.web.roles import role_needed
 from interlock.engine.client import ENDED, Client, RunRow
 from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked
+from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
 from interlock.state.text import elapsed, json_text, one_line
+from interlock.state.workspace import PathRefused
 
 _PAGE = 100
 """Runs in one answer."""
 _PREVIEW = 101_000
 """Characters of a preview; the command line shows the rest. A diff is cut before that, and ends with how much."""
 _FILE = 1_000_000
-"""Bytes of a file that is shown whole."""
+"""Bytes of a file that are shown."""
 _LINE = 160
 
 
@@ -118,7 +120,7 @@ def _so_far(row: RunRow, told: Sequence[Any]) -> list[str]:
 
 
 async def request_file(page: Served, request: Request) -> Any:
-    """The whole file that a request would change, as it is now."""
+    """The whole file that a request would change, as it is now, if the run's own tools may read it."""
     return PlainTextResponse(await asyncio.to_thread(_file, page.client, request.path_params["id"]))
 
 
@@ -128,15 +130,11 @@ def _file(client: Client, name: str) -> str:
     path = one and one.fields["args"].get("file_path")
     if row is None or not isinstance(path, str):
         raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
-    root = Path(os.path.realpath(row.workspace))
     try:
-        file = Path(os.path.realpath(root / path))
-        if not file.is_relative_to(root):
-            raise RefusedError(422, f"{path!r} is outside the run's folder, so it isn't shown here.")
-        if not file.is_file() or file.stat().st_size > _FILE:
-            raise RefusedError(404, f"{path!r} isn't there, or is larger than {_FILE:,} bytes.")
-        return file.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError) as error:
+        return client.file_text(row.run, path, _FILE)
+    except PathRefused as error:
+        raise RefusedError(422, f"It isn't shown: {error}") from error
+    except (UnreadableError, OSError) as error:
         raise RefusedError(404, f"{path!r} can't be read: {error}.") from error
 
 
@@ -246,10 +244,10 @@ async def diff(page: Served, request: Request) -> Any:
 
 
 async def replay(page: Served, request: Request) -> Any:
-    row, swap = run_of(page.client, request), request.query_params.get("swap", "")
-    if swap:
-        check_role(request.state.person, "drive")  # it runs code of whatever file it names
-    return await page.apart.done(Work("replay", page.options, row.run, {"swap": swap}))
+    row, given = run_of(page.client, request), await body(request)
+    swap = given.get("swap")
+    check_role(request.state.person, role_needed("view", swap=swap))
+    return await page.apart.done(Work("replay", page.options, row.run, {"swap": str(swap or "")}))
 
 
 async def export(page: Served, request: Request) -> Any:

@@ -71,7 +71,11 @@ class Prompts:
         """Whether a run is in line already."""
         until = time.monotonic() + _LEAVE_S
         # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
-        while there := await self._turns.stands(run) or run in self._going or self._row(run) is not None:
+        while (
+            there := await asyncio.to_thread(self._turns.stands, run)
+            or run in self._going
+            or self._row(run) is not None
+        ):
             row = self._client.exact(run)
             if (row and row.status == "running") or time.monotonic() > until:
                 break
@@ -82,6 +86,13 @@ class Prompts:
         """Go on with what a server that is gone left."""
         for one in served.all_served(self._home, "prompt"):
             if not is_alive(Owner(*one.body["server"])):
+                if (
+                    one.body["status"] == "pending"
+                    and one.body.get("stands")
+                    and not self._turns.stands(one.id)
+                ):
+                    served.unserve(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
+                    continue
                 served.change(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
                 nobody.set_result("")
@@ -107,6 +118,8 @@ class Prompts:
 
     async def _in_turn(self, run: str, began: "asyncio.Future[str]") -> None:
         def told(waits: str) -> None:
+            if waits and not began.done():
+                served.change(self._home, "prompt", run, {"stands": True})
             if not began.done():
                 began.set_result(waits)
 

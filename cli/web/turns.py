@@ -76,9 +76,9 @@ class Turns:
             return self._counts and await asyncio.to_thread(Turn(self._home, run).is_stopped)
         return False
 
-    async def stands(self, run: str) -> bool:
+    def stands(self, run: str) -> bool:
         """Whether the run waits for its turn or for a worker, or is driven by whoever took it."""
-        return self._counts and await asyncio.to_thread(Turn(self._home, run).stands)
+        return self._counts and Turn(self._home, run).stands()
 
     async def leave(self, run: str) -> None:
         """Let whoever waits go on."""

@@ -309,12 +309,26 @@ class Client(Views):
             carry_over(self.home, run, made.run)
         return made
 
-    def replay(self, run: str, until: int | None = None, swap: str | None = None) -> "Replayed":
-        """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`."""
-        from interlock.engine.travel.replay import replay, swap_from
+    def replay(
+        self, run: str, until: int | None = None, swap: str | None = None, *, live: bool = False
+    ) -> "Replayed":
+        """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`.
 
-        swapped = swap_from(swap, until) if swap else None
-        return engine.in_own_loop(replay)(self.home, run, until, swapped)
+        `live`: the nodes of a LangGraph graph run again, with all their effects (`live_nodes` names them); otherwise
+        what they wrote is applied.
+        """
+        from interlock.engine.travel.replay import replay
+
+        return engine.in_own_loop(replay)(self.home, run, until, swap, live=live)
+
+    def live_nodes(self, run: str, until: int | None = None) -> list[tuple[str, int]]:
+        """The nodes of a LangGraph graph that a live replay runs, as the run took them, with repetitions counted.
+
+        Raises `UserError` for a run of another workflow.
+        """
+        from interlock.engine.travel.replay import live_nodes
+
+        return live_nodes(self.home, run, until)
 
     def replay_with(
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()

@@ -41,6 +41,8 @@ def tested(options: Options, provider: str) -> list[str]:
     """The models that the provider offers. Raises `UserError` with what is wrong, in one line."""
     one = _credential(check_provider(provider), options, found := _loaded(options))
     keys, url = _variables(provider)
+    if not one.key and (why := next((found.withheld[key] for key in keys if key in found.withheld), "")):
+        raise UserError(why)
     if not one.key and (provider == _GEMINI or (keys and not url)):
         raise UserError(f"No key for {provider!r}. Set one: interlock auth set {provider}")
     return models_at(provider, found.values)
@@ -59,7 +61,10 @@ def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
     given = {**({keys[0]: key} if key else {}), **({name: url} if url else {})}
     if not given:
         raise UserError("Nothing to store: give a key, or an address with --url.")
-    found = models_at(provider, {**_loaded(options).values, **given})
+    before = _loaded(options).values
+    if keys and key and name and before.get(name):
+        given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
+    found = models_at(provider, {**before, **given})
     set_variables(_file(options), given)
     return found
 

@@ -251,6 +251,14 @@ def rewritten(request: Request, args: Mapping[str, Any]) -> Decision:
     return Decision(request["id"], "modify", args=kept)
 
 
+def alike(request: Request, others: Sequence[Request]) -> list[Request]:
+    """The unknown outcomes among the others that differ from this one in their arguments only, as in a map."""
+    if request["kind"] != "outcome":
+        return []
+    same = ("kind", "tool_name", "reason", "agent")
+    return [o for o in others if o is not request and all(o.get(n) == request.get(n) for n in same)]
+
+
 def batch(requests: Sequence[Request]) -> list[Request]:
     """The edits among these requests that a person may decide as one; empty for fewer than two."""
     edits = [r for r in requests if r["kind"] == "approval" and is_diff(r["preview"])]

@@ -1,7 +1,7 @@
 """threads: runs as LangGraph's API sees them: snapshots of their graphs, updates of their state, further inputs."""
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,6 +17,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import actions_decided, answer_text
+from interlock.graphs._langgraph import is_interrupt_id
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
@@ -166,19 +167,44 @@ def conversation(home: Path, run: str, head: str) -> list[tuple[str, Message]]:
         return [(name, chain.message(name)) for name in chain.ids(head)]
 
 
-def decisions(found: Sequence[Waiting], resume: Any) -> list[Decision]:
-    """The decisions that a resume value makes: one value, or interrupt id → value. Raises `InterlockError`."""
+def closed_interrupts(options: Options, run: str) -> set[str]:
+    """The ids of interrupts that were answered."""
+    return {name for (name,) in views.closed_interrupts(options.home, deepest(options.home, run))}
+
+
+def decisions(found: Sequence[Waiting], resume: Any, closed: Collection[str] = ()) -> list[Decision]:
+    """The decisions that a resume value makes: one value, or interrupt id → value.
+
+    A map whose keys all look like ids of interrupts, or that holds the id of one that waits, names interrupts; any
+    other map is a value. `closed`: further ids, of breakpoints, too. Raises `InterlockError`, also for an id that
+    doesn't wait: its answer is to another question.
+    """
     items = {one.interrupt: [other for other in found if other.interrupt == one.interrupt] for one in found}
-    if isinstance(resume, Mapping) and resume and resume.keys() <= items.keys():
+    if _names_interrupts(resume, {*items, *closed}):
         answers: dict[str, Any] = {**resume}
+        if unknown := [name for name in answers if name not in items]:
+            raise UnknownInterruptError(f"Unknown or already-consumed interrupt: {unknown[0]}")
     elif len(items) > 1:
         raise RunError(
             "When there are multiple pending interrupts, you must specify the interrupt id when resuming. "
             "Docs: https://docs.langchain.com/oss/python/langgraph/interrupts#handling-multiple-interrupts."
         )
+    elif not items:
+        raise UnknownInterruptError("No interrupt waits for an answer.")
     else:
-        answers = {name: cast(Any, resume) for name in items}
+        answers = dict.fromkeys(items, resume)
     return [one for name, answer in answers.items() for one in _decided(items[name], answer)]
+
+
+def _names_interrupts(resume: Any, known: Collection[str]) -> bool:
+    if not isinstance(resume, Mapping) or not resume:
+        return False
+    names = [str(key) for key in cast("Mapping[Any, Any]", resume)]
+    return all(map(is_interrupt_id, names)) or any(name in known for name in names)
+
+
+class UnknownInterruptError(UserError):
+    """A resume names an interrupt that doesn't wait, or nothing waits at all."""
 
 
 _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", "no": "reject"}

@@ -17,6 +17,7 @@ from interlock.engine.store.blobs import patch_of
 from interlock.engine.store.places import undone as undone_of
 from interlock.engine.store.runs import deepest
 from interlock.state.errors import UserError
+from interlock.state.names import is_hidden_node
 
 if TYPE_CHECKING:
     from interlock.engine.client import changes as changes
@@ -102,6 +103,7 @@ class Views:
     step_rows = later(lambda: read.step_rows)
     waits = later(lambda: read.waits)
     checkpoints = later(lambda: of_states.root_checkpoints)
+    due = later(lambda: of_states.due_within)
     state = later(lambda: of_states.state_at)
     current_state = later(lambda: of_states.current_state)
     state_within = later(lambda: of_states.state_within)
@@ -127,6 +129,7 @@ class Views:
     export = of_run(lambda: whole.record_of)
     output = of_run(lambda: ended.output_of)
     unkept = of_run(lambda: files.unkept)
+    file_text = of_run(lambda: files.text_of)
     settings = staticmethod(settings_of)
 
     def to_continue(self, prompted: bool) -> RunRow:
@@ -139,7 +142,7 @@ class Views:
 
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
-        return read.path([step for step in self.steps(run) if not step.node.startswith("__")])
+        return read.path([step for step in self.steps(run) if not is_hidden_node(step.node)])
 
     def damage(self, run: str) -> list[str]:
         """A line for each record that was lost or changed."""

@@ -2,24 +2,28 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from langgraph.graph import END, START
 
+from interlock.engine.store.checkpoints import Due
 from interlock.engine.store.views import Row
 from interlock.graphs._langgraph import node_of
+from interlock.state.names import ERROR_HANDLER, RAISED
 
 Place = tuple[str, ...]
 """Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Step:
     """One superstep: the tasks that ran in parallel."""
 
     nodes: Counter[str]
     root_step: int
+    raised: Counter[str] = field(default_factory=Counter[str])
+    """Those of the nodes that raised: only an error handler, in the same superstep, follows them."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class RunPath:
     asks: tuple[str, ...] = ()
     """Lines that say what it waits for; drawn beside those nodes."""
     waits: frozenset[tuple[Place, str]] = frozenset()
-    """Nodes that wait for a person, and the graphs around them."""
+    """Nodes that wait for a person, or that the run stopped in, and the graphs around them."""
 
     @property
     def entered(self) -> set[str]:
@@ -74,20 +78,23 @@ class RunPath:
 
 def _walk(visit: Visit, declared: Set[tuple[str, str]], counts: Counts) -> None:
     start, end = Counter({START: 1}), Counter({END: 1})
-    walked = [start]
+    walked = [(start, start)]  # what was entered, and what of it leads on
     last = visit.steps[0].root_step
     for step in visit.steps:
+        handlers = Counter({n: times for n, times in step.nodes.items() if n.startswith(ERROR_HANDLER)})
+        counts.edges.update(_between(step.raised, handlers, declared))
+        entered = step.nodes - handlers
         # Root step numbers have no gaps, except for an input in between: a further prompt.
-        follows = _between(walked[-1], step.nodes, declared) and step.root_step <= last + 1
-        if not follows and _between(start, step.nodes, declared):
-            walked += [end, start]
-        walked.append(step.nodes)
+        follows = _between(walked[-1][1], entered, declared) and step.root_step <= last + 1
+        if not follows and _between(start, entered, declared):
+            walked += [(end, end), (start, start)]
+        walked.append((step.nodes, step.nodes - step.raised))
         last = step.root_step
     if visit.ended:
-        walked.append(end)
-    for nodes in walked:
+        walked.append((end, end))
+    for nodes, _ in walked:
         counts.nodes.update(nodes)
-    for before, after in pairwise(walked):
+    for (_, before), (after, _) in pairwise(walked):
         counts.edges.update(_between(before, after, declared))
 
 
@@ -107,20 +114,28 @@ MARKS = {
 _ENDED = ("done", "failed", "cancelled")
 
 
-def path_of(rows: Iterable[Row], status: str, waits: Iterable[Row] = (), asks: Iterable[str] = ()) -> RunPath:
-    """The path of a run with this status, marked where it waits or stopped."""
-    waits = waits if status == "waiting" else ()
-    return replace(run_path(rows, status in _ENDED, waits), mark=MARKS.get(status, ""), asks=tuple(asks))
+def path_of(
+    rows: Iterable[Row],
+    status: str,
+    waits: Iterable[Row] = (),
+    asks: Iterable[str] = (),
+    due: Iterable[Due] = (),
+) -> RunPath:
+    """The path of a run with this status, marked where it waits or stopped; `due`: the nodes that hadn't ended."""
+    waits, due = (waits if status == "waiting" else ()), (due if status == "interrupted" else ())
+    found = run_path(rows, status in _ENDED, waits, due)
+    return replace(found, mark=MARKS.get(status, ""), asks=tuple(asks))
 
 
-def run_path(rows: Iterable[Row], ended: bool, waits: Iterable[Row] = ()) -> RunPath:
+def run_path(rows: Iterable[Row], ended: bool, waits: Iterable[Row] = (), due: Iterable[Due] = ()) -> RunPath:
     """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not. `waits`:
-    rows of the tasks that wait.
+    rows of the tasks that wait. `due`: the nodes that it stopped in.
     """
     ordered = sorted((r for r in rows if r["node"] != START), key=lambda r: r["seq"])
     finished = {r["task"] for r in ordered}
     steps = _supersteps(ordered)
     here = _add_waits(steps, [row for row in waits if row["task_id"][:8] not in finished])
+    here |= _add_due(steps, due)
     _add_open(steps, finished)
     visits: dict[Place, list[Visit]] = {}
     for namespace, found in steps.items():
@@ -136,11 +151,16 @@ def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
     steps: dict[str, dict[str, Step]] = {}
     seen: set[tuple[str, str]] = set()
     for row in rows:
-        if (row["namespace"], row["task"]) in seen:  # repeated after a crash
-            continue
-        seen.add((row["namespace"], row["task"]))
         found = steps.setdefault(row["namespace"], {})
-        found.setdefault(row["superstep"], Step(Counter(), row["root_step"])).nodes[row["node"]] += 1
+        step, task = found.get(row["superstep"]), (row["namespace"], row["task"])
+        if task in seen:  # repeated after a crash, or because it had raised
+            if step and row["route"] != RAISED:
+                step.raised -= Counter({row["node"]: 1})
+            continue
+        seen.add(task)
+        step = found.setdefault(row["superstep"], Step(Counter(), row["root_step"]))
+        step.nodes[row["node"]] += 1
+        step.raised[row["node"]] += row["route"] == RAISED
     return steps
 
 
@@ -161,6 +181,20 @@ def _add_waits(steps: dict[str, dict[str, Step]], waits: Iterable[Row]) -> froze
         found = steps.setdefault(namespace, {})
         last = max((step.root_step for step in found.values()), default=0)
         found.setdefault(row["checkpoint_id"][-12:], Step(Counter(), last)).nodes[node] += 1
+    return frozenset(here)
+
+
+def _add_due(steps: dict[str, dict[str, Step]], due: Iterable[Due]) -> frozenset[tuple[Place, str]]:
+    """Add the nodes that the run stopped in, unless one raised and has its row; returns them and the graphs around."""
+    here: set[tuple[Place, str]] = set()
+    for one in due:
+        here |= {(one.place[:depth], name) for depth, name in enumerate(one.place)}
+        inside = [part.partition(":") for part in one.namespace.split("|") if part]
+        found = steps.setdefault("|".join(f"{name}:{task[:8]}" for name, _, task in inside), {})
+        newest = next(reversed(found.values()), None)
+        if newest is None or one.node not in newest.raised:
+            root_step = newest.root_step + (not inside) if newest else 0
+            found.setdefault("due", Step(Counter(), root_step)).nodes[one.node] += 1
     return frozenset(here)
 
 

@@ -14,6 +14,7 @@ from interlock.graphs._fusing import Branch, Task
 from interlock.graphs._pipeline import Compiled
 from interlock.graphs._subgraph import Subgraph
 from interlock.state.charts import leaf_of, name_of
+from interlock.state.names import RAISED, display_name
 from interlock.state.node import Group, NodeSpec, Part, spec_of
 
 GROUPS = (*get_args(Group), "lists")
@@ -154,6 +155,8 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
         led = {*graph.builder.branches, *(start for start, _ in (*graph.builder.edges, *_waited(graph)))}
         if not labels and source not in led:  # LangGraph ends there
             yield Edge(source, END)
+        if handler := getattr(spec, "error_handler_node", None):
+            yield Edge(source, handler, (RAISED,))
 
 
 def _waited(graph: Compiled) -> Iterator[tuple[str, str]]:
@@ -196,7 +199,7 @@ def extract(
 
     groups = _groups(graph, declared)
     nodes = [
-        Node(_id(place, n), n, "graph" if n in inner else "step", count(n), mark(n), groups[n])
+        Node(_id(place, n), display_name(n), "graph" if n in inner else "step", count(n), mark(n), groups[n])
         for n in _names(graph)
         if n not in opened
     ]

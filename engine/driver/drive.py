@@ -21,20 +21,28 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers, supersede
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign import ForeignSaver, Memory, given_answers, paused_at
+from interlock.engine.store.foreign import (
+    ForeignSaver,
+    Memory,
+    given_answers,
+    note_node_sources,
+    paused_at,
+)
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import fence, how_it_ended, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
+from interlock.graphs._node_sources import node_sources
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
 from interlock.graphs.foreign import Foreign, NodeError, told_of
+from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
 from interlock.services.models.names import turn_tracing_off
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
-from interlock.state.errors import InputError, InterlockError, RunError, UserError
+from interlock.state.errors import InputError, InterlockError, RunError, SetupError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.journal import Approvals
 from interlock.state.messages import Message, TextPart
@@ -93,6 +101,7 @@ class Drive:
             raise_id_clock(self.conn, lease.run)
             options, info = prepared.options, _info(prepared, lease.run, pipeline.name)
             turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
+            stop.token.loop = self._loop
             connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
             self.services = rewired(compose(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
@@ -113,6 +122,8 @@ class Drive:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
         theirs = isinstance(self.pipeline, Foreign)
         end = may_block(self.lease.run, timeout_s) if theirs else None
+        if isinstance(self.pipeline, Foreign):
+            note_node_sources(self.conn, self.lease.run, node_sources(self.pipeline.graph))
         self.stop.token.overdue = overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
@@ -184,6 +195,10 @@ class Drive:
     async def close(self) -> None:
         """End what the drive started, then close its connections."""
         try:
+            with self.stop.token.held():
+                while self.stop.token.left:
+                    await asyncio.wait([*self.stop.token.left])
+                await until_effects_end(self.lease.run)
             await self.services.close()
         finally:
             self._stack.close()
@@ -296,7 +311,13 @@ def first_state(
 ) -> dict[str, Any]:
     if isinstance(chosen, Foreign):
         return chosen.enter(input, context)
-    return {**chosen.enter(input, context), **_channels(prepared), **hooked(drive, "startup")}
+    entered = chosen.enter(input, context)
+    if (mode := entered.get("approval_mode", context.approval_mode)) != context.approval_mode:
+        raise SetupError(
+            f"{chosen.name!r} begins in the approval mode {mode!r}, but the run was started in "
+            f"{context.approval_mode!r}. Only a person switches it: leave it out of `enter`."
+        )
+    return {**entered, **_channels(prepared), **hooked(drive, "startup")}
 
 
 def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: str) -> Any:

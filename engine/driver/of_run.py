@@ -109,7 +109,7 @@ def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Optio
     left = _OF_HOST if kept.get("repository") else ()
     for name in (name for name in _KEPT if name not in left):
         mine, old = getattr(options, name), kept.get(name)
-        if mine or not old:
+        if mine or not old or (name == "context" and mine is not None):
             continue
         if name in ("include_directories", "policy_files"):
             old = tuple(Path(item) for item in old)

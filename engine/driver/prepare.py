@@ -1,6 +1,6 @@
 """prepare: loads a run's settings, environment, workspace, policy and model, before anything is written."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from interlock.engine.driver.rights import (
     RunRules,
     commands_of,
     fingerprint,
+    lost_definitions,
     protected_paths,
     run_rules,
 )
@@ -29,7 +30,7 @@ from interlock.services.policy.books import Books
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
 from interlock.services.policy.rule import Scope
-from interlock.services.sandbox.aside import set_aside_after_kill
+from interlock.services.sandbox.aside import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
     known_environment,
@@ -95,6 +96,26 @@ def check_hooks(event: HookEvent, root: Path, options: Options) -> None:
         ]
         if event in map(event_named, named):
             raise needed(f"A hook for {event}", file.path, root)
+
+
+def check_definitions(lost: Sequence[str], root: Path, options: Options, env: Mapping[str, str]) -> None:
+    """Raise `UntrustedError` if a resumed run would lack what it began with because its folder isn't trusted now.
+
+    `lost`: the hooks, agents, modes and servers that it began with and that don't count now.
+    """
+    if not lost:
+        return
+    loaded = load_settings(
+        workspace=root, home=options.user_home, env=env, overrides=_overrides(options), trusted=True
+    )
+    theirs, hooks = _own(options, root, True), load_hooks(loaded.hooks, env)
+    servers = loaded.settings.mcp_servers
+    there = Definitions(hooks.hooks, theirs.agents.values(), theirs.modes.all(), servers).kept()
+    if gone := [name for name in lost if name in there]:
+        raise UntrustedError(
+            f"The run began with {', '.join(gone)}, which counts only if the folder {str(root)!r} is trusted. "
+            "Resume it with --skip-trust, or trust the folder: interlock trust"
+        )
 
 
 def needed(what: str, file: Path, root: Path) -> UntrustedError:
@@ -204,6 +225,7 @@ def with_input(options: Options, input: WorkflowInput) -> Options:
 def prepare(options: Options, needs_model: bool) -> RunConfig:
     """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
     root = _root(options)
+    left = [*set_aside_left(options.home, root)]  # first: below, files of the workspace are obeyed
     trusted = options.skip_trust or (options.repository is None and is_trusted(root, options.user_home))
     home, over = options.user_home, _overrides(options)
     dotenv = load_dotenv(start=root, home=home, env=options.env, trusted=trusted)
@@ -216,6 +238,8 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     redact, own = _redactor(settings, dotenv.values, options.home), _own(options, root, trusted)
     defined = Definitions(hooks.hooks, own.agents.values(), own.modes.all(), settings.mcp_servers)
     rules = run_rules(options, read_files(rule_files(places)), settings, defined, redact)
+    if not trusted and options.rights is not None and options.repository is None:
+        check_definitions(lost_definitions(rules, defined), root, options, dotenv.values)
     programs = commands_of(settings, hooks.hooks, rules.now)
     protected = protected_paths(options, places, settings, dotenv.values, programs)
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected, options.buffers)
@@ -234,7 +258,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         books=books,
         limits=_limits(options, settings, dotenv.values),
         trusted=trusted,
-        warnings=[*warnings, *set_aside_after_kill(options.home, root, protected)],
+        warnings=[*warnings, *left],
         agents=own.agents,
         skills=own.skills,
         modes=ModeBook(own.modes.all(), rules.modes),

@@ -18,6 +18,7 @@ from interlock.services.files.protected import (
     ProtectedPaths,
     named_by_git,
     program_folders,
+    users_configuration,
 )
 from interlock.services.hooks.configured import Hook, matcher
 from interlock.services.hooks.scripts import scripts_of
@@ -124,6 +125,12 @@ def run_rules(
         if n.startswith("mode ") and n in then["defined"]
     ]
     return RunRules(rules, problems, before, _as_then(settings, then), then, changed, modes)
+
+
+def lost_definitions(rules: RunRules, defined: Definitions) -> list[str]:
+    """Return what a run began with that isn't defined any more: hooks, agents, modes and servers, by their names."""
+    now = defined.kept()
+    return [name for name in rules.kept.get("defined", ()) if name not in now]
 
 
 def _of_another_host(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:
@@ -247,7 +254,7 @@ def protected_paths(
         "nodes of your own": settings.processor_files(places.root, home),
         "instructions for the model": (path for file in memory for path in file.sources),
         "the system prompt": filter(None, [replacement_file(env, places.root, home)]),
-        "what git runs and believes": (path for root in roots for path in _of_git(root)),
+        "what git runs and believes": (path for root in roots for path in _of_git(root, env)),
     }
     # These also where they are the workspace.
     own = {
@@ -291,9 +298,11 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _of_git(root: Path) -> Iterator[Path]:
+def _of_git(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := git_root(root)) is not None:
-        yield from (path for path, _ in named_by_git(git_directory(tree) / "config", tree))
+        for config in (git_directory(tree) / "config", *users_configuration(env)):
+            yield from (path for path, _ in named_by_git(config, tree))
 
 
 def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:

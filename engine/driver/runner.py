@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from langgraph.types import StateSnapshot
@@ -62,11 +62,12 @@ from interlock.engine.store import Store, diagnosed, first_input, forget_error, 
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.runs import NewRun, above, deepest, insert_run, new_run_id, topmost
 from interlock.engine.workflows import find_workflow
+from interlock.engine.working_folder import working_in
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign, NodeError
 from interlock.prompts import digest
-from interlock.state.deps import Stopped
+from interlock.state.deps import Stopped, to_its_end
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
@@ -82,6 +83,10 @@ from interlock.state.workflow import WorkflowContext
 
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
 _UNSENT = "Your prompt wasn't sent: the run hasn't answered the one before. Send it again when it has."
+_OUTSIDE = (
+    "The nodes of run {run!r} work in {here!r}, not in its folder {folder!r}: this process drives another run there. "
+    "Drive it in a process of its own."
+)
 T = TypeVar("T")
 _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """Returns a drive's first input: the graph's input, a command, or None to resume where it stopped."""
@@ -204,8 +209,18 @@ async def take_up(
     """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `at`."""
 
     chosen, prepared = workflow_of(find_run(options.home, run), options)
-    first = partial(taken_up, chosen, prepared, given, at)
+
+    async def first(drive: Drive, context: WorkflowContext) -> Any:
+        _keep_context(drive, prepared, options)
+        return await taken_up(chosen, prepared, given, at, drive, context)
+
     return await _driven(_Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first)
+
+
+def _keep_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
+    """Keep a context that was given now: who resumes the run next, through whichever door, goes on with it."""
+    if options.context is not None:
+        keep_option(drive.conn, drive.lease.run, "context", prepared.redact.json(dict(options.context)))
 
 
 async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
@@ -251,6 +266,7 @@ async def _resumed(
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
         keep_option(drive.conn, row.run, "rights", prepared.options.rights or {})
+        _keep_context(drive, prepared, options)
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
         if snapshot.tasks and prompt and instead and chosen.follow_up:
@@ -274,6 +290,15 @@ async def _resumed(
 
 
 async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
+    """Drive the run in its own folder, whoever drives it from where."""
+    root = prepared.workspace.root
+    with working_in(root) as inside:
+        if not inside and prepared.options.source and root.is_dir():
+            prepared.warnings.append(_OUTSIDE.format(run=run, folder=str(root), here=str(Path.cwd())))
+        return await _followed(door, chosen, prepared, run, first)
+
+
+async def _followed(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
@@ -302,7 +327,7 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
                             placed(conn)
                     return await _advanced(drive, chosen, prepared, first), drive.awaited
                 finally:
-                    await drive.close()
+                    await to_its_end(drive.close())
         finally:
             lease.release()
 
@@ -390,10 +415,4 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
 
 async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
     """Run in a separate task: cancelling the caller's would interrupt LangGraph in the middle of a write."""
-    work = asyncio.ensure_future(advance)
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        drive.stop()
-        await asyncio.wait({work})
-        raise
+    return await to_its_end(advance, cancelled=drive.stop)

@@ -14,7 +14,8 @@ from typing import Any
 
 from langgraph.runtime import RunControl
 
-from interlock.state.deps import Token
+from interlock.nodes.effects import effects_under_way
+from interlock.state.deps import GRACE_S, Token
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
@@ -22,8 +23,6 @@ _SAME_PRESS_S = 0.1
 _CANCELLED = 130
 _TIMED_OUT = 124
 """Exit codes (`cli.md`)."""
-GRACE_S = 5.0
-"""Seconds between a stop and the end of the process, if somebody's code blocks: Python can't end a thread."""
 _SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
 
 
@@ -72,6 +71,7 @@ class _Handler:
         self.users = 0
         self.blocking = ""
         """The run whose code may heed no stop; empty: none."""
+        self._told = False
         self._timers: list[threading.Timer] = []
         self._requests: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
         self._first_at: float | None = None
@@ -89,7 +89,7 @@ class _Handler:
         del self._requests[request]
 
     def leave_after(self, seconds: float, code: int) -> threading.Timer:
-        """End the process then if it is stuck; its run was killed, and can be resumed."""
+        """End the process then if it is stuck: Python can't end a thread. Its run was killed, and can be resumed."""
         timer = threading.Timer(seconds, self._leave_if_stuck, (self.blocking, code))
         timer.daemon = True
         timer.start()
@@ -97,9 +97,13 @@ class _Handler:
         return timer
 
     def _leave_if_stuck(self, run: str, code: int) -> None:
-        """Stuck: a loop that drives doesn't answer, or no drive is left and still the process waits for a thread."""
-        loops = {*self._requests.values()}
-        if loops and all(_answers(loop) for loop in loops):
+        """Stuck: a loop that drives doesn't answer, or the process waits only for threads.
+
+        A signal lets effects that are under way end, a time-out doesn't.
+        """
+        effects = effects_under_way(run) if code == _CANCELLED else []
+        if effects or (self._answers() and not self._is_held()):
+            self._tell_of(effects)
             self.leave_after(GRACE_S, code)
             return
         _restore_terminal(self._terminal)
@@ -108,6 +112,21 @@ class _Handler:
         )
         os.write(2, f"{line}Go on with: interlock resume {run}\n".encode())
         os._exit(code)
+
+    def _answers(self) -> bool:
+        return bool(self._requests) and all(_answers(loop) for loop in {*self._requests.values()})
+
+    def _is_held(self) -> bool:
+        return any(isinstance(request, Stop) and request.token.is_held for request in self._requests)
+
+    def _tell_of(self, effects: list[str]) -> None:
+        if effects and not self._told:
+            self._told = True
+            names = ", ".join(map(repr, effects[:3])) + (" …" if effects[3:] else "")
+            line = (
+                f"interlock: waiting for effect {names} to end; a second signal ends the process at once.\n"
+            )
+            os.write(2, line.encode())
 
     def restore(self) -> None:
         for timer in self._timers:

@@ -14,6 +14,7 @@ from interlock.engine.store.runs import deepest
 from interlock.engine.store.views import Row
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.errors import PASSING, UserError
+from interlock.state.names import RAISED, display_name, is_hidden_node
 from interlock.state.text import nearest
 
 STATUSES = ("running", "queued", "waiting", "interrupted", "done", "failed", "cancelled")
@@ -308,6 +309,11 @@ class Step(NamedTuple):
     effects: tuple[str, ...] = ()
     """Names of its effects."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether the node raised; `reason` says what."""
+        return self.route == RAISED
+
 
 def steps(home: Path, run: str) -> list[Step]:
     """Every executed node, in the order they ended."""
@@ -339,15 +345,15 @@ def places(home: Path, run: str, since: int = 0, deep: bool = False) -> list[Pla
     return [
         Place(r["seq"], r["root_step"] + 1, place, *times, r["keys"], r["route"] or "", r["reason"] or "")
         for r in views.steps_since(home, run, since, deep)
-        if not r["node"].startswith("__")
-        for place, times in [(".".join([*_around(r), r["node"]]), (r["started"], r["ms"]))]
+        if not is_hidden_node(r["node"])
+        for place, times in [(".".join([*_around(r), display_name(r["node"])]), (r["started"], r["ms"]))]
     ]
 
 
 def here(home: Path, run: str) -> str:
     """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
     found = views.last_step(home, run)
-    return ".".join(_around(found[0]) or [found[0]["node"]]) if found else ""
+    return ".".join(_around(found[0]) or [display_name(found[0]["node"])]) if found else ""
 
 
 def _around(row: Row) -> list[str]:
@@ -370,7 +376,7 @@ _DIGEST = re.compile(r"#[0-9a-f]{12,16}(\.\d+)?$")
 def _step(row: Row, saved: bool, effects: Mapping[str, Sequence[str]]) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
-    node, times = (row["workflow"], row["node"]), (row["started"], row["ms"])
+    node, times = (row["workflow"], display_name(row["node"])), (row["started"], row["ms"])
     of_task = (*effects.get(row["task"].partition("-")[0].partition(".")[0], ()),)
     number, reason = row["root_step"] + 1, row["reason"] or ""
     return Step(number, depth, *node, *times, keys, row["route"], saved, reason, of_task)

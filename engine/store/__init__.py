@@ -27,7 +27,19 @@ PARTS = (
     "interlock.db",
     "interlock.db-wal",
     "interlock.db-shm",
-    *("outputs", "audit", "plans", "snapshots", "input", "index", "sandbox", "live", "clones", "page.token"),
+    *(
+        "outputs",
+        "audit",
+        "plans",
+        "snapshots",
+        "input",
+        "index",
+        "sandbox",
+        "live",
+        "clones",
+        "page.token",
+        "served",
+    ),
 )
 """What is in the state directory."""
 ADDRESS = "store.url"

@@ -88,12 +88,7 @@ def put_back(
 
 
 def waits_no_more(conn: Connection, run: str) -> None:
-    """Inside a transaction: the run, which may have no work left but a prompt, waits for no limit any more.
-
-    Nor does a prompt whose server is gone wait for the next one.
-    """
-    waiting = "kind = 'prompt' and id = ? and body::json ->> 'status' = 'pending'"
-    conn.execute(f"delete from served where {waiting}", (run,))
+    """Inside a transaction: the run, which may have no work left but a prompt, waits for no limit any more."""
     row = conn.execute("select error from runs where run = ?", (run,)).fetchone()
     if row and row[0] and json.loads(row[0])["type"] == "limit":
         note_error(conn, run, None)

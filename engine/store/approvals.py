@@ -38,6 +38,8 @@ class SqlApprovals:
     def ask(self, request: ApprovalRequest) -> str:
         with self.conn.transaction() as conn:
             if found := self._value("id", request.key):
+                again = "update approvals set superseded = 0 where run = ? and key = ? and superseded = 1"
+                conn.execute(again, (self.run, request.key))
                 return found
             name, text = self._name(request), self.redact.request(request).model_dump_json()
             order = "select coalesce(max(seq), 0) + 1 from approvals where run = ?"
@@ -78,6 +80,23 @@ class SqlApprovals:
     def answer(self, key: str) -> Answer | None:
         text = self._value("answer", key)
         return Answer.model_validate_json(text) if text else None
+
+    def withdraw(self, keys: str, but: str = "") -> None:
+        with self.conn.transaction() as conn:
+            conn.execute(
+                "update approvals set superseded = 1, interrupt = null "
+                "where run = ? and key like ? || '%' and answer is null and superseded = 0 "
+                "and (? = '' or key not like '%:' || ? || ':%')",
+                (self.run, keys, but, but),
+            )
+
+    def stand_for(self, key: str, alike: int) -> None:
+        if (request := self.get(key)) is not None and alike > request.alike:
+            text = request.model_copy(update={"alike": alike}).model_dump_json()
+            with self.conn.transaction() as conn:
+                conn.execute(
+                    "update approvals set request = ? where run = ? and key = ?", (text, self.run, key)
+                )
 
     def open_requests(self) -> list[ApprovalRequest]:
         rows = self.conn.execute(

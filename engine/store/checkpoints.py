@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from interlock.engine.store import checkpoint_of, select
-from interlock.graphs._langgraph import is_internal
+from interlock.graphs._langgraph import BOOKKEEPING, due_nodes, is_internal, node_of
 from interlock.state.errors import UserError
 
 
@@ -96,3 +96,51 @@ def state_within(home: Path, run: str) -> dict[str, Any]:
     )
     batch = next((row for row in rows if "|" not in row["checkpoint_ns"]), None)
     return checkpoint_of(batch["type"], batch["checkpoint"])["channel_values"] if batch else {}
+
+
+class Due(NamedTuple):
+    """A node that runs next, or was running when its process ended."""
+
+    namespace: str
+    """Of its graph, with whole task ids."""
+    node: str
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Names of the nodes around it, outermost first, and its own."""
+        return (*(part.partition(":")[0] for part in self.namespace.split("|") if part), self.node)
+
+
+def due_within(home: Path, run: str) -> list[Due]:
+    """Return the nodes that the newest checkpoints of a run's graphs lead to and that haven't ended, innermost ones
+    only. Empty for a run that is over, or whose next tasks are payloads.
+    """
+    newest = select(
+        home,
+        "select checkpoint_ns, checkpoint_id, type, checkpoint from checkpoints c where thread_id = ? "
+        "and checkpoint_id = (select max(checkpoint_id) from checkpoints n where n.thread_id = c.thread_id "
+        "and n.checkpoint_ns = c.checkpoint_ns)",
+        run,
+    )
+    over = {
+        (row["checkpoint_ns"], row["checkpoint_id"], node_of(row["task_path"]))
+        for row in select(
+            home,
+            "select checkpoint_ns, checkpoint_id, task_path, channel from writes where thread_id = ?",
+            run,
+        )
+        if row["channel"] not in BOOKKEEPING
+    }
+    found = [
+        Due(row["checkpoint_ns"], node)
+        for row in newest
+        for node in due_nodes(checkpoint_of(row["type"], row["checkpoint"])["channel_values"])
+        if (row["checkpoint_ns"], row["checkpoint_id"], node) not in over
+    ]
+    inside = [f"{due.namespace}|" for due in found]
+    return [due for due in found if not any(f"|{ns}".startswith(_begin(due)) for ns in inside)]
+
+
+def _begin(due: Due) -> str:
+    """How the namespaces of graphs inside a node begin."""
+    return f"|{due.namespace}|{due.node}:" if due.namespace else f"|{due.node}:"

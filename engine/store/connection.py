@@ -60,7 +60,8 @@ class Connection(ABC):
         self.saver: Saver | None = None
         """Buffers checkpoints of its own until the connection commits."""
         self._check: Callable[[], None] | None = None
-        self._turn = threading.RLock()
+        self.turn = threading.RLock()
+        """Held by the thread that writes, and while rows wait to be written."""
         self._audit: Audit | None = None
 
     @property
@@ -92,7 +93,7 @@ class Connection(ABC):
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
         """Run a statement; one that writes belongs into a transaction."""
-        with self._turn:
+        with self.turn:
             if not self.in_transaction:
                 if self._check and not sql.lstrip().startswith(self.reads):
                     raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {sql}")
@@ -106,7 +107,7 @@ class Connection(ABC):
 
         `synced`: it and all earlier commits survive a power cut.
         """
-        with self._turn:
+        with self.turn:
             if self.in_transaction:
                 yield self
                 return
@@ -124,7 +125,7 @@ class Connection(ABC):
 
         `row`: what names the row if all that was written of it before is written anew.
         """
-        with self._turn:
+        with self.turn:
             if self.buffers and not self.in_transaction:
                 if row is None:
                     row = object()
@@ -138,7 +139,7 @@ class Connection(ABC):
 
     def flush(self, *, last: bool = False) -> None:
         """Commit buffered rows, if any. `last`: if that fails they are dropped, as after a kill."""
-        with self._turn:
+        with self.turn:
             if self.in_transaction or not (self._waiting or (self.saver and self.saver.waits)):
                 return
             try:

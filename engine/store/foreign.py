@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Interrupt
 
-from interlock.engine.store import packed
+from interlock.engine.store import keep_option, packed, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
@@ -21,6 +21,7 @@ from interlock.graphs._asking import pause_of, requests_of, value_of
 from interlock.graphs._stored import Storable, class_keeping_encoder, loader_of, unstorable
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
+from interlock.state.clock import unix_time
 from interlock.state.errors import RunError
 from interlock.state.journal import Approvals, Effects
 
@@ -80,6 +81,8 @@ class ForeignSaver(Saver):
                 if isinstance(item, Interrupt):
                     self.ask(thread, item, self.steps.node_of(task_id))
             super().put_writes(config, writes, task_id, task_path)
+            if not given.keys() <= _langgraph.BOOKKEEPING:  # it is over, and asks nothing more
+                self._approvals.withdraw(f"interrupt:{task_id}:")
             self._commit()
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -101,8 +104,11 @@ class ForeignSaver(Saver):
     def ask(self, thread: str, item: Any, node: str) -> None:
         """Write the interrupt's requests; a graph around the node's writes the same interrupt again."""
         node = node or "node"
-        keys: list[str] = []
-        if isinstance(item.value, str) and self._approvals.get(item.value):
+        written = (
+            "select key from approvals where run = ? and key like 'interrupt:%:' || ? || ':%' order by seq"
+        )
+        keys = [key for (key,) in self.conn.execute(written, (thread, item.id)).fetchall()]
+        if not keys and isinstance(item.value, str) and self._approvals.get(item.value):
             keys.append(item.value)  # an effect asks what became of it
         for request in [] if keys else requests_of(item, node):
             self._approvals.ask(request)
@@ -186,6 +192,30 @@ def paused_at(saver: Saver, app: Any, snapshot: Any, run: str) -> set[str]:
         return set()
     found = _langgraph.stops_at(app, snapshot, saver.ran_before)
     return {name for name, *about in found if saver.pause(run, name, pause_of(name, *about))}
+
+
+def note_node_sources(conn: Connection, run: str, sources: Mapping[str, Any]) -> None:
+    """Keep what a run's nodes are made of from now on, if that has changed: a replay compares it."""
+    known = node_sources_of(read_options(conn, run))
+    if not known or known[-1]["nodes"] != sources:
+        drives = [*known, {"since": unix_time(), "nodes": {**sources}}]
+        keep_option(conn, run, "node_sources", {"drives": drives})
+
+
+def node_sources_of(options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the nodes were made of, and since when (Unix time), oldest first; empty: an earlier version drove it."""
+    kept: dict[str, Any] = options.get("node_sources") or {}
+    return kept.get("drives", [])
+
+
+def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
+    """Checkpoint, task, its node and a channel, of all that the tasks of the run's own graph wrote."""
+    rows = conn.execute(
+        "select checkpoint_id, task_id, task_path, channel from writes where thread_id = ? and checkpoint_ns = '' "
+        "order by checkpoint_id, task_path, task_id, idx",
+        (run,),
+    )
+    return [(name, task, _langgraph.node_of(path), channel) for name, task, path, channel in rows.fetchall()]
 
 
 def given_answers(conn: Connection, run: str) -> dict[str, Any]:

@@ -193,14 +193,16 @@ class SqlJournal:
             return self._written[where]
         if where not in self._before:
             return None
-        found = self.conn.stored(_SELECT, where).fetchone()
+        with self.conn.turn:
+            found = self.conn.stored(_SELECT, where).fetchone()
         return _Row(*found) if found else None
 
     @cached_property
     def _before(self) -> set[_Where]:
         """The run's rows from before this drive, which alone adds any."""
         query = "select run, message, idx, attempt from journal where run = ?"
-        return {tuple(row) for row in self.conn.stored(query, (self.run,))}
+        with self.conn.turn:
+            return {tuple(row) for row in self.conn.stored(query, (self.run,))}
 
     def _where(self, key: CallKey) -> _Where:
         return (self.run, key.message, key.index, key.attempt)

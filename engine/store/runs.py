@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import Store, blobs_of, explained, put, select
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
@@ -285,6 +286,7 @@ def remove_run(home: Path, run: str) -> None:
                 forget_owned(conn, "patches", run)
                 for name in lonely:
                     forget_owned(conn, "snapshots", name)
+    forget(home, run)
     shutil.rmtree(home / "plans" / run, ignore_errors=True)
     for name in lonely:
         shutil.rmtree(home / "snapshots" / name, ignore_errors=True)

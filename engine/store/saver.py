@@ -28,7 +28,7 @@ from interlock.engine.store.tables import TABLE
 from interlock.graphs import _langgraph
 from interlock.state.charts import RunChart, step
 from interlock.state.clock import unix_time
-from interlock.state.errors import ENDED_WELL
+from interlock.state.errors import ENDED_WELL, exception_line
 
 
 class Serde(JsonPlusSerializer):
@@ -220,6 +220,11 @@ class Saver(BaseCheckpointSaver[int]):
                 if not _langgraph.turns_input_into_state(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
+            for channel, error in writes:
+                if channel == "__error__" and isinstance(error, Exception):  # not what cancelled it
+                    checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
+                    why = exception_line(error)
+                    self.steps.save_failed(self.conn, thread, ns, checkpoint, task_id, why)
         if "__interrupt__" in channels:
             self._commit()
 
@@ -227,7 +232,8 @@ class Saver(BaseCheckpointSaver[int]):
     def _together(self) -> Generator[None]:
         """Buffer what is saved inside until the driver's next commit; other connections commit it at the end."""
         if self.conn.buffers:
-            yield
+            with self.conn.turn:  # a thread that commits meanwhile would forget rows that it didn't write
+                yield
             return
         with self.conn.transaction():
             yield

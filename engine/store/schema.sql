@@ -240,7 +240,8 @@ create table if not exists sessions (
     at real not null,                 -- unix time of the last change
     chosen text not null default '{}' -- JSON: the options that count from its next prompt on, by name
 ) without rowid;
--- What programs see of runs through the API of `interlock serve`, and their tokens.
+-- What programs see of runs through the API of `interlock serve`, and their tokens. A server's store has no such rows:
+-- each host that serves keeps them in a file of its own.
 create table if not exists served (
     kind text not null,               -- thread | drive | assistant | token | prompt
     id text not null,                 -- as programs know it: a UUID; a token's name; a prompt's run

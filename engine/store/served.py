@@ -1,6 +1,8 @@
 """served: what programs see through the API: threads, drives, assistants (by UUID), and tokens (by name).
 
-A `prompt`, by its run, is a drive that a person asked for on the page, as long as it waits or works.
+A `prompt`, by its run, is a drive that a person asked for on the page, as long as it waits or works. `interlock serve`
+obeys these rows: it lets tokens in, and drives what waits. So they are in a file of its own host, also where the runs
+are on a server: whoever may start runs there could write them otherwise.
 """
 
 import json
@@ -8,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.store import Store, put, select
+from interlock.engine.store import Store, address_of, put, select
 from interlock.state.clock import unix_time
 
 Kind = Literal["thread", "drive", "assistant", "token", "prompt"]
@@ -23,8 +25,13 @@ class Served(NamedTuple):
     at: float
 
 
+def _place(home: Path) -> Path:
+    """The state directory whose file has the rows."""
+    return home / "served" if address_of(home / "interlock.db") else home
+
+
 def served(home: Path, kind: Kind, id: str) -> Served | None:
-    rows = select(home, f"select {_COLUMNS} from served where kind = ? and id = ?", kind, id)
+    rows = select(_place(home), f"select {_COLUMNS} from served where kind = ? and id = ?", kind, id)
     return _of(rows[0]) if rows else None
 
 
@@ -32,7 +39,7 @@ def all_served(home: Path, kind: Kind, *, thread: str = "") -> list[Served]:
     """The newest first; `thread`: only its own."""
     where, values = (" and thread = ?", [thread]) if thread else ("", [])
     sql = f"select {_COLUMNS} from served where kind = ?{where} order by at desc, id desc"
-    return [_of(row) for row in select(home, sql, kind, *values)]
+    return [_of(row) for row in select(_place(home), sql, kind, *values)]
 
 
 def serve(
@@ -40,14 +47,14 @@ def serve(
 ) -> Served:
     """Add a row. Raises the database's error if there is one of this id."""
     made = Served(id, thread, run, dict(body), unix_time())
-    with Store(home).open().writing("FULL") as conn:
+    with Store(_place(home)).open().writing("FULL") as conn:
         put(conn, "served", {"kind": kind, **made._asdict(), "body": json.dumps(body)})
     return made
 
 
 def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str | None = None) -> None:
     """Set fields of a row's body, and the run that it is about; nothing if it is gone."""
-    with Store(home).writing("FULL") as conn:
+    with Store(_place(home)).writing("FULL") as conn:
         row = conn.execute("select body, run from served where kind = ? and id = ?", (kind, id)).fetchone()
         if row is None:
             return
@@ -60,8 +67,15 @@ def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str 
 
 def unserve(home: Path, kind: Kind, id: str) -> bool:
     """Remove a row; False: there is none."""
-    with Store(home).open().writing("FULL") as conn:
+    with Store(_place(home)).open().writing("FULL") as conn:
         return bool(conn.execute("delete from served where kind = ? and id = ?", (kind, id)).rowcount)
+
+
+def forget(home: Path, run: str) -> None:
+    """Remove what is about a run; where the runs are, too, they go with its other rows."""
+    if (place := _place(home)) != home and select(place, "select 1 from served where run = ?", run):
+        with Store(place).writing("FULL") as conn:
+            conn.execute("delete from served where run = ?", (run,))
 
 
 def _of(row: Any) -> Served:

@@ -17,6 +17,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey
 from interlock.state.clock import unix_time
 from interlock.state.journal import DecisionRecord
+from interlock.state.names import ERROR_HANDLER, RAISED
 from interlock.state.node import inside
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -95,6 +96,9 @@ class StepLog:
         """Called with the number of each root step that is saved."""
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
+        if node.startswith(ERROR_HANDLER):  # LangGraph's namespace has it inside the node that raised
+            *outer, _raised, own = namespace.split("|")
+            namespace = "|".join([*outer, own])
         now = unix_time()
         self._numbers.pop(task, None)
         if (note := self._notes.get(task)) and note.ms is not None:
@@ -207,6 +211,17 @@ class StepLog:
         notes = [*self._before.pop(task, ()), note]
         rows += self._rows(run, namespace, checkpoint[-12:], task, notes)
         write_steps(conn, rows, self._kinds)
+
+    def save_failed(
+        self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, why: str
+    ) -> None:
+        """Save the row of a task that raised; nodes that ran before it in its superstep run again with it."""
+        if (note := self._notes.pop(task, None)) is None:
+            return
+        self._before.pop(task, None)
+        note.ms = (unix_time() - note.started) * 1000 if note.ms is None else note.ms
+        note.route, note.reason, note.inside = RAISED, self._redact(why), []
+        write_steps(conn, [*self._rows(run, namespace, checkpoint[-12:], task, [note])], self._kinds)
 
     def save_inside(self, conn: Connection, run: str, checkpoint: str, task: str) -> None:
         """Save the rows of nodes of a graph that ran in its own node's task, and of graphs inside it."""

@@ -135,6 +135,10 @@ interrupts = _of_run(
     f"select a.id, a.interrupt, a.request from approvals a where a.run = ? and {_WAITS} order by a.seq"
 )
 """Requests that wait, with LangGraph's ids, in the order asked."""
+closed_interrupts = _of_run(
+    "select distinct interrupt from approvals where run = ? and interrupt is not null and answer is not null"
+)
+"""LangGraph's ids of requests that were answered."""
 extent = _of_run(
     "select (select max(checkpoint_id) from checkpoints where thread_id = r.run and checkpoint_ns = ''), "
     "(select count(*) from journal where run = r.run and state = 'done') from runs r where r.run = ?"

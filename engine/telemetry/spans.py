@@ -17,6 +17,7 @@ from interlock.engine.store.traces import Fresh, Trace
 from interlock.services.models.names import provider_of
 from interlock.state import events as ev
 from interlock.state.messages import Message
+from interlock.state.names import is_hidden_node
 
 Attributes = dict[str, str | int | float | list[str]]
 PROVIDERS = {"gemini": "gcp.gemini", "bedrock": "aws.bedrock", "mistralai": "mistral_ai", "xai": "x_ai"}
@@ -62,7 +63,7 @@ class Spans:
 
     def of(self, rows: Fresh, since: float) -> Iterator[Span]:
         """Everything that ended after `since`, innermost first."""
-        steps = [row for row in rows.steps if not row["node"].startswith("__")]
+        steps = [row for row in rows.steps if not is_hidden_node(row["node"])]
         for row in rows.models:
             began = row["at"] - row["duration_ms"] / 1000
             yield self._model(row, _around(steps, began, row["at"], task=row["task"][:8]))

@@ -34,6 +34,8 @@ from interlock.engine.travel.replay import (
 )
 from interlock.engine.workflows import begun_with
 from interlock.graphs._langgraph import input_of
+from interlock.graphs.foreign import Foreign
+from interlock.state.errors import UserError
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""
@@ -68,7 +70,13 @@ def _checked(home: Path, row: RunRow, model: str) -> Options:
     kept = {**options_of(home, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
     restored_options = restored(options, kept, row.workspace)
-    prepare(restored_options, begun_with(row.run, row.workflow, restored_options)[0].needs_model)
+    chosen, _ = begun_with(row.run, row.workflow, restored_options)
+    if isinstance(chosen, Foreign):
+        raise UserError(
+            f"{row.workflow!r} is a graph of LangGraph and chooses its models itself. Change its file, then run its "
+            f"nodes again, with their effects: interlock replay {row.run} --live"
+        )
+    prepare(restored_options, chosen.needs_model)
     return options
 
 

@@ -12,8 +12,11 @@ from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
 from interlock.services.config.settings import load_settings
+from interlock.services.files.filesystem import read_text
 from interlock.services.files.ignore import made_by_commands
 from interlock.services.files.workspace import open_workspace
+from interlock.services.secrets.environment import secret_variables
+from interlock.services.secrets.redaction import Redactor
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import (
     Contents,
@@ -26,6 +29,7 @@ from interlock.services.trust import is_trusted
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import counted, listed
+from interlock.state.workspace import PathRefused
 
 _NAMED = 5
 """Maximum paths listed in an error."""
@@ -190,6 +194,23 @@ def settings_of(root: Path) -> Settings:
     user = Path.home()
     trusted = is_trusted(root, user)
     return load_settings(workspace=root, home=user, env=os.environ, overrides={}, trusted=trusted).settings
+
+
+def text_of(home: Path, run: RunRow, path: str, limit: int) -> str:
+    """The text of a file as the run's tools may read it, without secrets.
+
+    Raises `PathRefused` for one that they may not, and `UnreadableError`.
+    """
+    root = Path(os.path.realpath(run.workspace))
+    settings = settings_of(root)
+    workspace = open_workspace(root, settings, home / "outputs")
+    real = workspace.readable(path)
+    within = next((one for one in workspace.roots if real.is_relative_to(one)), None)
+    if within is None:  # a long output or a plan: none is changed by a request
+        raise PathRefused(f"{path!r} is outside the run's folder.")
+    secrets = secret_variables(os.environ, settings.security.environment)
+    redact = Redactor(secrets, enabled=settings.security.redact_secrets)
+    return redact(read_text(real, limit, within), lines=True)
 
 
 def taken(home: Path, root: Path, run: str) -> str:

@@ -18,6 +18,7 @@ from interlock.services.secrets.environment import secret_variables
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import InterlockError
 from interlock.state.messages import Usage
+from interlock.state.names import is_hidden_node
 from interlock.state.text import json_text
 
 FORMAT = "interlock-run-1"
@@ -25,7 +26,7 @@ FORMAT = "interlock-run-1"
 
 def record_of(home: Path, run: RunRow) -> dict[str, Any]:
     """The record, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
-    taken = [step for step in steps(home, run.run) if not step.node.startswith("__")]
+    taken = [step for step in steps(home, run.run) if not is_hidden_node(step.node)]
     whole, by_call = _diffs(home, run)
     made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in calls(home, run.run)]
     used = costs(run, models(home, run.run))

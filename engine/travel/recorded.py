@@ -304,7 +304,7 @@ class Seen:
         self._alike = options_of(home, row.run).get("context_prompts") in (None, digest("context"))
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}
-        taken = [step for step in steps(home, row.run) if step.depth == 0]
+        taken = [step for step in steps(home, row.run) if step.depth == 0 and not step.failed]
         lone = {number for number, count in Counter(step.step for step in taken).items() if count == 1}
         for step in reversed(taken):
             if (values := states.get(step.step)) is not None:

@@ -7,38 +7,41 @@ from a user's file.
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
+from interlock.engine.driver.of_run import restored
 from interlock.engine.driver.settling import Asker, settled
 from interlock.engine.driver.stop import Stop, stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, find_run, path, steps
-from interlock.engine.store import Store, reading
+from interlock.engine.read import RunRow, find_run, path, step_rows, steps
+from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.engine.store.replays import answered_requests, first_state_of, parent_of, request_hashes, seed
 from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
+from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Context, Seen, context_of, recorded_services, write_script
-from interlock.engine.workflows import executed, line_of
+from interlock.engine.workflows import begun_with, executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
 from interlock.graphs._pipeline import Node, Pipeline
+from interlock.graphs.foreign import Foreign
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
+from interlock.state.names import RAISED, is_hidden_node
 from interlock.state.node import spec_of
-from interlock.state.text import jsonable, nearest
+from interlock.state.text import nearest
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
@@ -73,14 +76,20 @@ class Swap:
 
 def swap_from(text: str, since: int | None) -> Swap:
     """Parse `NODE=FILE.py:FUNCTION`. Raises `UserError` for another form, `ConfigError` for an unusable file."""
+    place, function = _swapped(text, spec_of)
+    return Swap(place, function, text.partition("=")[2], since)
+
+
+def _swapped(text: str, declared: Callable[[Any], object] | None) -> tuple[str, Any]:
     place, _, source = text.partition("=")
     name, _, function = source.rpartition(":")
     if not (place and name and function):
         raise UserError(f"--swap {text!r}: {_FORM}.")
-    return Swap(place, _function(Path(name).expanduser().absolute(), function), source, since)
+    return place, _function(Path(name).expanduser().absolute(), function, declared)
 
 
-def _function(file: Path, name: str) -> Node:
+def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -> Any:
+    """`declared`: whether a function is a node; None: any is one."""
     code = b""
     try:
         code = file.read_bytes()
@@ -90,20 +99,17 @@ def _function(file: Path, name: str) -> Node:
     except THEIR_ERRORS as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ConfigError(f"{file}:{line_of(file, code, error, name)}: {what}.") from error
-    if (function := found.get(name)) is not None and callable(function) and spec_of(function):
-        return cast(Node, function)
-    nodes = [key for key, value in found.items() if callable(value) and spec_of(value)]
+    if callable(function := found.get(name)) and (declared is None or declared(function)):
+        return function
+    if declared is None:
+        raise ConfigError(f"{file}: no function {name!r}.")
+    nodes = [key for key, value in found.items() if callable(value) and declared(value)]
     has = ", ".join(nodes) or "none"
     raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
 
 
 _UNLIKE = ("noted_epoch", "route_ms", "time_left_s", "retry")
 """State keys that depend on the driving process or a clock."""
-
-
-_HEX = "[0-9a-f]{8}-[0-9a-f]{4}-%s[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
-_RANDOM_ID = re.compile(rf'"id": "(?:{_HEX % 4}|(?:lc_)?run-+{_HEX % "[0-9a-f]"}(?:-\d+)?)"')
-"""Of a message: LangGraph's, or LangChain's, which names the model's run."""
 
 
 class Point(NamedTuple):
@@ -135,14 +141,23 @@ class Replayed:
     replayed_s: float
 
 
-async def replay(home: Path, name: str, until: int | None = None, swap: Swap | None = None) -> Replayed:
-    """Replay a run. `until`: replay and compare no later steps, unless swapping.
+async def replay(
+    home: Path, name: str, until: int | None = None, swapped: str | None = None, *, live: bool = False
+) -> Replayed:
+    """Replay a run. `until`: replay and compare no later steps, unless swapping. `swapped`: NODE=FILE.py:FUNCTION.
 
-    Raises `UserError` if there is nothing to replay, `StoppedError` if it was stopped before it found a difference.
+    What the nodes of a LangGraph graph wrote is applied again; `live`: they run, with all their effects. Raises
+    `UserError` if there is nothing to replay, `StoppedError` if it was stopped before it found a difference.
     """
     row, recorded = recorded_run(home, name)
     if until is not None:
         point_of(home, row, until)
+    foreign = foreign_of(home, row)
+    if live and foreign is None:
+        raise _not_theirs(row)
+    if foreign is not None and not live:
+        return await _applied(home, row, foreign, until, swapped)
+    swap = swap_from(swapped, until) if swapped else None
     last = None if swap else _last(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, stoppable() as stop:
         store = Store(Path(folder, "home")).open()
@@ -169,9 +184,69 @@ async def replay(home: Path, name: str, until: int | None = None, swap: Swap | N
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
         ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
-    roots = (step for step in steps(home, row.run) if step.depth == 0)
+    roots = (step for step in steps(home, row.run) if step.depth == 0 and not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return Replayed(row.run, within, found, ways, ran, took)
+
+
+def foreign_of(home: Path, row: RunRow) -> Foreign | None:
+    """The LangGraph graph that the run is one of; None: it is one of our own workflows. Raises `InterlockError`."""
+    folder = Path(row.workspace) if Path(row.workspace).is_dir() else home
+    options = Options(home=home, workspace=folder, env=dict(os.environ))
+    kept = {**options_of(home, row.run), "fake": None, "record_to": None}
+    chosen, _ = begun_with(row.run, row.workflow, restored(options, kept, row.workspace))
+    return chosen if isinstance(chosen, Foreign) else None
+
+
+def _not_theirs(row: RunRow) -> UserError:
+    return UserError(f"{row.workflow!r} always replays without effects. --live is for graphs of LangGraph.")
+
+
+def live_nodes(home: Path, name: str, until: int | None = None) -> list[tuple[str, int]]:
+    """The nodes that a live replay of a LangGraph graph's run runs. Raises `UserError` for another workflow."""
+    row, _ = recorded_run(home, name)
+    if foreign_of(home, row) is None:
+        raise _not_theirs(row)
+    return way(home, row.run, until)
+
+
+async def _applied(
+    home: Path, row: RunRow, chosen: Foreign, until: int | None, swapped: str | None
+) -> Replayed:
+    instead = Instead(*_swapped(swapped, None), until) if swapped else None
+    started = time.monotonic()
+    made = await apply_record(home, row, chosen, None if instead else until, instead)
+    took = time.monotonic() - started
+    points = [_point(one.step, one.replayed, one.now) for one in made if one.now is not None]
+    found: dict[str, Any] | None = None
+    if made and not is_same(made[-1]):
+        last = made[-1]
+        sides = {"recorded": last.recorded, "replayed": last.replayed}
+        error = {"type": last.kind, "message": last.why} if last.why else None
+        found = {
+            "step": last.step,
+            **sides,
+            "keys": differing_keys(last),
+            "requests": [],
+            "error": error,
+        }
+    ways = Paths(
+        *(_way_of(side) for side in ([one.recorded for one in made], [one.replayed for one in made]))
+    )
+    within = {one.step for one in made}
+    ran = sum(step.ms for step in steps(home, row.run) if step.depth == 0 and step.step in within) / 1000
+    return Replayed(row.run, points, found, ways, ran, took)
+
+
+def _way_of(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
+    nodes = groupby(chain.from_iterable(supersteps))
+    return [(node, len([*times])) for node, times in nodes]
+
+
+def _point(step: int, nodes: tuple[str, ...], values: Mapping[str, Any]) -> Point:
+    kept = {key: value for key, value in values.items() if key not in _UNLIKE}
+    digest = hashlib.sha256(repeatable_text(kept).encode()).hexdigest()
+    return Point(step, nodes, digest, kept)
 
 
 _NO_REPLY = "The record has no further reply of the model."
@@ -198,26 +273,26 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
     taken = (step for step in steps(home, run) if until is None or step.step <= until)
-    return path([step for step in taken if not step.node.startswith("__")])
+    return path([step for step in taken if not is_hidden_node(step.node)])
 
 
 def points(home: Path, run: str) -> list[Point]:
     """The root steps; of one repeated after a kill, the newer."""
-    nodes: dict[int, list[str]] = {}
-    for step in steps(home, run):
-        if step.depth == 0 and not step.node.startswith("__"):
-            nodes.setdefault(step.step, []).append(step.node)
+    nodes = _nodes_by_step(home, run)
     found: dict[int, Point] = {}
     for one in root_checkpoints(home, run):
-        values = {key: value for key, value in one.values.items() if key not in _UNLIKE}
-        digest = hashlib.sha256(_repeatable(values).encode()).hexdigest()
-        found[one.step] = Point(one.step, (*nodes.get(one.step, ()),), digest, values)
+        found[one.step] = _point(one.step, nodes.get(one.step, ()), one.values)
     return [found[number] for number in sorted(found)]
 
 
-def _repeatable(value: Any) -> str:
-    """The value as text, without the random ids that LangGraph and LangChain give to messages."""
-    return _RANDOM_ID.sub('"id": ""', json.dumps(jsonable(value), sort_keys=True, default=str))
+def _nodes_by_step(home: Path, run: str) -> dict[int, tuple[str, ...]]:
+    """The nodes of the root graph that led to each step. Parallel tasks are sorted: people answer them in any order."""
+    tasks: dict[int, dict[str, list[str]]] = {}
+    for row in step_rows(home, run):
+        if not row["namespace"] and row["route"] != RAISED and not is_hidden_node(row["node"]):
+            task, _, _ = row["task"].partition(".")
+            tasks.setdefault(row["root_step"] + 1, {}).setdefault(task, []).append(row["node"])
+    return {step: (*chain.from_iterable(sorted(found.values())),) for step, found in tasks.items()}
 
 
 def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
@@ -228,7 +303,9 @@ def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | Non
         if (old.nodes, old.state) != (new.nodes, new.state):
             was, now = old.values, new.values
             keys = sorted(
-                k for k in {**was, **now} if _repeatable(was.get(k, ...)) != _repeatable(now.get(k, ...))
+                k
+                for k in {**was, **now}
+                if repeatable_text(was.get(k, ...)) != repeatable_text(now.get(k, ...))
             )
             return {**parting(old, new), "keys": keys}
     return None
@@ -310,12 +387,27 @@ async def _driven(
         over = end.stop.why or outcome.status == "waiting"
         return not over and (outcome.error or {}).get("type") != "script"
 
-    answers = {name: [answer] for name, _, answer in answered_requests(home, row.run)}
-    people, prompts = AsRecorded(answers, lambda request: request["id"]), prompts_after(home, row.run)
+    theirs = foreign_of(home, row) is not None
+    answers: dict[str, list[Mapping[str, Any]]] = {}
+    for _, request, answer in answered_requests(home, row.run):
+        call = request["call"]
+        asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
+        answers.setdefault(_asked(asked, theirs), []).append(answer)
+    people = AsRecorded(answers, lambda request: _asked(request, theirs))
+    prompts = prompts_after(home, row.run)
     try:
         return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
     except StoppedError:
         return None
+
+
+def _asked(request: Mapping[str, Any], theirs: bool) -> str:
+    """What a request asks: its number is another one where parallel calls ask in another order.
+
+    `theirs`: of a LangGraph graph, whose nodes run: the preview is there, and the ids are new ones.
+    """
+    shown = {key: request.get(key) or None for key in ("kind", "tool_name", "args", "questions", "agent")}
+    return json.dumps([shown, request["preview"] if theirs else request["call"]], sort_keys=True)
 
 
 def _folder(row: RunRow, store: Store) -> Path:

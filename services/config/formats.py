@@ -4,7 +4,7 @@ no file can hang the program, and edited without touching the rest of the file."
 import json
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Set
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import StringIO
@@ -16,6 +16,7 @@ from dotenv.parser import parse_stream
 from interlock.services.files.disk import private_directory, read_file, read_text_file
 from interlock.services.files.filesystem import is_file, locked, replace_file
 from interlock.state.errors import ConfigError
+from interlock.state.names import ADDRESSES
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n\r]*|/\*.*?\*/|[^\s]', re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n\r]")
@@ -108,6 +109,8 @@ class DotEnv:
     ignored: list[Path] = field(default_factory=list[Path])
     """Found but not read, because the folder isn't trusted."""
     warnings: list[str] = field(default_factory=list[str])
+    withheld: dict[str, str] = field(default_factory=dict[str, str])
+    """Keys that aren't used, because they belong to another address → why."""
 
 
 def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: bool) -> DotEnv:
@@ -124,22 +127,47 @@ def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: boo
     found = DotEnv(dict(env), ignored=[] if trusted else theirs)
     for file in [*(theirs if trusted else []), own]:
         if is_file(file):
-            _add(file, found)
+            _add(file, found, file == own)
     return found
 
 
-def _add(file: Path, found: DotEnv) -> None:
+def _add(file: Path, found: DotEnv, is_own: bool) -> None:
     try:
         text = read_file(file).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         found.warnings.append(f"{file}: not read: {error}.")
         return
     found.files.append(file)
+    given: dict[str, str] = {}
     for binding in parse_stream(StringIO(text)):
         if binding.error:
             found.warnings.append(f"{file}:{binding.original.line}: expected NAME=value.")
         elif binding.key and binding.value is not None:
-            found.values.setdefault(binding.key, binding.value)
+            given.setdefault(binding.key, binding.value)
+    for address, keys in ADDRESSES.items():
+        _part_strangers(file, given, found, address, keys, is_own)
+    for name, value in given.items():
+        found.values.setdefault(name, value)
+
+
+def _part_strangers(
+    file: Path, given: dict[str, str], found: DotEnv, address: str, keys: Sequence[str], is_own: bool
+) -> None:
+    """Drop the address of another key than the one in use, and the key of another address, from what a file gives."""
+    here = [key for key in keys if given.get(key)]
+    used, elsewhere = found.values.get(address), any(found.values.get(key) for key in keys)
+    if here and elsewhere and not used:
+        given.pop(address, None)
+    if is_own and here and used and not elsewhere and used != given.get(address):
+        belongs = given.get(address) or "the provider's own address"
+        text = (
+            f"{file}: {here[0]} isn't sent to {used} ({address}): it was stored for {belongs}. "
+            "Set the key of that server too: in the environment, or with interlock auth set PROVIDER --url URL."
+        )
+        found.warnings.append(text)
+        for key in here:
+            found.withheld[key] = text
+            del given[key]
 
 
 @contextmanager

@@ -180,6 +180,7 @@ class FileCalls:
                         write_atomically(place, change.after, key, private=plan)
         except OSError as error:
             return self._not_written(path, planned, error)
+        self.workspace.note_written(path, planned.after)
         return _success(self.workspace, planned)
 
     def _not_written(self, path: Path, planned: Planned, error: OSError) -> ToolResult:

@@ -1,17 +1,19 @@
 """protected: files that the program trusts, and files that nobody may touch: one list for tools, sandbox and trust."""
 
+import fnmatch
 import os
 import re
 import stat
 import sys
 import time
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.files.disk import read_file
@@ -19,6 +21,7 @@ from interlock.state.workspace import PathRefused, Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
 """Looked up in the home directory, then in the workspace; later ones win."""
+_TABLE = Path(__file__).with_name("protected.toml")
 
 
 class Kind(NamedTuple):
@@ -32,59 +35,43 @@ class Kind(NamedTuple):
     """False if creating one could only take rights away."""
 
 
-_SETTINGS = Kind(
-    "settings, policies, hooks, agents, skills, commands and workflows",
-    ("settings.json", "agents/*.md", "skills/*/SKILL.md", "commands/**/*.toml", "workflows/*.py"),
-)
-_IGNORE = Kind("what tools leave alone", new=False)
-_CI = Kind("what runs elsewhere once it is committed")
 _MEMORY = Kind("instructions for the model")
-_OPENED = Kind("what other programs run when the folder is opened in them")
 RULES = (".roorules", ".clinerules")
 """Roo Code's; a mode's own files end in `-MODE`."""
-PROTECTED: Mapping[str, Kind] = {
-    **dict.fromkeys(SETTINGS_FOLDERS, _SETTINGS),
-    ".roo": Kind("settings and MCP servers", ("mcp.json", "system-prompt-*")),
-    ".mcp.json": Kind("MCP servers", ("",)),
-    ".roomodes": Kind("modes", ("",)),
-    **dict.fromkeys((".geminiignore", ".rooignore", ".gitignore", ".ignore", ".rgignore"), _IGNORE),
-    **dict.fromkeys((".gitattributes", ".gitmodules"), Kind("what git runs and believes")),
-    ".envrc": Kind("the environment of whoever enters the folder"),
-    **dict.fromkeys(
-        (
-            *(".github", ".gitlab", ".gitlab-ci.yml", ".circleci", ".travis.yml", ".buildkite", ".drone.yml"),
-            *(".woodpecker", ".woodpecker.yml", ".forgejo", ".gitea", ".cirrus.yml", ".appveyor.yml"),
-            *("appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", "Jenkinsfile"),
-            *(".pre-commit-config.yaml", ".husky", "lefthook.yml", ".lefthook.yml"),
-        ),
-        _CI,
-    ),
-    **dict.fromkeys(
-        (
-            *(
-                ".vscode",
-                ".idea",
-                ".zed",
-                ".devcontainer",
-                ".devcontainer.json",
-                ".claude",
-                ".cursor",
-                ".windsurf",
-            ),
-            *(".exrc", ".nvim.lua", ".dir-locals.el"),
-        ),
-        _OPENED,
-    ),
-    **dict.fromkeys(
-        ("GEMINI.md", "AGENTS.md", "AGENT.md", "CLAUDE.md", ".cursorrules", ".windsurfrules", *RULES), _MEMORY
-    ),
-}
-"""Names of files and folders, at any depth of the workspace."""
-_FAMILIES: tuple[tuple[re.Pattern[str], Kind], ...] = (
-    (re.compile(r".+\.code-workspace"), _OPENED),
-    (re.compile(r"\.(?:roo|cline)rules-.+"), _MEMORY),
-)
-"""Patterns of further names, folded."""
+
+
+@cache
+def _table() -> Mapping[str, Kind]:
+    """Return each name and pattern of `protected.toml`."""
+    rows: list[dict[str, Any]] = tomllib.loads(read_file(_TABLE).decode())["obeyed"]
+    kinds = ((row, Kind(row["what"], tuple(row.get("trusted", ())), row.get("new", True))) for row in rows)
+    return {name: kind for row, kind in kinds for name in row["names"]}
+
+
+def protected_names() -> Mapping[str, Kind]:
+    """Return the protected names of files and folders, as people write them, at any depth of the workspace."""
+    return {name: kind for name, kind in _table().items() if "*" not in name}
+
+
+@cache
+def _families() -> Sequence[tuple[re.Pattern[str], Kind]]:
+    """Return patterns of further names, folded."""
+    patterns = ((fnmatch.translate(name.casefold()), kind) for name, kind in _table().items() if "*" in name)
+    return [(re.compile(pattern), kind) for pattern, kind in patterns]
+
+
+@cache
+def _any_family() -> re.Pattern[str]:
+    """Return one pattern for all of them: whole trees of names are looked at."""
+    return re.compile("|".join(pattern.pattern for pattern, _ in _families()))
+
+
+def _of_family(name: str) -> Kind | None:
+    if _any_family().match(name) is None:
+        return None
+    return next(kind for pattern, kind in _families() if pattern.match(name))
+
+
 _NAMES = frozenset({".git", ".env", "git~1", "env~1"})
 """`pipelines.md` §4, with their Windows short names; other names such as `.env.local` are allowed."""
 _KEPT = (".env", ".netrc", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
@@ -186,6 +173,8 @@ class ProtectedPaths:
     """Hidden entries directly in it are the user's configuration."""
     made: set[str] = field(default_factory=set[str])
     """Paths that a tool made, which somebody allowed, and the folders above them."""
+    written: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    """The hash of what a tool last wrote to each of these."""
     on_made: list[Callable[[Sequence[str]], None]] = field(
         default_factory=list["Callable[[Sequence[str]], None]"]
     )
@@ -197,17 +186,22 @@ class ProtectedPaths:
         for tell in self.on_made:
             tell(paths)
 
+    def did_write(self, path: Path, digest: str | None) -> None:
+        """Note what a tool wrote to a path that it made: a command that began before could write it, too."""
+        if str(path) in self.made:
+            self.written[str(path)] = digest
+
     def names(self) -> Mapping[str, Kind]:
         return _names(self.spelled())
 
     def kinds(self) -> Callable[[str], Kind | None]:
         """Return a function from a folded name to why it is protected."""
         names = self.names()
-        return lambda name: names.get(name) or next((k for p, k in _FAMILIES if p.fullmatch(name)), None)
+        return lambda name: names.get(name) or _of_family(name)
 
     def spelled(self) -> tuple[str, ...]:
         """Return the names as people write them."""
-        return tuple(dict.fromkeys((*PROTECTED, *self.memory)))
+        return tuple(dict.fromkeys((*protected_names(), *self.memory)))
 
     def named(self, path: Path) -> Protection | None:
         """Return the protection of a relative path by its names alone."""
@@ -232,7 +226,8 @@ class ProtectedPaths:
 
 @lru_cache(maxsize=4)
 def _names(spelled: tuple[str, ...]) -> Mapping[str, Kind]:
-    return {folded(name): PROTECTED.get(name, _MEMORY) for name in spelled}
+    known = protected_names()
+    return {folded(name): known.get(name, _MEMORY) for name in spelled}
 
 
 def program_folders(env: Mapping[str, str]) -> Iterator[Path]:
@@ -270,6 +265,15 @@ def is_plain_config(text: str) -> bool:
         if key is None or not _SAFE_KEYS.fullmatch(f"{section}.{key[1].lower()}"):
             return False
     return True
+
+
+def users_configuration(env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield git's configuration files outside of repositories, existing or not: the system's and the user's."""
+    home = env.get("HOME")
+    folder = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    usual = ["/etc/gitconfig", folder and f"{folder}/git/config", home and f"{home}/.gitconfig"]
+    named = (env.get(name) for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"))
+    return (Path(os.path.realpath(name)) for name in (*usual, *named) if name)
 
 
 _HOOKS = re.compile(r"^\s*hookspath\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)

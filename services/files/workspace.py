@@ -232,6 +232,9 @@ class FolderWorkspace:
         with self._anchors[folder].place(path, make=make) as place:
             yield place
 
+    def note_written(self, path: Path, digest: str | None) -> None:
+        self.protected_paths.did_write(path, digest)
+
     def _anchored(self, path: Path) -> Path:
         if (root := self._root_of(path)) is not None:
             return root

@@ -31,6 +31,10 @@ from interlock.state.text import visible
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
+    from mcp.shared.exceptions import MCPError
+
+METHOD_NOT_FOUND = -32601
+"""JSON-RPC's code for a method that the server doesn't have."""
 
 _PAGES = 50
 """Maximum pages per list, so that an endless list can't hang the run."""
@@ -111,18 +115,34 @@ class ServerSession:
         )
 
     async def _list(self, what: str, fetch: Callable[..., Awaitable[Any]], refused: list[str]) -> list[Any]:
-        """All pages, without the entries that the protocol doesn't know: those are `refused`."""
+        """All pages, without the entries that the protocol doesn't know: those are `refused`.
+
+        A server that refuses the list keeps its other ones; some announce resources and have no templates.
+        """
+        from mcp.shared.exceptions import MCPError
+
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(_PAGES):
             with exchange() as one:
                 one.screen = partial(self._screen, what, refused)
-                page = await fetch(cursor=cursor)
+                try:
+                    page = await fetch(cursor=cursor)
+                except MCPError as error:
+                    if not one.answered:
+                        raise
+                    self._note_refusal(what, error, refused)
+                    break
             found += getattr(page, _ATTRIBUTES[what])
             cursor = page.next_cursor
             if not cursor:
                 break
         return found
+
+    def _note_refusal(self, what: str, error: "MCPError", refused: list[str]) -> None:
+        """Record why a list is missing. Templates that a server doesn't know are nothing that anybody misses."""
+        if what != "resources/templates" or error.error.code != METHOD_NOT_FOUND:
+            refused.append(f"{what}/list: it refused: {visible(error.error.message)} ({error.error.code})")
 
     def _screen(self, what: str, refused: list[str], result: dict[str, Any]) -> None:
         """Take out of a list what doesn't fit the protocol: the SDK would refuse the whole list."""

@@ -22,9 +22,9 @@ from interlock.state.mcp import ServerStatus, ServerView
 from interlock.state.text import visible
 
 CONNECT_S = 30.0
-"""Seconds after which an unresponsive server counts as failed; it may have to download a package first."""
+"""Seconds that a call or a check waits for a server that starts, unless it has a `timeout` in settings."""
 READY_S = 10.0
-"""Seconds that a run waits for its servers (Roo: 10); slower ones join at a later turn."""
+"""Seconds that a run waits for a server without a `timeout` (Roo: 10); slower ones join at a later turn."""
 _RETRIES = 5
 _FIRST_DELAY_S = 0.5
 """Delay before the first reconnect; doubles each time."""
@@ -51,13 +51,18 @@ class Connection:
         spec: ServerSpec,
         transport: Callable[[ServerSpec, Callable[[str], None]], Any],
         workspace: Path,
-        connect_s: float = CONNECT_S,
+        connect_s: float | None = None,
     ) -> None:
-        """`transport` creates a fresh one; its second argument is called with the reason when the server is lost."""
+        """`transport` creates a fresh one; its second argument is called with the reason when the server is lost.
+
+        `connect_s`: seconds for one attempt to connect; None: the server's `timeout`. Its process is kept that long,
+        because it may have to download a package first.
+        """
         self.spec = spec
         self.problem = spec.problem
         self.listing = Listing()
-        self._transport, self._workspace, self._connect_s = transport, workspace, connect_s
+        self._transport, self._workspace = transport, workspace
+        self._connect_s = connect_s or spec.timeout_s
         self._session: ServerSession | None = None
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
@@ -112,7 +117,7 @@ class Connection:
             return
         if self._task is None:
             self._start()
-        await self._until_settled(self._since + READY_S - time.monotonic())
+        await self._until_settled(self._since + (self.spec.start_wait_s or READY_S) - time.monotonic())
 
     async def live(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
@@ -123,7 +128,15 @@ class Connection:
         elif self._session is None:
             self._tried.clear()
             self._asked.set()
-        await self._tried.wait()
+        wait_s = self.spec.start_wait_s or CONNECT_S
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._tried.wait()
+        except TimeoutError:
+            raise UnavailableError(
+                f"it has not answered within {wait_s:g} s and is still starting; `timeout` in its settings, in "
+                "milliseconds, waits longer"
+            ) from None
         if self._session is None:
             raise UnavailableError(self.problem)
         return self._session
@@ -203,7 +216,7 @@ class Connection:
                 await self._until_lost(live)
         except Exception as error:  # any error of a server or the SDK ends only this session
             self._refuses_http = isinstance(first_cause(error), NotStreamableError)
-            self._on_lost(_reason(error, spec.timeout_s))
+            self._on_lost(_reason(error, spec.timeout_s, self._connect_s))
         return connected
 
     async def _until_lost(self, live: ServerSession) -> None:
@@ -237,8 +250,8 @@ class Connection:
             self._on_lost(str(why) or CONNECTION_ENDED)
 
 
-def _reason(error: BaseException, timeout_s: float) -> str:
-    """Describe the first cause in one line. `timeout_s`: the server's own limit."""
+def _reason(error: BaseException, timeout_s: float, connect_s: float) -> str:
+    """Describe the first cause in one line. `timeout_s`: the server's own limit; `connect_s`: that of its start."""
     error = first_cause(error)
     if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
         return str(error)
@@ -246,9 +259,9 @@ def _reason(error: BaseException, timeout_s: float) -> str:
     from mcp.shared.exceptions import MCPError
     from mcp.types import REQUEST_TIMEOUT
 
-    if isinstance(error, TimeoutError):
-        return f"it did not answer within {CONNECT_S:g} s"
-    if isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT:
+    if isinstance(error, TimeoutError) and connect_s != timeout_s:
+        return f"it did not answer within {connect_s:g} s"
+    if isinstance(error, TimeoutError) or (isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT):
         return f"it did not answer within {timeout_s * 1000:g} ms, its `timeout`"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

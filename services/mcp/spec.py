@@ -42,6 +42,9 @@ class ServerSpec:
     url: str = ""
     headers: Mapping[str, str] | None = None
     timeout_s: float = 600.0
+    """Seconds for a request, and for the server to start."""
+    start_wait_s: float | None = None
+    """Seconds that others wait for it to start: its `timeout`, if settings have one; None: the usual times."""
     trust: bool = False
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
@@ -73,6 +76,7 @@ def _spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> Serv
         url=server.http_url or server.url,
         headers=server.headers,
         timeout_s=server.timeout_ms / 1000,
+        start_wait_s=server.timeout_ms / 1000 if "timeout_ms" in server.model_fields_set else None,
         trust=server.trust,
         # gemini-cli also accepts `name(…)`.
         include=None if server.include_tools is None else tuple(map(_bare, server.include_tools)),

@@ -1,6 +1,7 @@
 """stdio: a server as a process under our supervisor, exchanging JSON-RPC messages as lines on stdin and stdout."""
 
 import asyncio
+import json
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.services.mcp.spec import MOST, TOO_LONG
 from interlock.services.process.supervised import GRACE_S, Supervised, readable
 from interlock.state.errors import RunError
+from interlock.state.text import clean_json, object_of, one_line, visible
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 _CHUNK = 65_536
 _LEAVE_S = 1.0
 """Seconds a server has to exit after its stdin is closed (the protocol's way to end it)."""
+_SHOWN = 300
+"""Characters shown of an answer that can't be read."""
 _ERRORS = 4_000
 """Bytes kept from the end of its stderr, to explain why it exited."""
 
@@ -163,7 +167,28 @@ def _message(line: bytes) -> "SessionMessage | Exception":
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        return error
+        mended = _mended(line)
+        return SessionMessage(jsonrpc_message_adapter.validate_python(mended)) if mended else error
+
+
+def _mended(line: bytes) -> dict[str, Any] | None:
+    """The message with U+FFFD in place of what isn't Unicode, or an error answer in place of an answer that can't be
+    read, so that its request ends; None: the line is neither.
+    """
+    from mcp.types import PARSE_ERROR, jsonrpc_message_adapter
+
+    try:
+        data = object_of(clean_json(json.loads(line.decode(errors="replace"))))
+    except (ValueError, RecursionError):
+        return None
+    try:
+        jsonrpc_message_adapter.validate_python(data, by_name=False)
+        return data
+    except ValueError:
+        if "method" in data or not isinstance(id_ := data.get("id"), int | str):
+            return None
+        what = f"its answer can't be read: {one_line(visible(line.decode(errors='replace')), _SHOWN)}"
+        return {"jsonrpc": "2.0", "id": id_, "error": {"code": PARSE_ERROR, "message": what}}
 
 
 async def _read(descriptor: int) -> bytes:

@@ -10,10 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from interlock.services.models.attachments import is_refusal, newest_attached, without_refused
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
-from interlock.services.models.names import Providers, provider_of, resolve, role_model
+from interlock.services.models.media import MediaPlaces
+from interlock.services.models.names import Providers, provider_of, provider_spec, resolve, role_model
 from interlock.services.models.request import (
     Answer,
     Budget,
@@ -26,12 +28,14 @@ from interlock.services.models.request import (
     tagged,
 )
 from interlock.services.models.script import write_reply
+from interlock.services.models.vendors import ends_reliably, helper_models
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Asking, Emit, ErrorEvent, Progress, Retry
 from interlock.state.messages import (
     Growing,
+    Message,
     ModelCall,
     ModelItem,
     Reply,
@@ -68,6 +72,8 @@ async def counted(
 
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
+_FILLED = 0.8
+"""Share of a small model's window that a helper's request may take."""
 _Stage = Literal["connecting", "reading", "thinking"]
 _Pieces = AsyncGenerator[Chunk, None]
 _Limited = Callable[[_Pieces], _Pieces]
@@ -116,6 +122,9 @@ class ChatModels:
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
         self._on_commands, self._done = on_commands, set[str]()
+        self._media: dict[tuple[str, bool], MediaPlaces] = {}
+        self._absent = set[str]()
+        """Small models of helpers that can't be had."""
         self._hash = RequestHash()
         self._budget = budget
         self._sizes = PerMessage(estimate_message)
@@ -141,6 +150,8 @@ class ChatModels:
         recorded = False
         try:
             _check_feature(request)
+            for text in (text for places in self._media.values() for text in places.take_warnings()):
+                emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
             room = await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
             if room is not None:
                 request = replace(request, most=self._most(request, room))
@@ -169,6 +180,15 @@ class ChatModels:
                 break
             except ModelError as error:
                 failures += 1
+                if error.overflow:
+                    self.facts.refused_as_too_long(request.model, str(error), request.size)
+                if lighter := self._without_attachment(request, error, emit):
+                    request, failures = lighter, failures - 1
+                    continue
+                if request.instead and not error.retryable:
+                    self._absent.add(request.model)
+                    request = replace(request, model=request.instead, instead="")
+                    continue
                 if error.retryable and answer.shown:
                     answer.cut(error)
                     break
@@ -182,6 +202,35 @@ class ChatModels:
             if text:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record(call, request, answer, started)
+
+    def _without_attachment(
+        self, request: ModelRequest, error: ModelError, emit: Emit
+    ) -> ModelRequest | None:
+        """Return the request without the newest attachment, if the server may have refused it; the model is told."""
+        if not is_refusal(error):
+            return None
+        refused = newest_attached(request.messages, self.facts.refused_parts(request.model))
+        if not refused:
+            return None
+        self.facts.refuse_parts(request.model, refused)
+        text = f"{error} What was attached last is left out, and the model is told."
+        emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
+        return replace(request, messages=self._with_accepted(request.model, request.messages))
+
+    def _placed(self, model: str, messages: Sequence[Message], tools: bool) -> Sequence[Message]:
+        """Return the messages with attachments where the model takes them."""
+        messages = self._with_accepted(model, messages)
+        spec = provider_spec(provider_of(model))
+        if spec is None:  # Gemini takes all of them anywhere; a script is text
+            return messages
+        if (model, tools) not in self._media:
+            self._media[model, tools] = MediaPlaces(model, spec.cls, self.facts.able(model), tools=tools)
+        return self._media[model, tools](messages)
+
+    def _with_accepted(self, model: str, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages without attachments that the model's server refused."""
+        refused = self.facts.refused_parts(model)
+        return [without_refused(message, refused) for message in messages] if refused else messages
 
     def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
         """Plan the next try after so many in a row that failed, or whose answers were invalid."""
@@ -210,6 +259,12 @@ class ChatModels:
     def limit(self, model: str) -> int:
         return self.facts.limit(model)
 
+    def estimated(self, model: str, tokens: int) -> int:
+        return self.facts.estimated(model, tokens)
+
+    def ends_reliably(self, model: str) -> bool:
+        return ends_reliably(model)
+
     def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
         return self.facts.protocol_after(model, reply, silent)
 
@@ -219,10 +274,10 @@ class ChatModels:
     def _request(self, call: ModelCall) -> ModelRequest:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
-        model = self.resolve(call.model or role_model(self._settings, call.role))
+        model, instead = self._asked(call)
         usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
-        messages, schema = self._redacted(call.messages), call.schema
+        messages, schema = self._placed(model, self._redacted(call.messages), bool(call.tools)), call.schema
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
@@ -242,7 +297,18 @@ class ChatModels:
             thinking=self._settings.model.thinking if call.schema is None else "auto",
             size=sum(self._sizes(messages)) + self._tool_size(tools),
             attempt=call.failures,
+            instead=instead,
         )
+
+    def _asked(self, call: ModelCall) -> tuple[str, str]:
+        """Return the model that is asked, and the one to ask if a helper's small model can't be had or is too small."""
+        if call.model:
+            return self.resolve(call.model), ""
+        main = self.resolve(role_model(self._settings, "main"))
+        near = self.facts.server(main).near
+        model, instead = helper_models(self._settings, call.role, near=near)
+        too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.limit(model)
+        return (instead, "") if instead and (too_long or model in self._absent) else (model, instead)
 
     def _estimated(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""

@@ -2,7 +2,7 @@
 
 import ipaddress
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,27 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.models.known import FREE, Able, Known, Prices, Rates, able, cost_of, edition, known
+from interlock.services.models.known import (
+    ABILITIES,
+    FREE,
+    Able,
+    Known,
+    Prices,
+    Rates,
+    able,
+    cost_of,
+    edition,
+    known,
+)
 from interlock.services.models.names import (
     gemini_key,
     limit,
     provider_of,
     provider_spec,
     resolve,
+    url_of,
 )
+from interlock.services.models.overflow import read_refusal
 from interlock.services.models.probe import bearer, fetched
 from interlock.state.errors import UserError
 from interlock.state.messages import Reply, Usage
@@ -29,7 +42,6 @@ from interlock.state.text import object_of
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
 _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vllm": "vllm"}
 """What servers name as the owner of a model → their kind."""
-_OLLAMA = "http://127.0.0.1:11434"
 _ANSWER_S = 2.0
 """Seconds for each question; a server that is busy may be asked again."""
 
@@ -54,20 +66,20 @@ class Server:
 def server_of(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
     """The server of `provider:model`; `ask`: whether one nearby is asked what it is."""
     url = url_of(model, env)
-    near = bool(url) and is_near(url)
+    near = serves_nearby(model, url)
     if not near or not ask:
         return Server(url, near)
     spec = provider_spec(provider_of(model))
     return asked(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
 
 
-def url_of(model: str, env: Mapping[str, str]) -> str:
-    """The address that settings or the environment give; empty: the provider's own."""
-    spec = provider_spec(provider_of(model))
-    url = env.get(spec.url, "") if spec and spec.url else ""
-    if provider_of(model) == "ollama":
-        url = url or _OLLAMA
-    return url if not url or "://" in url else f"http://{url}"
+_SERVED_NEARBY = ("openai", "ollama")
+"""Protocols of servers that have models of their own: what speaks another on this machine is a gateway."""
+
+
+def serves_nearby(model: str, url: str) -> bool:
+    """Whether a server on this machine or in a private network has the model itself."""
+    return bool(url) and provider_of(model) in _SERVED_NEARBY and is_near(url)
 
 
 def is_near(url: str) -> bool:
@@ -141,6 +153,9 @@ _SLOW_PER_S = 200.0
 """Tokens read in a second; a full prompt would take half a minute."""
 _OFF, _KEPT = 3.0, 0.03
 """An estimate isn't off by more; and how much one must change to be kept."""
+_PARTS_KEPT = 200
+_LESS = 0.9
+"""Share of a refused request that is taken to fit."""
 _LONG = 500
 """Tokens of a request from which its reading is measured, and its estimate."""
 
@@ -159,7 +174,13 @@ class Seen(BaseModel):
     table: str = ""
     """Edition of the table of models that these are from."""
     window: int | None = None
+    told_window: int | None = None
+    """As its server named it when it refused a request; counts for the day of `table`."""
     prices: list[Rates] | None = None
+    refuses: list[str] = []
+    """Options of a request that its server refused (`options.py`)."""
+    refused_parts: list[str] = []
+    """Attachments that its server refused (`attachments.py`)."""
 
 
 _SEEN = TypeAdapter(dict[str, Seen])
@@ -180,6 +201,7 @@ class ModelFacts:
         self._prices: dict[str, Prices | None] = {}
         self._answered: set[str] = set()
         self._factors: dict[str, float] = {}
+        self._refused_parts: dict[str, frozenset[str]] = {}
 
     def server(self, model: str) -> Server:
         if model not in self._servers:
@@ -192,8 +214,23 @@ class ModelFacts:
             self._windows[model] = self._found_window(model)
         return self._windows[model]
 
+    def refused_as_too_long(self, model: str, text: str, size: int) -> None:
+        """Learn from a refusal: the window that it names, and how far the estimate `size` was off.
+
+        Where it names none, the window is taken to be a little less than this request, for this drive.
+        """
+        told = read_refusal(text)
+        window = told.window or round(_LESS * self.estimated(model, size))
+        if told.window:
+            self._known(model)  # of today, so that it counts with it
+            self.see(model, told_window=told.window)
+            self.counted(model, told.counted, size)
+        self._windows[model] = (min(window, self.limit(model)), True)
+
     def _found_window(self, model: str) -> tuple[int, bool]:
         own = limit(self._settings, model, -1)
+        if (told := self.seen(model).told_window) and self.seen(model).table == edition():
+            return min(told, own) if own > 0 else told, True
         found = own if own > 0 else self._told(model)
         if found is None and provider_of(model) in ("gemini", "script"):
             return limit(self._settings, model), True
@@ -226,7 +263,7 @@ class ModelFacts:
         """
         if model not in self._prices:
             own, url = own_price(self._settings, model), url_of(model, self._env)
-            near = bool(url) and is_near(url)
+            near = serves_nearby(model, url)
             self._prices[model] = own or (FREE if near else self._known(model).prices)
         return self._prices[model]
 
@@ -235,14 +272,15 @@ class ModelFacts:
         if kept.table == edition():
             return Known(kept.window, kept.prices)
         found = known(model, url_of(model, self._env))
-        self.see(model, table=edition(), window=found.window, prices=found.prices)
+        self.see(model, table=edition(), window=found.window, prices=found.prices, told_window=None)
         return found
 
     def able(self, model: str) -> Able:
         """What it can take and write: as settings say, else as its provider's package does."""
         own, found = self._settings.entry(model), able(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
-        return Able(own.output_limit or found.output, takes)
+        refuses = found.refuses if own.takes is None else tuple(k for k in ABILITIES if k not in takes)
+        return found._replace(output=own.output_limit or found.output, takes=takes, refuses=refuses)
 
     def cost(self, model: str, usage: Usage) -> float | None:
         """US dollars for a request; the provider's own figure where it gave one. None: unknown."""
@@ -317,6 +355,17 @@ class ModelFacts:
         if model not in self._factors:
             self._factors[model] = self.seen(model).per_estimate or 1.0
         return self._factors[model]
+
+    def refused_parts(self, model: str) -> frozenset[str]:
+        """Digests of the attachments that the model's server refused."""
+        if model not in self._refused_parts:
+            self._refused_parts[model] = frozenset(self.seen(model).refused_parts)
+        return self._refused_parts[model]
+
+    def refuse_parts(self, model: str, digests: Sequence[str]) -> None:
+        self._refused_parts[model] = self.refused_parts(model) | {*digests}
+        known = self.seen(model).refused_parts
+        self.see(model, refused_parts=[*known, *digests][-_PARTS_KEPT:])
 
     def seen(self, model: str) -> Seen:
         return self._all().get(self._key(model), Seen())

@@ -23,6 +23,7 @@ from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 
 from interlock.services.models.gemini_body import Encoded, GeminiBody, Json
 from interlock.services.models.names import acknowledge, quiet_clients, turn_tracing_off
+from interlock.services.models.network import client_environment
 from interlock.services.models.request import (
     CallPiece,
     Chunk,
@@ -115,7 +116,7 @@ class GeminiProvider:
         turn_tracing_off()
         quiet_clients()
         self._ask(model)
-        with developer_api():
+        with developer_api(), client_environment():
             self._model = _Client(
                 model=model,
                 api_key=key,  # pyright: ignore[reportArgumentType]

@@ -104,12 +104,27 @@ _ABILITIES = {
 }
 
 
+ABILITIES = tuple(_ABILITIES.values())
+_IN_RESULTS = {"image_tool_message": "images", "pdf_tool_message": "PDFs"}
+
+
 class Able(NamedTuple):
     """What the profile that LangChain's package brings says of a model."""
 
     output: int | None = None
     """Most tokens of a reply."""
     takes: tuple[str, ...] = ()
+    in_results: tuple[str, ...] = ()
+    """What of it may stand in a tool's result."""
+    refuses: tuple[str, ...] = ()
+    """What it is known not to take."""
+    temperature: bool = True
+    is_known: bool = False
+    """Whether a profile was found."""
+
+
+_FIXED = re.compile(r"gpt-([5-9]|\d\d)(?!.*chat)|o\d|codex")
+"""Models of OpenAI that reason: their server refuses a temperature, or takes one only where they don't."""
 
 
 def able(model: str) -> Able:
@@ -118,11 +133,19 @@ def able(model: str) -> Able:
     module = "langchain_google_genai" if name == "gemini" else getattr(provider_spec(name), "module", "")
     spec = find_spec(module) if module else None
     file = Path(spec.origin or "").parent / "data" / "_profiles.py" if spec else None
+    own = model.partition(":")[2] or model
+    warm = not _FIXED.match(own.rpartition("/")[2].removeprefix("openai."))
     if file is None or not file.is_file():
-        return Able()
-    profile = _profiles(file).get(model.partition(":")[2] or model, {})
+        return Able(temperature=warm)
+    profiles = _profiles(file)
+    # Names with a date, which the table hasn't got, mean the model without one.
+    dated = (key for key in sorted(profiles, key=len, reverse=True) if own.startswith(f"{key}-2"))
+    profile = profiles.get(own) or profiles.get(next(dated, ""), {})
     takes = tuple(word for key, word in _ABILITIES.items() if profile.get(key))
-    return Able(profile.get("max_output_tokens"), takes)
+    in_results = tuple(word for key, word in _IN_RESULTS.items() if profile.get(key) and word in takes)
+    warm = warm and profile.get("temperature") is not False
+    refuses = tuple(word for key, word in _ABILITIES.items() if profile.get(key) is False)
+    return Able(profile.get("max_output_tokens"), takes, in_results, refuses, warm, bool(profile))
 
 
 @cache

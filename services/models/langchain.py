@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from functools import cache
 from importlib import import_module
+from mimetypes import guess_extension
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -16,8 +18,11 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from interlock.services.models.attachments import digest_of
+from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
+    PUBLIC,
     ProviderSpec,
     acknowledge,
     provider_of,
@@ -25,7 +30,10 @@ from interlock.services.models.names import (
     quiet_clients,
     tls,
     turn_tracing_off,
+    url_of,
 )
+from interlock.services.models.network import client_environment
+from interlock.services.models.options import find_refused_option, without_refused
 from interlock.services.models.request import (
     CallPiece,
     Chunk,
@@ -41,8 +49,7 @@ from interlock.state.messages import DataPart, Message, TextPart
 
 def converted(message: Message) -> BaseMessage:
     """Convert one message, without thoughts and Gemini's signatures."""
-    # Most providers accept only text in tool answers; the text mentions the omitted data.
-    data = message.role != "tool" and any(isinstance(part, DataPart) for part in message.content)
+    data = any(isinstance(part, DataPart) for part in message.content)
     content: Any = [_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
     if message.role == "system":
         return SystemMessage(content)
@@ -58,7 +65,11 @@ def converted(message: Message) -> BaseMessage:
 def _block(part: TextPart | DataPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    return {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
+    block = {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
+    if part.type == "image":
+        return block
+    name = f"attachment-{digest_of(part)}"  # Bedrock takes no dot in it, OpenAI wants an ending
+    return {**block, "name": name, "filename": f"{name}{guess_extension(part.mime_type) or ''}"}
 
 
 _FINISH = {
@@ -92,14 +103,37 @@ class LangChainProvider:
         cls = chat_class(model)
         if facts.server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
-        if self._spec.cls == "ChatOpenAI":
-            cls = _lighter(cls)
-            options |= _one_client(options)
-        self._model = cls(**options)
+        with client_environment():
+            if self._spec.cls == "ChatOpenAI":
+                cls = _lighter(cls)
+                options |= _one_client(options)
+            if self._spec.cls == "ChatMistralAI":
+                options |= _mistral_client(options)
+            self._model = marking(cls)(**options)
+            getattr(self._model, "_async_client", None)  # Anthropic's is made when it is first used
+        self._plans = CachePlans()
+        self._facts, self._refused = facts, set(facts.seen(model).refuses)
         self._messages = PerMessage(converted)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        """Make the request once. Calls are yielded at the end: their arguments arrive in pieces."""
+        """Make the request once, and again without an option that the server refuses, which is remembered."""
+        while True:
+            begun = False
+            try:
+                async with aclosing(self._once(request)) as pieces:
+                    async for piece in pieces:
+                        begun = True
+                        yield piece
+                return
+            except Exception as error:
+                refused = "" if begun else find_refused_option(error, self._options(request))
+                if not refused:
+                    raise
+            self._refused.add(refused)
+            self._facts.see(self._name, refuses=sorted(self._refused))
+
+    async def _once(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """Calls are yielded at the end: their arguments arrive in pieces."""
         pieces: list[AIMessageChunk] = []
         usd: float | None = None
         async for piece in self._bound(request).astream(self._messages(request.messages)):
@@ -115,8 +149,22 @@ class LangChainProvider:
         if pieces:
             yield self._end(_sum(pieces), usd)
 
+    def _caching(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the options with which the provider caches the start of a conversation."""
+        plan = self._plans.plan(request)
+        if plan is None:
+            return {}
+        if self._spec.cls == "ChatOpenAI":
+            return {"prompt_cache_key": cache_key(request)}
+        return {"cache_control": plan} if self._spec.cls in MARKED else {}
+
+    def _options(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the options that this model's server takes."""
+        warm = {"temperature": request.temperature} if self._facts.able(self._name).temperature else {}
+        return without_refused({**warm, **self._caching(request)}, self._refused)
+
     def _bound(self, request: ModelRequest) -> Any:
-        options: dict[str, Any] = {"temperature": request.temperature}
+        options = self._options(request)
         if request.thinking != "auto" and self._spec.cls == "ChatOpenAI":
             options["reasoning_effort"] = request.thinking
         if request.schema is not None and self._spec.json == "format":
@@ -217,6 +265,15 @@ def _one_client(options: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _mistral_client(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with the client that LangChain would make, but for the certificates, which it takes from nowhere else."""
+    import httpx
+
+    url = options.get("base_url") or PUBLIC["mistralai"]
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {options.get('api_key', '')}"}
+    return {"async_client": httpx.AsyncClient(base_url=url, headers=headers, timeout=None, verify=tls(url))}
+
+
 def _spec(model: str) -> ProviderSpec:
     spec = provider_spec(provider_of(model))
     if spec is None:
@@ -229,8 +286,9 @@ def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str
     if spec.retries_off is not None:
         options["max_retries"] = spec.retries_off
     url = env.get(spec.url) if spec.url else None
-    if url:
-        options[spec.url_field] = url
+    # Named even if it is the provider's own: else another variable could send the key elsewhere.
+    if address := url_of(model, env) or PUBLIC.get(provider_of(model), ""):
+        options[spec.url_field] = address
     if spec.key and (env.get(spec.key) or url):
         options[spec.key_field] = env.get(spec.key) or "none"
     if spec.cls == "ChatOpenAI":

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.request import getproxies
 
+from interlock.services.models.network import check_proxies, trusted_file
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import ConfigError, CredentialsError, UserError
@@ -53,7 +54,10 @@ class ProviderSpec:
 
 
 def _openai_like(package: str, cls: str, key: str) -> ProviderSpec:
-    return ProviderSpec(f"langchain-{package}", f"langchain_{package}", cls, key, json="response_format")
+    url = key.replace("_KEY", "_BASE")
+    return ProviderSpec(
+        f"langchain-{package}", f"langchain_{package}", cls, key, url=url, json="response_format"
+    )
 
 
 PROVIDERS: dict[str, ProviderSpec] = {
@@ -63,7 +67,8 @@ PROVIDERS: dict[str, ProviderSpec] = {
         json="response_format",
     ),
     "anthropic": ProviderSpec(
-        "langchain-anthropic", "langchain_anthropic", "ChatAnthropic", "ANTHROPIC_API_KEY"
+        *("langchain-anthropic", "langchain_anthropic", "ChatAnthropic", "ANTHROPIC_API_KEY"),
+        url="ANTHROPIC_BASE_URL",
     ),
     "ollama": ProviderSpec(
         *("langchain-ollama", "langchain_ollama", "ChatOllama"),
@@ -74,6 +79,7 @@ PROVIDERS: dict[str, ProviderSpec] = {
     "groq": _openai_like("groq", "ChatGroq", "GROQ_API_KEY"),
     "mistralai": ProviderSpec(
         *("langchain-mistralai", "langchain_mistralai", "ChatMistralAI", "MISTRAL_API_KEY"),
+        url="MISTRAL_BASE_URL",
         json="response_format",
         retries_off=1,
     ),
@@ -83,6 +89,17 @@ PROVIDERS: dict[str, ProviderSpec] = {
     "fireworks": _openai_like("fireworks", "ChatFireworks", "FIREWORKS_API_KEY"),
     "bedrock": ProviderSpec("langchain-aws", "langchain_aws", "ChatBedrockConverse", retries_off=None),
 }
+PUBLIC = {
+    "openai": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com",
+    "groq": "https://api.groq.com",
+    "mistralai": "https://api.mistral.ai/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "xai": "https://api.x.ai/v1",
+    "together": "https://api.together.xyz/v1",
+    "fireworks": "https://api.fireworks.ai/inference/v1",
+}
+"""Providers' own addresses, as their clients take them."""
 GEMINI = ("gemini", "google", "google_genai")
 """Prefixes for Gemini's developer API, which needs none."""
 
@@ -93,6 +110,18 @@ def provider_spec(provider: str) -> ProviderSpec | None:
     if dot and cls[:1].isupper():
         return ProviderSpec(module.partition(".")[0], module, cls, retries_off=None)
     return PROVIDERS.get(provider)
+
+
+_OLLAMA = "http://127.0.0.1:11434"
+
+
+def url_of(model: str, env: Mapping[str, str]) -> str:
+    """The address that settings or the environment give; empty: the provider's own."""
+    spec = provider_spec(provider_of(model))
+    url = env.get(spec.url, "") if spec and spec.url else ""
+    if provider_of(model) == "ollama":
+        url = url or _OLLAMA
+    return url if not url or "://" in url else f"http://{url}"
 
 
 ROUTED = "pro"
@@ -220,6 +249,8 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
         if not Path(file := resolved.partition(":")[2]).is_file():
             raise _no_script(file)
         return
+    check_proxies(os.environ)
+    trusted_file(os.environ)
     if provider == "gemini":
         if gemini_key(env) is None:
             what = f"for model {resolved!r}" if name != "auto" else "and no model was named"
@@ -313,8 +344,8 @@ def tls(url: str) -> ssl.SSLContext:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one, in case a redirect leads elsewhere
     import certifi
 
-    files, folder = os.environ.get("SSL_CERT_FILE", certifi.where()), os.environ.get("SSL_CERT_DIR")
-    return ssl.create_default_context(cafile=files, capath=folder)
+    file, folder = trusted_file(os.environ) or certifi.where(), os.environ.get("SSL_CERT_DIR")
+    return ssl.create_default_context(cafile=file, capath=folder)
 
 
 _ACKNOWLEDGE = getattr(socket, "TCP_QUICKACK", None)

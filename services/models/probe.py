@@ -3,24 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from interlock.services.models.names import GEMINI, PROVIDERS, gemini_key, tls
+from interlock.services.models.names import GEMINI, PROVIDERS, PUBLIC, gemini_key, tls, url_of
+from interlock.services.models.network import client_environment
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
 from interlock.state.text import object_of, one_line, visible
 
 _WAIT_S = 30.0
-_PUBLIC = {
-    "openai": "https://api.openai.com/v1",
-    "anthropic": "https://api.anthropic.com/v1",
-    "groq": "https://api.groq.com/openai/v1",
-    "mistralai": "https://api.mistral.ai/v1",
-    "deepseek": "https://api.deepseek.com/v1",
-    "xai": "https://api.x.ai/v1",
-    "together": "https://api.together.xyz/v1",
-    "fireworks": "https://api.fireworks.ai/inference/v1",
-    "ollama": "http://localhost:11434",
-}
-"""Addresses without an own server."""
+_LISTED = {"anthropic": "/v1/models", "groq": "/openai/v1/models", "ollama": "/api/tags"}
+"""Where the models are listed, below the address; `/models` for others."""
 
 
 def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
@@ -30,19 +21,22 @@ def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
             (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/"), gemini_key(env) or ""
         )
     spec = PROVIDERS[provider]
-    if provider not in _PUBLIC:
+    own = url_of(f"{provider}:", env) or PUBLIC.get(provider, "")
+    if not own:
         raise UserError(
             f"{provider!r} finds its own credentials; Interlock can't test them. Try a model with -m."
         )
-    base = (env.get(spec.url, "") if spec.url else "").rstrip("/") or _PUBLIC[provider]
-    base = base if "://" in base else f"http://{base}"
+    path = _LISTED.get(provider, "/models")
+    base = own.rstrip("/")
+    if path.startswith("/v1"):
+        base = base.removesuffix("/v1")
     key = env.get(spec.key, "") if spec.key else ""
     if provider == "ollama":
-        return _ids(fetched(f"{base}/api/tags", {}), "models", "name")
+        return _ids(fetched(f"{base}{path}", {}), "models", "name")
     headers = (
         {"x-api-key": key, "anthropic-version": "2023-06-01"} if provider == "anthropic" else bearer(key)
     )
-    return _ids(fetched(f"{base}/models", headers), "data", "id")
+    return _ids(fetched(f"{base}{path}", headers), "data", "id")
 
 
 def gemini_models(base: str, key: str) -> list[str]:
@@ -71,7 +65,9 @@ def fetched(
     import httpx
 
     try:
-        with httpx.Client(timeout=wait_s, verify=tls(url)) as client:
+        with client_environment():
+            made = httpx.Client(timeout=wait_s, verify=tls(url))
+        with made as client:
             answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         host = url.partition("://")[2].partition("/")[0]

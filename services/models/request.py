@@ -57,6 +57,8 @@ class ModelRequest:
     """Tokens of the reply at most, thoughts included, where a budget leaves less than the model may write."""
     size: int = 0
     """Its estimated tokens, tools included, before what is known of the model's tokenizer."""
+    instead: str = ""
+    """The model asked if this one, a helper's small model, can't be had; empty: none."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class ScriptedError(Frozen):
     """A failing connection attempt."""
 
     status: int | None = Field(default=None, ge=400, le=599)
-    """HTTP status; null: the connection is lost."""
+    """HTTP status; null: the connection is lost; 413: the request is too long for the model."""
     retry_after: float | None = Field(default=None, ge=0)
     """Delay in seconds requested by the server."""
     message: str = ""
@@ -273,6 +273,9 @@ def _pieces(entry: Scripted) -> list[str]:
     return [entry.text[i : i + size] for i in range(0, len(entry.text), size)] if size else []
 
 
+_TOO_LONG = 413
+
+
 def _failure(error: ScriptedError, path: Path) -> ModelError:
     """Build the error for a status; without one, a lost connection."""
     text = error.message or f"scripted by {path.name}"
@@ -287,4 +290,5 @@ def _failure(error: ScriptedError, path: Path) -> ModelError:
         retryable=error.status in (408, 429, 499) or error.status >= 500,
         retry_after_s=error.retry_after,
         terminal=error.status == 404,
+        overflow=error.status == _TOO_LONG,
     )

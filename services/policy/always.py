@@ -18,7 +18,7 @@ from interlock.services.policy.harmless import Shown, expands_to_paths, row_of
 from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import USER, Rule, liftable
-from interlock.services.policy.targets import several
+from interlock.services.policy.targets import danger_behind, several
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import HARMLESS_VARIABLES, STAGES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
@@ -153,7 +153,8 @@ def _argv(command: ShellCommand) -> tuple[str, ...]:
 
 def _is_hidden(command: ShellCommand, reading: Reading) -> bool:
     danger = command.danger and not (command.danger == UNKNOWN and expands_to_paths(command, reading))
-    return not command.words or bool(danger or (command.opaque and not command.sources))
+    opaque = command.opaque and not command.sources
+    return not command.words or bool(danger or opaque or danger_behind(command))
 
 
 def _sets(line: ShellLine) -> bool:

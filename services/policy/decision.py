@@ -15,10 +15,19 @@ from interlock.state.calls import CallView, Choice, Decision, Risk, SessionRule,
 from interlock.state.messages import Frozen
 
 Cause = Literal[
-    "rule", "session", "none", "danger", "opaque", "redirection", "elsewhere", "hidden", "protected"
+    "rule",
+    "session",
+    "none",
+    "danger",
+    "opaque",
+    "redirection",
+    "elsewhere",
+    "hidden",
+    "protected",
+    "private",
 ]
 """`none`: no rule matched. `hidden`: a deny or ask rule may apply to what is only known at run time. `protected`: it
-would change files that the program trusts."""
+would change files that the program trusts. `private`: it would show a file that tools may not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,8 @@ class Ruling:
             return f"dangerous form: {self.detail}"
         if self.cause in ("opaque", "redirection", "elsewhere"):
             return self.cause
-        if self.cause == "protected":
-            return f"protected: {self.detail}"
+        if self.cause in ("protected", "private"):
+            return f"{self.cause}: {self.detail}"
         if self.session is not None:
             return f"session: {_session(self.session)}"
         return rule_name(self.rule) if self.rule else "no rule"
@@ -182,6 +191,8 @@ def _of_part(mode: str, part: PartRuling) -> str:
         return f"{text} {danger}; that asks even where a rule allows it."
     if outcome.cause == "opaque":
         return f"{text} can't be seen through: {outcome.detail}."
+    if outcome.cause == "private":
+        return f"{text} {outcome.detail}; that asks in every mode."
     if outcome.cause == "elsewhere":
         return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
     if outcome.cause == "hidden" and rule is not None:
@@ -206,6 +217,8 @@ def _of_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> str:
     if outcome.cause == "redirection":
         why = detail or f"redirects input or output, which asks in mode {mode}"
         return f"Every command is allowed, but the line {why}."
+    if outcome.cause == "private" and not any(p.outcome.cause == "private" for p in parts):
+        return f"The line {outcome.detail}; that asks in every mode."
     same = (outcome.decision, outcome.cause)
     deciding = [p for p in parts if (p.outcome.decision, p.outcome.cause) == same]
     if outcome.cause == "opaque" and not deciding:

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.disk import read_file
-from interlock.services.files.protected import is_plain_config, private_part
+from interlock.services.files.protected import (
+    is_plain_config,
+    named_by_git,
+    private_part,
+    users_configuration,
+)
 from interlock.services.shell.model import names
 
 _LARGEST = 20_000
@@ -69,11 +74,55 @@ def _directories(git: Path) -> list[tuple[Path, Path]]:
         return []
 
 
+def user_excludes() -> Iterator[Path]:
+    """Yield the files in which the user says what git, and ripgrep with it, ignores in every repository."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path's raises
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
+    yield settings / "ignore"
+    for config in (home / ".gitconfig", settings / "config"):
+        try:
+            text = read_file(config, _LARGEST).decode("utf-8", "replace")
+        except OSError:
+            continue
+        for value in _EXCLUDES.findall(text):
+            yield home / os.path.expanduser(value.strip().strip('"'))  # noqa: PTH111
+
+
+_EXCLUDES = re.compile(r"^\s*excludesfile\s*=(.+)$", re.MULTILINE | re.IGNORECASE)
+
+
 def _line(file: Path) -> str:
     return read_file(file, _LARGEST).decode().removesuffix("\n")
 
 
+_COMMAND = re.compile(
+    r"^\s*(?:fsmonitor|textconv|clean|smudge|process|external|command|driver|pager|editor|sshcommand|program|helper)"
+    r"\s*=\s*[\"']?(?!/|~|true|false)[^\s\"']*/",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A program that git looks for in the work tree."""
+
+
+def _users_run_nothing(tree: Path) -> bool:
+    """Whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading commands, no
+    program with a relative path."""
+    for config in users_configuration(os.environ):
+        named = [config, *(path for path, configures in named_by_git(config, tree) if configures)]
+        folders = (path for path, configures in named_by_git(config, tree) if not configures)
+        if any(f.is_relative_to(tree) and os.path.lexists(f / "post-index-change") for f in folders):
+            return False
+        for file in filter(Path.is_file, named):
+            if _COMMAND.search(read_file(file).decode(errors="replace")):
+                return False
+    return True
+
+
 def _is_plain(git: Path) -> bool:
+    try:
+        if not _users_run_nothing(git.parent):
+            return False
+    except OSError:
+        return False
     for own, common in _directories(git):
         if (own / "config.worktree").exists() or (common / "hooks/post-index-change").exists():
             return False
@@ -125,7 +174,7 @@ def prints_texts(command: str, options: Sequence[str]) -> bool:
     """Whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of a blob."""
     patch = not _PATCH.isdisjoint(options)
     if command == "log":
-        return patch and "L" not in options  # -L prints one file, whose path is checked
+        return patch or "L" in options
     return command == "show" or (command == "diff" and (patch or _LISTS.isdisjoint(options)))
 
 
@@ -147,6 +196,8 @@ class _Asked(NamedTuple):
     paths: tuple[str, ...]
     only_paths: bool
     """Whether all that is named is files in revisions: `HEAD:a.py`."""
+    followed: tuple[str, ...]
+    """Files whose lines are shown through all renames: `-L 1,9:a.py`."""
 
     @classmethod
     def of(cls, folder: Path, words: Sequence[str]) -> "_Asked":
@@ -163,11 +214,33 @@ class _Asked(NamedTuple):
                 options += _selecting(word, rest)
         if not _CONTENT.isdisjoint(_letters_and_names(words)):
             options = [o for o in options if not re.match(r"-n|-\d|--max-count", o)]
+        followed = [w.rpartition(":")[2] for w in _ranges(words)] if words[0] == "log" else []
         inside = [r for r in revisions if ":" in r]
         if words[0] == "show":
             revisions = [r for r in revisions if ":" not in r]
         only = bool(inside) and not revisions
-        return cls(words[0], tuple(options), tuple(map(_peeled, revisions)), tuple(paths), only)
+        shown = tuple(map(_peeled, revisions))
+        return cls(words[0], tuple(options), shown, tuple(paths), only, tuple(followed))
+
+
+def _ranges(words: Sequence[str]) -> Iterator[str]:
+    """Yield the values of `-L`."""
+    for word, after in zip(words, (*words[1:], ""), strict=True):
+        if found := re.match(r"-[a-zA-Z]*?L(.*)", word, re.DOTALL):
+            yield found[1] or after
+
+
+def _former_names(fields: Sequence[str], followed: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that files ever had. `fields`: similarity, old and new name of each rename."""
+    renames = [*zip(fields[1::3], fields[2::3], strict=False)]
+    known = {os.path.normpath(path) for path in followed}
+    while found := {
+        old
+        for old, new in renames
+        if old not in known and any(new == path or new.endswith(f"/{path}") for path in known)
+    }:
+        known |= found
+    return tuple(known)
 
 
 def _letters_and_names(words: Sequence[str]) -> set[str]:
@@ -204,12 +277,15 @@ def _names_of(folder: str, asked: _Asked, _second: int) -> tuple[str, ...] | Non
     """Return the paths of what is shown; None if unknown. Cached for a second, as a decision asks several times."""
     several = () if asked.command == "diff" else ("--format=", "-m")
     renames = () if "--follow" in asked.options else ("--no-renames",)
+    if asked.followed:
+        asked, renames = asked._replace(options=(), paths=()), ("-M", "-l0", "--diff-filter=R")
     words = (asked.command, *_NAMES, *several, *renames, *asked.options, *asked.revisions, "--", *asked.paths)
     done = _git(folder, *words)
     if done is None:
         return None
     if done.returncode == 0:
-        return tuple(os.fsdecode(name) for name in re.split(rb"[\0\n]", done.stdout) if name)
+        names = tuple(os.fsdecode(name) for name in re.split(rb"[\0\n]", done.stdout) if name)
+        return _former_names(names, asked.followed) if asked.followed else names
     # Where nothing of that name is there, the command itself fails, too.
     there = [revision.replace("^{commit}", "") for revision in asked.revisions] or ["HEAD"]
     known = _git(folder, "rev-parse", *there)

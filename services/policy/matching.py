@@ -10,8 +10,9 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from interlock.services.policy.programs import equal_options, is_listed, known_as
 from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical
-from interlock.services.policy.targets import sets_more
+from interlock.services.policy.targets import is_runner, sets_more
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_of
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
@@ -58,7 +59,7 @@ def restricts(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) 
     if not rule.narrows:
         return Match.YES
     if rule.prefixes:
-        return max(_prefix(command.words, prefix) for prefix in rule.prefixes)
+        return max(_prefix(command.words, p) for prefix in rule.prefixes for p in known_as(prefix))
     if rule.command is not None:
         if any(rule.command.starts(text) for text in _spellings(command.text, command.argv)):
             return Match.YES
@@ -71,6 +72,43 @@ def restricts(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) 
 
 
 def _prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
+    """Match the leading words; then in the ways in which programs take options and subcommands."""
+    match = _in_order(words, prefix)
+    return Match.MAYBE if match is Match.NO and _may_mean(words, prefix) else match
+
+
+def _may_mean(words: Sequence[Word], prefix: Sequence[str]) -> bool:
+    """Whether it may be the prefix: options stand elsewhere, together or abbreviated, subcommands are abbreviated."""
+    if len(prefix) < 2 or not words or program_of(words[0].text) != program_of(prefix[0]):
+        return False
+    given = [w.text for w in words[1:]]
+    options = [text for text in given if text.startswith("-") and text != "-"]
+    operands = [text for text in given if not text.startswith("-")]
+    wanted = [text for text in prefix[1:] if not text.startswith("-")]
+    equal = equal_options(tuple(prefix))
+    asked = [option for option in prefix[1:] if option.startswith("-")]
+    if len(operands) < len(wanted) or not all(_has_option(options, o, equal) for o in asked):
+        return False
+    pairs = [*zip(operands, wanted, strict=False)]
+    if all(text == want for text, want in pairs):
+        return len(wanted) < len(prefix) - 1  # it is options that differ
+    whole = is_listed(program_of(prefix[0])) or is_runner(program_of(prefix[0]))
+    return not whole and all(text and want.startswith(text) for text, want in pairs)
+
+
+def _has_option(options: Sequence[str], wanted: str, equal: Mapping[str, str]) -> bool:
+    """Whether an option is given: by itself, abbreviated, among others behind one dash, or by its other name."""
+    letters = {f"-{letter}" for o in options if not o.startswith("--") for letter in o[1:]}
+    names = [o.partition("=")[0] for o in options if o.startswith("--") and len(o) > 3]
+
+    def is_given(option: str) -> bool:
+        return option in letters or (option.startswith("--") and any(map(option.startswith, names)))
+
+    each = [wanted] if wanted.startswith("--") else [f"-{letter}" for letter in wanted[1:]]
+    return wanted in options or all(is_given(o) or (o in equal and is_given(equal[o])) for o in each)
+
+
+def _in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
     sure = Match.YES
     for place, want in enumerate(prefix):
         if place >= len(words):

@@ -12,11 +12,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from interlock.services.files.ignore import git_directory
 from interlock.services.files.protected import is_private
-from interlock.services.policy.git import prints_texts, runs_nothing, shows_nothing_private, shows_private
+from interlock.services.policy.git import (
+    prints_texts,
+    runs_nothing,
+    shows_nothing_private,
+    shows_private,
+    user_excludes,
+)
 from interlock.services.shell.commands import Options
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView
@@ -88,12 +96,17 @@ class _Shown:
         return cls([*map(_last, globs), *(["*"] if types - _TYPES else [])])
 
     def read(self, folder: str) -> None:
-        """Add what the ignore files of a folder bring back."""
+        """Add what the ignore files of a folder bring back, also its repository's own."""
         for name in _IGNORE_FILES:
-            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:  # noqa: PTH118, PTH123 - of os.walk
-                text = file.read(_LARGEST + 1)
-                lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
-                self.last.extend(_last(line[1:]) for line in lines if line.startswith("!"))
+            self.read_file(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
+        if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 - of os.walk
+            self.read_file(git_directory(folder) / "info/exclude")
+
+    def read_file(self, path: str | Path) -> None:
+        with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - of os.walk
+            text = file.read(_LARGEST + 1)
+            lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
+            self.last.extend(_last(line[1:]) for line in lines if line.startswith("!"))
 
     def has(self, name: str) -> bool:
         return any(fnmatchcase(name, last) for last in self.last)
@@ -132,6 +145,8 @@ def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders
         clauses += [f"changes its folder ({command.text})"]
         if target is None or len(moves) > 1:
             return Folders((), clauses[0], own)
+        if command.repeats and not (posixpath.isabs(target) or posixpath.normpath(target) == "."):
+            return Folders((), clauses[0], own)  # each time it leads further
         bases.append(posixpath.join(start, target))
         if bases[-1] == "." or _inside(bases[-1], workspace) == workspace.root:
             clauses.pop()
@@ -190,6 +205,8 @@ class Reading:
         """Whether the command only reads files in the workspace that tools may read."""
         if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
             return False
+        if self.line.spawns:
+            return False  # as many processes as the loop has turns
         program = command.words[0].text
         if not command.words[0].literal or is_own(program, self.folders, self.workspace):
             return False
@@ -202,7 +219,7 @@ class Reading:
         if program == "find":
             return self._find(words)
         if program in _PRINTERS:
-            return all(not w.foreign or self.path(w) for w in words)
+            return _is_bounded(program, words) and all(not w.foreign or self.path(w) for w in words)
         reader = readers("reader").get(program)
         return reader is not None and self._reads(program, reader, words)
 
@@ -292,6 +309,8 @@ class Reading:
             str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
         ]
         if shown:
+            for file in user_excludes():
+                shown.read_file(file)
             for above in {a for top in pending for a in Path(top).parents}:
                 shown.read(str(above))
         seen = 0
@@ -360,6 +379,22 @@ class Reading:
         asked = [w.text for w in words]
         return plain and not (texts and any(shows_private(f, asked, self._kept) for f in folders))
 
+    def git_shows_private(self, command: ShellCommand) -> bool:
+        """Whether a git command that this table reads shows a private file of the history."""
+        words = [w for w in command.words[1:] if w.text != "--no-pager"]
+        reader = readers("git_reader").get(words[0].text) if words else None
+        parsed = reader.read(words[1:]) if reader is not None else None
+        if parsed is None or not command.literal or not prints_texts(words[0].text, [*parsed[0]]):
+            return False
+        asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.folders.bases]
+        return any(shows_private(folder, asked, self._kept) for folder in folders)
+
+    def expanded(self, word: Word) -> Sequence[str]:
+        """Return the paths that a word may mean now: what a pattern of file names matches, else its text."""
+        if word.literal or word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
+            return (word.text,)
+        return (word.text, *islice(self._matches(word.text, hidden=True), _MOST_MATCHES))
+
     def _kept(self, path: str) -> bool:
         """Whether the user's ignore files keep a path, relative to the repository, from tools."""
         return any(self.workspace.ignored(root / path, git=False) for root in self.workspace.roots)
@@ -368,6 +403,27 @@ class Reading:
         """Whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
         parts = [p for side in text.split("..") for p in side.split(":")]
         return _REVISION.fullmatch(text) is not None and all(self._readable(p) for p in parts if p.strip("."))
+
+
+_WIDTH = re.compile(r"%[-+ #0]*(?:\d{4,}|\d*\.\d{4,}|[\d.]*\*)")
+"""printf's field of a thousand blanks or more, or of as many as an argument says."""
+_MOST_NUMBERS = 100_000
+
+
+def _is_bounded(program: str, words: Sequence[Word]) -> bool:
+    """Whether it prints little more than its words: `$(seq 1 1e10)` fills bash's memory."""
+    if program == "printf":
+        return not words or _WIDTH.search(words[0].text) is None
+    if program != "seq":
+        return True
+    numbers = [w.text for w in words if not re.match(r"-[^\d.]", w.text)]
+    if not all(re.fullmatch(r"-?\d{1,15}", number) for number in numbers):
+        return False
+    ends = [int(number) for number in numbers]
+    step = ends[1] if len(ends) > 2 else 1
+    return (
+        abs(ends[-1] - ends[0]) <= _MOST_NUMBERS * abs(step) if len(ends) > 1 else sum(ends) <= _MOST_NUMBERS
+    )
 
 
 def is_own(program: str, folders: Folders, workspace: Workspace) -> bool:

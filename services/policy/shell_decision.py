@@ -14,11 +14,20 @@ from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, restricts
+from interlock.services.policy.private import private_clause
+from interlock.services.policy.programs import names_program
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
-from interlock.services.policy.rule import STRICTNESS, Rule
-from interlock.services.policy.targets import runs_others, sets_more, several, spellings
+from interlock.services.policy.rule import SHIPPED, STRICTNESS, Rule
+from interlock.services.policy.targets import (
+    danger_behind,
+    runs_others,
+    sets_more,
+    several,
+    spellings,
+    unresolved,
+)
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
-from interlock.services.shell.model import ShellCommand, ShellLine, Word, program_of
+from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, program_of
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
@@ -59,8 +68,8 @@ def decide_line(
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
     wrappers = (c for c in line.commands if c.transparent)
-    others = chain(wrappers, *map(spellings, line.effective), [ShellCommand(line.text, ())])
-    for command in dict.fromkeys(others):
+    spelled = (spellings(command, check.places) for command in line.effective) if check.restricts else ()
+    for command in dict.fromkeys(chain(wrappers, *spelled, [ShellCommand(line.text, ())])):
         if (outcome := check.against(command)) is not None:
             parts.append(PartRuling(command, outcome))
     worst = max((p.outcome for p in parts), key=lambda o: STRICTNESS[o.decision])
@@ -87,18 +96,30 @@ class _LineCheck:
     folders: Folders
     reading: Reading
 
+    @property
+    def restricts(self) -> bool:
+        """Whether a rule denies or asks about some commands only."""
+        return any(rule.narrows and rule.decision != "allow" for rule in self.rules)
+
+    @property
+    def places(self) -> Sequence[str]:
+        return [str(self.workspace.root / base) for base in self.folders.bases]
+
     def judged(self, command: ShellCommand, plain: bool) -> Ruling:
         outcome = self._by_rules(command, plain)
         if outcome.decision == "ask":
             rule = covering(self.session, command, outcome.rule, self.mode, self.reading)
             outcome = Ruling("allow", "session", session=rule) if rule else outcome
-        if outcome.decision != "allow" or self.mode == "yolo":
+        if outcome.decision == "allow" and self.mode == "yolo":
+            return self._unless_private(command, outcome)
+        if outcome.decision != "allow":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
         away = self.folders.elsewhere
         whole = (command.sets or away or command.sources or None) is not None and self._is_granted()
         named = command.danger == UNKNOWN and expands_to_paths(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
+        danger = danger or danger_behind(command)
         if danger and not (exact and not command.assigns):
             return outcome.asking("danger", danger)
         if command.opaque and not (command.sources and whole):
@@ -109,6 +130,16 @@ class _LineCheck:
         if away is not None and not here and not self._holds_elsewhere(command, outcome):
             return outcome.asking("elsewhere", away)
         return outcome
+
+    def _unless_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+        """Lower the mode's allow to an ask for what shows a private file, unless somebody granted this."""
+        if outcome.rule is None or outcome.rule.tier != SHIPPED:
+            return outcome
+        clause = private_clause(command, self.reading)
+        granted = clause and (
+            self._is_granted() or covering(self.session, command, None, self.mode, self.reading)
+        )
+        return outcome.asking("private", clause) if clause and not granted else outcome
 
     def _protected(self, command: ShellCommand) -> str | None:
         """A clause about a file that the program trusts among the arguments of a command that may change files."""
@@ -127,9 +158,10 @@ class _LineCheck:
             return False
         return bool(self.folders.bases) and only_reads_anywhere(command.argv)
 
-    def _by_rules(self, command: ShellCommand, plain: bool) -> Ruling:
+    def _by_rules(self, command: ShellCommand, plain: bool, *, written: bool = True) -> Ruling:
+        """`written`: it stands in the line; else it is another spelling of one that does."""
         lowered: Ruling | None = None
-        hides = _Hides.of(command)
+        hides = _Hides.of(command, self.places if self.restricts and written else None)
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.narrows
@@ -154,7 +186,7 @@ class _LineCheck:
     def against(self, command: ShellCommand) -> Ruling | None:
         """Return the refusal, by a rule with a condition, of something that needs no permission."""
         narrow = replace(self, rules=[r for r in self.rules if r.narrows])
-        outcome = narrow._by_rules(command, plain=False)
+        outcome = narrow._by_rules(command, plain=False, written=False)
         return None if outcome.decision == "allow" or outcome.cause == "none" else outcome
 
     def lowered(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
@@ -172,13 +204,20 @@ class _LineCheck:
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
             return outcome if against is None else Ruling("ask", "hidden", against, detail=opaque)
-        if self.mode == "yolo" or not line.files:
+        if self.mode == "yolo":
+            return self._unless_reads_private(outcome)
+        if not line.files:
             return outcome
         if away := escape(line, self.folders, self.workspace):
             return outcome.asking("redirection", away)
         allowed = self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts)
         free = allowed or self._only_reads(parts) or self._is_granted()
         return outcome if free else outcome.asking("redirection", "")
+
+    def _unless_reads_private(self, outcome: Ruling) -> Ruling:
+        read = [r.target for r in self.line.files if r.kind == "read" and r.target is not None]
+        shown = ShellCommand(self.line.text, (literal("cat"), *read)) if read else None
+        return self._unless_private(shown, outcome) if shown else outcome
 
     def _only_reads(self, parts: Sequence[PartRuling]) -> bool:
         """Whether all redirections are of files that plain reading commands may read."""
@@ -218,17 +257,26 @@ class _Hides(NamedTuple):
     """As a program that may run what stands behind it; not one that is known."""
     code: bool
     """In program text."""
+    programs: frozenset[str]
+    """As a command of theirs that can't be resolved."""
 
     @classmethod
-    def of(cls, command: ShellCommand) -> "_Hides":
+    def of(cls, command: ShellCommand, folders: Sequence[str] | None) -> "_Hides":
+        """`folders`: where it may run; None: no rule asks."""
         words = command.argv
         known = not words or words[0] == "git" or program_of(words[0]) in INDIFFERENT
         return cls(
-            not known and row_of(words) is None, command.code or sets_more(command) or runs_others(command)
+            not known and row_of(words) is None,
+            command.code or sets_more(command) or runs_others(command),
+            frozenset() if folders is None else unresolved(command, folders),
         )
 
     def may_hold(self, rule: Rule, command: ShellCommand) -> bool:
-        return (self.words and _holds(rule, command)) or (self.code and _named(rule, command))
+        if (self.words and _holds(rule, command)) or (self.code and _named(rule, command)):
+            return True
+        patterns = [pattern.text for pattern in (rule.command, rule.args) if pattern is not None]
+        texts = [*patterns, *(prefix[0] for prefix in rule.prefixes if prefix)]
+        return any(names_program(texts, program) for program in self.programs)
 
 
 def _holds(rule: Rule, command: ShellCommand) -> bool:

@@ -9,9 +9,12 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.harmless import SETS, harmless_setting, row_of
+from interlock.services.policy.programs import resolve, spelled
 from interlock.services.policy.reading import document
 from interlock.services.shell.commands import LANGUAGES
+from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
+from interlock.services.shell.parse import commands_in
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 _BEGINNING = re.compile(r"[a-z0-9:]*")
@@ -21,6 +24,7 @@ _MOST = 100
 """Targets, and commands within commands: what is beyond isn't looked at, and counts as anything."""
 _ANYTHING = ShellCommand("…", (Word("…", False, "", True, True, foreign=True),))
 
+_CLUSTER = re.compile(r"-([A-Za-z]{2,}.*)", re.DOTALL)
 _OPTION = re.compile(r"^-[A-Z]")
 
 
@@ -38,12 +42,20 @@ class Runner(BaseModel, extra="forbid", frozen=True):
     first: bool = False
     sets: Names = frozenset()
     short: bool = False
+    files: Names = frozenset()
+    cluster: bool = False
 
     def option(self, words: Sequence[Word], at: int, found: "Targets") -> int:
         """Read the option at a place; return where to go on."""
         text = words[at].text
         name, sign, value = text.partition("=")
-        if text in self.select:
+        if self.cluster and (letters := _CLUSTER.fullmatch(text)):
+            return self._letters(letters[1], words, at, found)
+        if text in self.files or (sign and name in self.files):
+            found.files.append(value if sign else words[at + 1].text if at + 1 < len(words) else "")
+        elif text[:2] in self.files and not text.startswith("--"):
+            found.files.append(text[2:])
+        if text in self.select or self._shortens(text):
             return self._selected(words, at + 1, found)
         if sign and name in self.select:
             found.add(at, value, f"{name}=")
@@ -55,6 +67,25 @@ class Runner(BaseModel, extra="forbid", frozen=True):
         elif any(text.startswith(option) for option in self.sets):
             found.settings.append(at)
         return at + 2 if text in self.takes else at + 1
+
+    def _shortens(self, text: str) -> bool:
+        """Whether it is the beginning of a long option that selects targets."""
+        return len(text) > 3 and text.startswith("--") and any(o.startswith(text) for o in self.select)
+
+    def _letters(self, letters: str, words: Sequence[Word], at: int, found: "Targets") -> int:
+        """Read letters behind one dash, the last of which may have a value."""
+        for place, letter in enumerate(letters):
+            name, value = f"-{letter}", letters[place + 1 :]
+            if name in self.select:
+                if value:
+                    found.add(at, value, f"-{letters[: place + 1]}")
+                    return at + 1
+                return self._selected(words, at + 1, found)
+            if name in self.takes:
+                if name in self.files:
+                    found.files.append(value or (words[at + 1].text if at + 1 < len(words) else ""))
+                return at + 1 if value else at + 2
+        return at + 1
 
     def _selected(self, words: Sequence[Word], at: int, found: "Targets") -> int:
         while at < len(words) and not words[at].lead.startswith("-"):
@@ -92,6 +123,8 @@ class Targets:
     """Place, target, and what stands before it in the same word."""
     settings: list[int] = field(default_factory=list[int])
     begun: bool = False
+    files: list[str] = field(default_factory=list[str])
+    """Files that say what the targets are."""
 
     def add(self, at: int, text: str, before: str = "") -> None:
         names = text.split(",") if self.runner.select else [text]
@@ -99,13 +132,19 @@ class Targets:
 
 
 @cache
-def _executors() -> frozenset[tuple[str, ...]]:
-    return frozenset(tuple(name.split()) for row in document()["exec"] for name in row["run"])
+def _executors() -> dict[tuple[str, ...], int]:
+    """Programs that run another → the operands in front of that."""
+    return {tuple(name.split()): row.get("after", 0) for row in document()["exec"] for name in row["run"]}
 
 
 @cache
 def _runners() -> dict[str, Runner]:
     return {p: one for one in map(Runner.model_validate, document()["runner"]) for p in one.programs}
+
+
+def is_runner(program: str) -> bool:
+    """Whether it runs targets, whose names a project chooses."""
+    return program in _runners()
 
 
 def targets_of(command: ShellCommand) -> Targets | None:
@@ -167,12 +206,29 @@ def _in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
     return all(name in remaining for name in wanted)
 
 
-def spellings(command: ShellCommand) -> Iterator[ShellCommand]:
+def spellings(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the plain commands that run each target: rules that restrict one of them meet it."""
-    inner = list(_behind(command))
-    yield from inner
-    for one in (command, *inner):
+    own = [command, *spelled(command, folders)]
+    inner = [one for each in own for one in _behind(each)]
+    inner += [other for one in inner for other in spelled(one, folders)]
+    yield from (*own[1:], *inner)
+    for one in (*own, *inner):
         yield from _targets(one)
+
+
+def unresolved(command: ShellCommand, folders: Sequence[str]) -> frozenset[str]:
+    """Return the programs of which it may be any command: `git p`, `make -f -`, or one of these behind `uv run`."""
+    own = [command, *spelled(command, folders)]
+    each = [*own, *(one for each in own for one in _behind(each))]
+    known = ((one, resolve(one, folders)) for one in each if one.words)
+    programs = {found.program for one, found in known if found.unclear or is_unclear(one)}
+    return frozenset(programs.union(*map(_runs_for, programs)))
+
+
+def _runs_for(program: str) -> Iterator[str]:
+    """Yield the programs whose targets a runner runs: `run-s` runs npm's."""
+    if (runner := _runners().get(program)) is not None:
+        yield from (form.split()[0] for form in runner.forms if not form.startswith("@"))
 
 
 def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
@@ -189,6 +245,12 @@ def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
             return
 
 
+def danger_behind(command: ShellCommand) -> str | None:
+    """Return a clause saying what is dangerous about a command that it may run: `uv run pytest -p x`."""
+    inner = (one for behind in _behind(command) for one in commands_in(behind.words))
+    return next((c.danger for c in inner if c.danger and c.danger != UNKNOWN), None)
+
+
 def _targets(command: ShellCommand) -> Iterator[ShellCommand]:
     found = targets_of(command)
     if found and len(found.named) > _MOST:
@@ -197,10 +259,35 @@ def _targets(command: ShellCommand) -> Iterator[ShellCommand]:
     for _, name, _ in found.named if found else ():
         for form in found.runner.forms if found else ():
             lead = form.replace("@", program_of(command.words[0].text)).removesuffix("{}").split()
-            for target in dict.fromkeys((name, name.rpartition(":")[2])):
+            for target in _names_of(name):
                 yield _spelled(lead, literal(target))
             if found and found.runner.short and (known := _BEGINNING.match(name.rpartition(":")[2])):
                 yield _spelled(lead, Word(name, False, known[0]))
+
+
+_ARGUMENTS = re.compile(r"(\[.*\]|\(.*\)|-\d[\d.]*)$", re.DOTALL)
+_PLAIN_NAME = re.compile(r"[\w./:@+-]+")
+
+
+def _names_of(target: str) -> Sequence[str]:
+    """Return a target's names: without its folder, its arguments (`x[y]`, `x(y=1)`) and the group that it is in."""
+    bare = _ARGUMENTS.sub("", target)
+    known = [name for one in (target, bare) for name in (one, one.rpartition(":")[2], one.rpartition("/")[2])]
+    return [*dict.fromkeys(filter(None, known))]
+
+
+def is_unclear(command: ShellCommand) -> bool:
+    """Whether its targets aren't all known: patterns of names, or names in a file that isn't the project's."""
+    found = targets_of(command)
+    if found is None:
+        return False
+    odd = any(_PLAIN_NAME.fullmatch(_ARGUMENTS.sub("", name)) is None for _, name, _ in found.named)
+    given = (command.words[at].text for at in found.settings if at < len(command.words))
+    return odd or any(map(_reads_input, found.files)) or any(text.startswith(".") for text in given)
+
+
+def _reads_input(path: str) -> bool:
+    return path in ("", "-") or path.startswith(("/dev/", "/proc/", "<(", "$", "`"))
 
 
 def _starts(command: tuple[Word, ...]) -> Sequence[int]:
@@ -208,8 +295,9 @@ def _starts(command: tuple[Word, ...]) -> Sequence[int]:
     or behind `--`."""
     words = tuple(word.text for word in command)
     size = next((n for n in (3, 2, 1) if words[:n] in _executors()), 0)
+    after = _executors().get(words[:size], 0)
     operands = [at for at in range(size, len(words)) if not words[at].startswith("-")]
-    first = operands[: 1 if operands[:1] == [size] else 2] if size else []
+    first = operands[after : after + (1 if operands[:1] == [size] else 2)] if size else []
     behind = [words.index("--") + 1] if size and "--" in words[:-1] else []
     return list(dict.fromkeys((*first, *behind)))
 

@@ -8,14 +8,17 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BufferedWriter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from interlock.services.process.supervised import GRACE_S, Supervised, readable
+from interlock.services.process.still import held_still
+from interlock.services.process.supervised import GIVEN, GRACE_S, Mode, Supervised, readable
+from interlock.services.sandbox.gate import ATTEMPTS, ChangedError
 from interlock.services.sandbox.sandbox import Entered, Sandbox
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
@@ -51,6 +54,9 @@ class SupervisedProcesses:
         self._sandbox = sandbox
         self._held = ExitStack()
         """Resources of background commands' sandboxes."""
+        self._live: set[Supervised] = set()
+        """Commands in sandboxes."""
+        self._making = asyncio.Lock()
 
     async def run(
         self,
@@ -67,31 +73,29 @@ class SupervisedProcesses:
         ours: bool = False,
     ) -> Ended:
         """See `Processes.run`; a failure possibly caused by the sandbox has a `hint`."""
-        # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
-        output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
-        watch = Watch(output, on_output)
-        with ExitStack() as stack:
-            try:
+
+        async def attempt(stack: ExitStack, last: bool) -> Ended:
+            # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
+            output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
+            watch = Watch(output, on_output)
+            async with self._others_still(ours):
                 inside = None if ours else await self._entered(stack, cwd)
                 with ExitStack() as theirs:  # the command's ends of the pipes
                     write = watch.pipe(stack, theirs, watch.hear)
                     stderr = watch.pipe(stack, theirs, on_errors) if on_errors else None
-                    child = Supervised(
-                        [*(inside.prefix if inside else ()), *argv],
-                        cwd=cwd,
-                        env={**self._env, **(env or {})},
-                        output=write,
-                        errors=stderr,
-                        mode="once-sandboxed" if inside else "once",
-                        stdin=stdin,
-                        most=self._most,
-                    )
-            except (OSError, ValueError) as error:
-                return Ended("not_started", None, None, _reason(error), 0, None, 0.0)
-            stack.callback(child.close)
-            stack.callback(output.discard)
+                    whole = {**self._env, **(env or {})}
+                    make = partial(Supervised, cwd=cwd, env=whole, output=write, errors=stderr, stdin=stdin)
+                    child = self._started(make, "once", argv, inside)
+                stack.callback(child.close)
+                stack.callback(output.discard)
+                await self._admit(stack, child, inside, last)
             ended = await watch.until_end(child, timeout_s, inactivity_s or float("inf"))
             return replace(ended, hint=await asyncio.to_thread(inside.left, ended)) if inside else ended
+
+        try:
+            return await _until_settled(attempt)
+        except (OSError, ValueError) as error:
+            return Ended("not_started", None, None, _reason(error), 0, None, 0.0)
 
     async def start(
         self,
@@ -106,31 +110,31 @@ class SupervisedProcesses:
 
         Raises `RunError` if it can't be started.
         """
+
+        async def attempt(stack: ExitStack, last: bool) -> int:
+            failed = stack.enter_context(ExitStack())
+            async with self._others_still(ours):
+                inside = None if ours else await self._entered(stack, cwd, alone=False)
+                path = self._outputs.new_spool()
+                failed.callback(path.unlink, missing_ok=True)
+                with path.open("wb") as file:
+                    whole = {**self._env, **(env or {})}
+                    make = partial(Supervised, cwd=cwd, env=whole, output=file.fileno())
+                    child = self._started(make, "background", argv, inside)
+                failed.callback(child.close)
+                await self._admit(stack, child, inside, last)
+            await child.started()
+            if child.pid is None:
+                raise ValueError(child.error or "its supervisor ended")
+            failed.pop_all()
+            self._background.append(_Background(child, label, path))
+            self._held.push(stack.pop_all())
+            return child.pid
+
         try:
-            inside = None if ours else await self._entered(self._held, cwd, alone=False)
-            path = self._outputs.new_spool()
-            with path.open("wb") as file:
-                child = Supervised(
-                    [*(inside.prefix if inside else ()), *argv],
-                    cwd=cwd,
-                    env={**self._env, **(env or {})},
-                    output=file.fileno(),
-                    mode="background-sandboxed" if inside else "background",
-                    most=self._most,
-                )
+            return await _until_settled(attempt)
         except (OSError, ValueError) as error:
             raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error
-        own = _Background(child, label, path)
-        self._background.append(own)
-        await child.started()
-        if child.pid is None:
-            self._background.remove(own)  # another agent may have started one meanwhile
-            child.close()
-            path.unlink(missing_ok=True)
-            raise RunError(
-                f"Command {label!r} could not be started: {child.error or 'its supervisor ended'}."
-            )
-        return child.pid
 
     def background(self) -> Sequence[Mapping[str, Any]]:
         """Background processes of this drive: {pid, label, running, exit_code, output_file}.
@@ -160,15 +164,85 @@ class SupervisedProcesses:
             self._outputs.release(one.output_file)
         self._held.close()
 
+    def _started(
+        self, make: Callable[..., Supervised], mode: Mode, argv: Sequence[str], inside: Entered | None
+    ) -> Supervised:
+        if inside is None:
+            return make(argv, mode=mode, most=self._most)
+        made = make(
+            inside.argv(argv, GIVEN, GIVEN + 1),
+            mode="once-sandboxed" if mode == "once" else "background-sandboxed",
+            most=self._most,
+            given=(inside.gate.info, inside.gate.wait),
+        )
+        inside.gate.close_theirs()
+        return made
+
+    @asynccontextmanager
+    async def _others_still(self, ours: bool) -> AsyncGenerator[None]:
+        """While a sandbox is made no other command of the run moves anything, and no other sandbox is made."""
+        if ours or self._sandbox is None:
+            yield
+            return
+        async with self._making:
+            for child in self._live:
+                child.listen()
+            sessions = [c.session for c in self._live if c.session is not None and not c.over]
+            with ExitStack() as stack:
+                await _in_thread(partial(stack.enter_context, held_still(sessions)))
+                yield
+
+    async def _admit(self, stack: ExitStack, child: Supervised, inside: Entered | None, last: bool) -> None:
+        """Let the command start in its sandbox. Raises `ChangedError`, `ValueError`."""
+        if inside is None:
+            return
+        self._live.add(child)
+        stack.callback(self._live.discard, child)
+        try:
+            if not await _in_thread(inside.gate.open) and not last:
+                raise ChangedError("Bubblewrap ended.")  # its output says why; what was moved may be back
+        except ChangedError:
+            raise
+        except (OSError, InterlockError) as error:
+            raise ValueError(_unmade(error)) from error
+
     async def _entered(self, stack: ExitStack, cwd: Path, *, alone: bool = True) -> Entered | None:
         """Return what runs a command in the sandbox, if any, while `stack` is open. Raises `ValueError`."""
         if self._sandbox is None:
             return None
         try:
-            return await asyncio.to_thread(stack.enter_context, self._sandbox.entered(cwd, alone=alone))
+            return await _in_thread(partial(stack.enter_context, self._sandbox.entered(cwd, alone=alone)))
         except (OSError, InterlockError) as error:
-            why = f"its sandbox could not be made ({error})"
-            raise ValueError(why.replace(".)", ")")) from error
+            raise ValueError(_unmade(error)) from error
+
+
+T = TypeVar("T")
+
+
+async def _until_settled(attempt: Callable[[ExitStack, bool], Awaitable[T]]) -> T:
+    """Start a command, once more if the workspace changed while its sandbox was made. Raises `ValueError`."""
+    for left in reversed(range(ATTEMPTS)):
+        with ExitStack() as stack:
+            try:
+                return await attempt(stack, not left)
+            except ChangedError as error:
+                if not left:
+                    raise ValueError(_unmade(error)) from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run in a thread, to its end also if the caller is cancelled: what it took would be given back by nobody."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+def _unmade(error: Exception) -> str:
+    return f"its sandbox could not be made ({error})".replace(".)", ")")
 
 
 def _reason(error: OSError | ValueError) -> str:

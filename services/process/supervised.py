@@ -30,6 +30,8 @@ _LOADED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What Python itself may need to start; the process that forks gets no other variable."""
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 """Opens a folder that may be entered but not listed, where the system can."""
+GIVEN = 200
+"""Beyond the descriptors that a supervisor has of its own."""
 _LAST_SIGNAL = 31
 """Higher numbers are real-time signals."""
 Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
@@ -129,18 +131,21 @@ class Supervised:
         stdin: bytes | int | None = None,
         errors: int | None = None,
         most: tuple[int, int] = (0, 0),
+        given: Sequence[int] = (),
     ) -> None:
         """`output`, `errors`: descriptors that the caller closes; without `errors` stderr goes to `output`.
 
-        `most`: limits on processes and bytes of memory, children included; 0: none. Raises `OSError`, `ValueError`.
+        `most`: limits on processes and bytes of memory, children included; 0: none. `given`: what else it
+        inherits, as `GIVEN` and the numbers after it. Raises `OSError`, `ValueError`.
         """
         self.asked_at = time.monotonic()
         """A short command may have ended before this process gets its turn again."""
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
         self._mark = secrets.token_hex(8)
-        self._session: int | None = None
+        self.session: int | None = None
+        """That of its supervisor, and the supervisor's pid."""
         variables = [f"{name}={value}" for name, value in {**env, _MARK: self._mark}.items()]
-        fields = [mode, *map(str, (GRACE_S, *most, len(variables))), *variables, *argv]
+        fields = [mode, *map(str, (GRACE_S, *most, GIVEN, len(variables))), *variables, *argv]
         if any("\0" in field for field in fields):
             raise ValueError("embedded null byte")
         with ExitStack() as stack:
@@ -152,7 +157,8 @@ class Supervised:
             stack.callback(_close, theirs)
             self._lifeline, self._status = ours
             try:
-                SUPERVISORS.fork(asked, *theirs, stdin, output, output if errors is None else errors, folder)
+                errors = output if errors is None else errors
+                SUPERVISORS.fork(asked, *theirs, stdin, output, errors, folder, *given)
             except BaseException:
                 _close(ours)
                 raise
@@ -221,7 +227,7 @@ class Supervised:
     def _end_orphans(self) -> None:
         """Kill what the supervisors would have killed."""
         give_up = time.monotonic() + _REAP_S
-        while (found := orphans(self._mark, self._session)) and time.monotonic() < give_up:
+        while (found := orphans(self._mark, self.session)) and time.monotonic() < give_up:
             for pid in found:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -230,7 +236,7 @@ class Supervised:
     def _take(self, what: str, value: str) -> None:
         match what:
             case "session":
-                self._session = int(value)
+                self.session = int(value)
             case "pid":
                 self.pid = int(value)
             case "exit" if self._sandboxed and 128 < int(value) <= 128 + _LAST_SIGNAL:

@@ -1,9 +1,10 @@
 """supervisor: runs commands and ends all their descendants, at the latest when the run that started them is gone.
 
 `main` runs once, in a process of its own; it forks a supervisor, in a session of its own, for each request that
-comes through the socket DOOR: a byte with seven descriptors. These are a file, LIFELINE, STATUS, the command's streams
-and its folder. The file has NUL-separated fields: mode, grace period in seconds, limits on processes and on bytes of
-memory (exceeding either ends all; 0: no limit), the number of variables, these, the command's words. LIFELINE is the
+comes through the socket DOOR: a byte with seven descriptors or more. These are a file, LIFELINE, STATUS, the command's
+streams and its folder, then others that the command inherits as GIVEN, GIVEN + 1, and so on. The file has NUL-separated
+fields: mode, grace period in seconds, limits on processes and on bytes of memory (exceeding either ends all; 0: no
+limit), GIVEN, the number of variables, these, the command's words. LIFELINE is the
 read end of a pipe whose write end only the run has: a byte means stop (SIGTERM to the command's group, SIGKILL to
 all after the grace period), end-of-file means SIGKILL to all at once. STATUS receives `session N`, `pid N`, then
 `exit N`, `signal N` or `error TEXT`, after `limit TEXT` if that is why. After mode `once` nothing outlives the command;
@@ -154,12 +155,28 @@ def _excess(processes: int, memory: int) -> str:
     return ""
 
 
-def _spawn(command: list[bytes], variables: dict[bytes, bytes]) -> int:
-    """Start the command in its own process group. Raises `OSError` like exec."""
+def _spawn(command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> int:
+    """Start the command in its own process group, with descriptors that it inherits under other numbers.
+
+    Raises `OSError` like exec.
+    """
     ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by Python, and exec would inherit that
     if path := variables.get(b"PATH"):
         os.environb[b"PATH"] = path  # where it is looked for
-    return os.posix_spawnp(command[0], command, variables, setpgroup=0, setsigmask=(), setsigdef=ignored)
+    moved = [(os.POSIX_SPAWN_DUP2, own, number) for own, number in given.items()]
+    try:
+        return os.posix_spawnp(
+            command[0],
+            command,
+            variables,
+            file_actions=moved,
+            setpgroup=0,
+            setsigmask=(),
+            setsigdef=ignored,
+        )
+    finally:
+        for descriptor in given:
+            os.close(descriptor)
 
 
 def _let_go_of_streams() -> None:
@@ -241,12 +258,12 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end_now)
 
-    def work(self, command: list[bytes], variables: dict[bytes, bytes]) -> None:
+    def work(self, command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> None:
         if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
             return  # the run was killed or changed its mind while this process was starting
         _bind(self._most[0])
         try:
-            pid = _spawn(command, variables)
+            pid = _spawn(command, variables, given)
         except OSError as error:
             self._tell(f"error {error.strerror}: {os.fsdecode(command[0])!r}")
             return
@@ -307,23 +324,27 @@ def _supervise(request: int, lifeline: int, status: int, *places: int) -> None:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.write(status, f"session {os.getpid()}\n".encode())
-    for descriptor in (lifeline, status):
+    *streams, folder = places[:4]
+    given = places[4:]
+    for descriptor in (lifeline, status, *given):
         os.set_inheritable(descriptor, False)
-    *streams, folder = places
     for stream, descriptor in enumerate(streams):
         os.dup2(descriptor, stream)
     os.fchdir(folder)
-    for descriptor in places:
+    for descriptor in places[:4]:
         os.close(descriptor)
-    mode, grace_s, processes, memory, count, *rest = _read(request).split(b"\0")
+    mode, grace_s, processes, memory, first, count, *rest = _read(request).split(b"\0")
     contained = _become_subreaper()
     if (pid := os.fork()) == 0:
         _become_subreaper()
         most = int(processes), int(memory)
         worker = Worker(lifeline, status, mode.decode(), float(grace_s), most, contained)
         pairs = (variable.partition(b"=") for variable in rest[: int(count)])
-        worker.work(rest[int(count) :], {name: value for name, _, value in pairs})
+        numbered = {own: int(first) + number for number, own in enumerate(given)}
+        worker.work(rest[int(count) :], {name: value for name, _, value in pairs}, numbered)
         return
+    for descriptor in given:
+        os.close(descriptor)
     _come_first()
     _let_go_of_streams()
     os.waitpid(pid, 0)
@@ -336,7 +357,7 @@ def main(number: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the guards
     gc.disable()  # a collection touches, and so copies, the pages that a fork shares
     while True:
-        asked, descriptors, _, _ = socket.recv_fds(door, 1, 7)
+        asked, descriptors, _, _ = socket.recv_fds(door, 1, 9)
         if not asked:
             return
         try:

@@ -1,8 +1,7 @@
-"""aside: sets aside protected files that a sandboxed command made in a sub-folder, where no placeholder can keep them
-from being made.
+"""aside: sets aside protected files that a sandboxed command made. Nothing stands in their place while it runs.
 
-While a command runs, a note in the state directory says what was there before it. After a kill, the next run in the
-folder sets the rest aside.
+While a command runs, a note in the state directory says what was there before it. What starts in the folder meanwhile,
+or after a kill, sets the rest aside before it reads anything.
 """
 
 import fcntl
@@ -17,9 +16,16 @@ from itertools import chain
 from pathlib import Path
 
 from interlock.services.files.disk import private_directory, read_file
-from interlock.services.files.filesystem import Anchor
+from interlock.services.files.filesystem import Anchor, sha256
 from interlock.services.files.protected import Kind, ProtectedPaths, folded, is_plain_config
-from interlock.services.sandbox.repository import NOT_SEARCHED, Survey, is_placeholder, stamp
+from interlock.services.sandbox.repository import (
+    NOT_SEARCHED,
+    Survey,
+    commands_in,
+    link_target,
+    remove_left,
+    stamp,
+)
 from interlock.state.workspace import Place
 
 SUFFIX = ".sandboxed"
@@ -40,7 +46,8 @@ class Newcomers:
     """Their former paths, each relative to its root."""
 
     def set_aside(self) -> None:
-        """Rename every protected file and every repository with commands in its settings that the command made.
+        """Rename what the command made and may not leave: protected names, changed links, repositories with commands in
+        their settings, paths that must stay absent, and rebases that would run commands.
 
         Nothing is deleted. Links are renamed, never followed.
         """
@@ -52,11 +59,15 @@ class Newcomers:
             folder = changed.pop()
             root = next(r for r in anchors if Path(folder).is_relative_to(r))
             with suppress(OSError), anchors[root].place(Path(folder)) as place, _listed(place) as directory:
-                changed += self._look(folder, root, directory, kinds)
+                changed += self._look(folder, directory, kinds)
+        for path, first in self.before.absent.items():
+            if os.path.lexists(path) and path not in self.protected.made and not self._move(path):
+                self._move(first)
+        for path, commands in self.before.programs.items():
+            if {*commands_in(path)} - {*commands}:
+                self._move(os.path.dirname(path))  # noqa: PTH120 - a path as text
 
-    def _look(
-        self, folder: str, root: str, directory: int, kinds: Callable[[str], Kind | None]
-    ) -> Iterator[str]:
+    def _look(self, folder: str, directory: int, kinds: Callable[[str], Kind | None]) -> Iterator[str]:
         """Yield the folders in a folder that are new."""
         with os.scandir(directory) as entries:
             found = list(entries)
@@ -64,22 +75,29 @@ class Newcomers:
             path, name = os.path.join(folder, entry.name), folded(entry.name)  # noqa: PTH118 - thousands
             is_dir = entry.is_dir(follow_symlinks=False)
             if name == ".git" or ((kind := kinds(name)) and kind.new):
-                if path not in self.before.known | self.protected.made and not self._harmless(
-                    Path(path), is_dir
-                ):
-                    _rename(directory, entry.name)
-                    self.aside.append(os.path.relpath(path, root))
+                if not self._was_there(path) and not self._harmless(Path(path), is_dir):
+                    self._rename(directory, entry.name, path)
             elif is_dir and name != NOT_SEARCHED and path not in self.before.folders:
                 yield path
 
+    def _was_there(self, path: str) -> bool:
+        """Whether it was there before the command, or a tool made it, and it is still the same.
+
+        What was there before is read-only to the command, but for a link, which it could turn.
+        """
+        if path in self.before.known:
+            return link_target(path) == self.before.known[path]
+        if path in self.protected.written:
+            return _digest(path) == self.protected.written[path]
+        return path in self.protected.made
+
     def _harmless(self, path: Path, is_dir: bool) -> bool:
-        """Whether it is another command's placeholder, or a repository as git makes them."""
-        if is_placeholder(path, None):
-            return True
+        """Whether it is a repository as git makes them."""
         if path.name != ".git" or not is_dir:
             return False
         own = (path / "config", path / "hooks")
-        if any(part.is_symlink() for part in own) or (path / "commondir").exists():
+        others = ("commondir", "config.worktree", "modules", "rebase-merge")
+        if any(part.is_symlink() for part in own) or any(os.path.lexists(path / name) for name in others):
             return False
         try:
             plain = is_plain_config(read_file(own[0], _LARGEST).decode())
@@ -87,18 +105,40 @@ class Newcomers:
             return False
         return plain and all(hook.suffix == ".sample" for hook in own[1].glob("*"))
 
+    def _move(self, path: str) -> bool:
+        """Rename what is at a path, unless a link is on the way to it or it is gone."""
+        try:
+            with Anchor(Path("/")).place(Path(path).parent) as place, _listed(place) as directory:
+                self._rename(directory, Path(path).name, path)
+        except OSError:
+            return False
+        return True
+
+    def _rename(self, directory: int, name: str, path: str) -> None:
+        _rename(directory, name)
+        root = self.before.root_of(Path(path))
+        self.aside.append(os.path.relpath(path, root) if root else path)
+
+
+def _digest(path: str) -> str | None:
+    try:
+        return None if Path(path).is_symlink() else sha256(read_file(Path(path)))
+    except OSError:
+        return None
+
 
 @contextmanager
-def noted(newcomers: Newcomers, state: Path) -> Generator[None]:
+def noted(newcomers: Newcomers, state: Path, began: Callable[[], bool]) -> Generator[None]:
     """Run a command inside the block: note what is there before, and set aside what it made after. Raises `OSError`.
 
-    `state`: the state directory; without one there is no note.
+    `state`: the state directory; without one there is no note. `began`: whether the command was started at all.
     """
     with _note(newcomers, state / _NOTES) if state.is_dir() else nullcontext():
         try:
             yield
         finally:
-            newcomers.set_aside()
+            if began():
+                newcomers.set_aside()
 
 
 @contextmanager
@@ -111,10 +151,13 @@ def _note(newcomers: Newcomers, folder: Path) -> Generator[None]:
     def add(found: object) -> None:
         os.write(descriptor, json.dumps(found).encode() + b"\n")
 
-    before, on_made = newcomers.before, newcomers.protected.on_made
+    before, protected = newcomers.before, newcomers.protected
+    on_made = protected.on_made
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        add({"roots": [str(root) for root in before.roots], "known": [*before.known]})
+        held = {str(path): None if data is None else data.decode() for path, data in before.missing.items()}
+        kept = {"known": before.known, "absent": before.absent, "programs": before.programs, "held": held}
+        add({"roots": [*map(str, before.roots)], **kept, "memory": [*protected.memory]})
         note = note.rename(f"{name}.json")
         on_made.append(add)
         try:
@@ -126,23 +169,34 @@ def _note(newcomers: Newcomers, folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def set_aside_after_kill(state: Path, root: Path, protected: ProtectedPaths) -> Iterator[str]:
-    """Set aside what commands of killed runs made in a workspace; yields a warning for each."""
+def set_aside_left(state: Path, root: Path) -> Iterator[str]:
+    """Set aside what sandboxed commands made in a workspace: those of killed runs, and those that other runs still have
+    in the background. Yields a warning for each. Call it before anything in the workspace is obeyed."""
     for note in (state / _NOTES).glob("*.json"):
-        with suppress(OSError), note.open() as file:  # gone, or of a run that lives
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError), note.open() as file:  # gone meanwhile
             before, *made = (json.loads(line) for line in file if line.endswith("\n"))
             if before["roots"][0] != str(root):
                 continue
             roots = [Path(root) for root in before["roots"]]
+            tools: set[str] = {*chain(*made)}
             survey = Survey(
-                roots, known={*before["known"], *chain(*made)}, folders=dict.fromkeys(before["roots"])
+                roots,
+                absent=before["absent"],
+                known=before["known"],
+                programs=before["programs"],
+                folders=dict.fromkeys(before["roots"]),
             )
-            found = Newcomers(survey, protected)
+            found = Newcomers(survey, ProtectedPaths(memory=before["memory"], made=tools))
             found.set_aside()
-            note.unlink()
+            whose = "of another run"
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                whose = "of a killed run"
+                for path, text in before["held"].items():
+                    remove_left(Path(path), None if text is None else text.encode())
+                note.unlink()
             yield from (
-                f"A command of a killed run made {p!r} in its sandbox; {SUFFIX!r} was added to its name."
+                f"A command {whose} made {p!r} in its sandbox; {SUFFIX!r} was added to its name."
                 for p in found.aside
             )
 

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Protocol
+
+from interlock.services.sandbox.gate import Gate
 
 _PROBE_S = 10.0
 _KERNEL = (
@@ -86,28 +89,43 @@ exit 0
 """Tries nothing that would have an effect where it succeeds."""
 
 
-def trouble(argv: Sequence[str], env: Mapping[str, str], script: str = _ATTEMPTS) -> str | None:
-    """Run a script in the sandbox of `argv`, by default one that looks for holes; returns what went wrong, or None.
+class Inside(Protocol):
+    """A sandbox that waits for its command."""
 
-    Takes milliseconds.
+    @property
+    def gate(self) -> Gate: ...
+
+    def argv(self, command: Sequence[str], info: int, wait: int) -> list[str]: ...
+
+
+def trouble(sandbox: Inside, env: Mapping[str, str], script: str = _ATTEMPTS) -> str | None:
+    """Run a script in the sandbox, by default one that looks for holes; returns what went wrong, or None.
+
+    Takes milliseconds. Raises `SandboxError` if it isn't as it was meant.
     """
+    gate = sandbox.gate
     try:
-        done = subprocess.run(
-            [*argv, "bash", "-c", script],
+        with subprocess.Popen(
+            sandbox.argv(["bash", "-c", script], gate.info, gate.wait),
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=_PROBE_S,
-            check=False,
-        )
+            pass_fds=[gate.info, gate.wait],
+        ) as done:
+            gate.close_theirs()
+            try:
+                gate.open(_PROBE_S)
+                output, _ = done.communicate(timeout=_PROBE_S)
+            finally:
+                done.kill()
     except OSError as error:
         return error.strerror or str(error)
     except subprocess.TimeoutExpired:
         return f"no answer within {_PROBE_S:g} s"
     if done.returncode == 0:
         return None
-    lines = done.stdout.decode(errors="replace").strip().splitlines()
+    lines = output.decode(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("bwrap: ").strip()[:300] if lines else f"exit status {done.returncode}"
 
 

@@ -1,11 +1,12 @@
-"""repository: which parts of a repository a sandboxed command may not change, and how they are mounted and held."""
+"""repository: which parts of a workspace and its repositories a sandboxed command may not change: how they are mounted,
+what is held inside git's own folders, and what must not be made."""
 
 import errno
 import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,54 +20,8 @@ from interlock.services.files.protected import (
     named_by_git,
     program_folders,
 )
+from interlock.services.sandbox.mounts import Mounts
 from interlock.state.errors import SandboxError
-
-
-class Mounts:
-    """Path → how it is mounted. Anything not below one of them doesn't exist in the sandbox."""
-
-    def __init__(self) -> None:
-        self._how: dict[Path, list[str]] = {}
-
-    def link(self, path: Path) -> None:
-        self._how[path] = ["--symlink", str(path.readlink()), str(path)]
-
-    def read_only(self, path: Path) -> None:
-        self._how[path] = ["--ro-bind-try", str(path), str(path)]
-
-    def writable(self, path: Path) -> None:
-        self._how[path] = ["--bind-try", str(path), str(path)]
-
-    def pin(self, path: Path) -> None:
-        """Keep `path` from being moved, so that mounts below it stay in place; otherwise it is unchanged."""
-        if path not in self._how:
-            self.writable(path)
-
-    def hide(self, path: Path) -> None:
-        """Make a folder empty, or a file unreadable; neither can be removed or replaced."""
-        if path.is_dir():
-            self._how[path] = ["--tmpfs", str(path), "--remount-ro", str(path)]
-        else:
-            self._how[path] = ["--ro-bind", os.devnull, str(path)]
-
-    def scratch(self, path: Path) -> None:
-        """Mount an empty temporary folder that is gone with the command."""
-        self._how[path] = ["--tmpfs", str(path)]
-
-    def update(self, other: "Mounts") -> None:
-        """Add the mounts of `other`, which take precedence."""
-        self._how.update(other._how)
-
-    def shows(self, path: Path) -> bool:
-        """Whether the nearest mount at or above `path` shows the host's files."""
-        above = [self._how[p] for p in (path, *path.parents) if p in self._how]
-        return bool(above) and "bind" in above[0][0]
-
-    def arguments(self, below: Path = Path("/")) -> list[str]:
-        """What bubblewrap is given for the paths `below` a folder, the outer ones first."""
-        by_depth = sorted(self._how, key=lambda path: (len(path.parts), path))
-        return [part for path in by_depth if path.is_relative_to(below) for part in self._how[path]]
-
 
 _EXECUTES = ("config", "config.worktree", "modules", "worktrees")
 """Configuration names programs (hooks, filters, pagers); `modules` and `worktrees` contain further git directories."""
@@ -75,35 +30,63 @@ _HERE = b".\n"
 _ELSEWHERE = re.compile(r"^\s*(?:bare\s*=\s*true|worktree\s*=)", re.MULTILINE | re.IGNORECASE)
 """Settings that git ignores once there is a `commondir`."""
 _NOTHING = b"# nothing is included\n"
+_WORKTREE_CONFIG = re.compile(r"\bworktreeconfig\b", re.IGNORECASE)
+"""With this extension git also reads `config.worktree`."""
+_TODO_LISTS = ("rebase-merge/git-rebase-todo",)
+"""What an interrupted rebase does when somebody continues it."""
+_EXEC = re.compile(rb"^\s*(?:exec|x)\s.*$", re.MULTILINE)
 
-
-_PRIVATE = (".env", ".git")
 NOT_SEARCHED = "node_modules"
 """Tens of thousands of folders of third-party packages."""
+_DOTENV = ".env"
+"""In a root it sets Interlock's own variables, so none may be made there."""
 
 
 @dataclass
 class Survey:
-    """Mounts on top of the writable roots, and placeholders to hold while the command runs."""
+    """Mounts on top of the writable roots, and what is there before a command runs."""
 
     roots: Sequence[Path]
     mounts: Mounts = field(default_factory=Mounts)
     missing: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
-    known: set[str] = field(default_factory=set[str])
-    """Protected files and repositories that are there."""
+    """Placeholders to hold inside git's own folders while the command runs."""
+    absent: dict[str, str] = field(default_factory=dict[str, str])
+    """Paths, besides protected names, that aren't there and that no command may make → their first missing part."""
+    programs: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Lists of what git still does in a repository → the commands in them."""
+    known: dict[str, str] = field(default_factory=dict[str, str])
+    """Protected files and repositories that are there; where one is a link, what it leads to."""
     folders: dict[str, "Stamp | None"] = field(default_factory=dict[str, "Stamp | None"])
 
     def keep(self, path: Path) -> None:
-        """Make it read-only and immovable."""
-        self._pin_above(path)
-        self.mounts.read_only(path)
+        """Make it read-only and immovable; a link, what it leads to in a root."""
+        place = Path(os.path.realpath(path.parent)) / path.name
+        if place.is_symlink():
+            self.known[str(place)] = link_target(str(place))
+            place = Path(os.path.realpath(place))
+            if not place.exists() or any(root.is_relative_to(place) for root in self.roots):
+                return
+        if self.root_of(place) or self.root_of(path) is None:
+            self._pin_above(place)
+            self.mounts.read_only(place)
 
-    def never_new(self, path: Path, content: bytes | None = None) -> None:
-        """Make it read-only; if it doesn't exist, a placeholder holds the first missing part of `path`."""
+    def never_new(self, path: Path) -> None:
+        """Keep it; if it doesn't exist, no command may make it."""
+        place = Path(os.path.realpath(path.parent)) / path.name
+        if os.path.lexists(place):
+            self.keep(place)
+        elif self.root_of(place):
+            first = next(p for p in reversed((place, *place.parents)) if not os.path.lexists(p))
+            self._pin_above(first)
+            self.absent[str(place)] = str(first)
+
+    def hold(self, path: Path, content: bytes | None = None) -> None:
+        """Keep it; if it doesn't exist, a placeholder stands there: git would obey what a command makes at once."""
         first = next((p for p in reversed((path, *path.parents)) if not os.path.lexists(p)), path)
         if first != path or not os.path.lexists(path) or is_placeholder(path, content):
             self.missing[first] = content if first == path else None
-        self.keep(first)
+        self._pin_above(first)
+        self.mounts.read_only(first)
 
     def _pin_above(self, path: Path) -> None:
         root = self.root_of(path)
@@ -111,6 +94,9 @@ class Survey:
             if root is None or parent == root or root not in parent.parents:
                 return
             self.mounts.pin(parent)
+
+    def note_programs(self, git: Path) -> None:
+        self.programs.update((str(git / name), commands_in(str(git / name))) for name in _TODO_LISTS)
 
     def root_of(self, path: Path) -> Path | None:
         return max(
@@ -121,36 +107,35 @@ class Survey:
 def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
     """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
     found = Survey(roots)
-    names = protected.names()
+    configs = [*_users_configuration(env)]
     for root in roots:
         found.mounts.writable(root)
     for root in roots:
-        _walk(root, found, protected.kinds())
-        for name in _PRIVATE:
-            _top(root / name, found)
-        for name in protected.spelled():
-            kind = names[folded(name)]
-            if kind.new and (kind.trusted or not (root / name).is_symlink()):
-                _top(root / name, found)
+        _check_links(root, protected)
+        _walk(root, found, protected.kinds(), configs)
+        if not os.path.lexists(root / _DOTENV):
+            found.never_new(root / _DOTENV)
+        if (root / ".git").is_file():
+            _linked_worktree(root / ".git", found, configs)
     for path in (*program_folders(env), *protected.places):
-        if found.root_of(path) and path not in (*roots, *found.missing):
+        if found.root_of(path) and path not in roots:
             found.never_new(path)
     return found
 
 
-def _top(path: Path, found: Survey) -> None:
-    if path.is_symlink():
-        raise SandboxError(
-            f"{str(path)!r} is a link, and a sandboxed command could turn it; expected a file or folder."
-            " Put what it leads to in its place, or run without the sandbox."
-        )
-    if not os.path.lexists(path) or is_placeholder(path, None):
-        found.never_new(path)
-    elif path.name == ".git" and path.is_file():
-        _linked_worktree(path, found)
+def _check_links(root: Path, protected: ProtectedPaths) -> None:
+    """Raises `SandboxError` for a link where what Interlock or git obeys is expected."""
+    names = protected.names()
+    for name in (_DOTENV, ".git", *protected.spelled()):
+        kind = names.get(folded(name))
+        if (kind is None or (kind.new and kind.trusted)) and (root / name).is_symlink():
+            raise SandboxError(
+                f"{str(root / name)!r} is a link, and a sandboxed command could turn it; expected a file or folder."
+                " Put what it leads to in its place, or run without the sandbox."
+            )
 
 
-def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None]) -> None:
+def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None], configs: Sequence[Path]) -> None:
     pending = [str(root)]
     while pending:
         folder = pending.pop()
@@ -160,10 +145,14 @@ def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None]) -> Non
             is_dir = entry.is_dir(follow_symlinks=False)
             is_protected = name == ".git" or kinds(name) is not None
             if is_protected:
-                found.known.add(entry.path)
+                found.known[entry.path] = link_target(entry.path)
             if name == ".git" and is_dir:
-                _repository(Path(entry.path), found)
-            elif is_protected and not entry.is_symlink():
+                _repository(Path(entry.path), found, configs)
+            elif is_protected and is_dir and is_placeholder(Path(entry.path), None):  # of an older version
+                del found.known[entry.path]
+                with suppress(OSError):
+                    Path(entry.path).rmdir()
+            elif is_protected:
                 found.keep(Path(entry.path))
             elif is_private(entry.name):
                 real = Path(os.path.realpath(entry.path))
@@ -173,7 +162,7 @@ def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None]) -> Non
                 pending.append(entry.path)
 
 
-def _repository(git: Path, found: Survey, tree: Path | None = None) -> None:
+def _repository(git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None) -> None:
     """Mount a `.git` folder so that commands can work with it but gain no rights from it; `tree` is a work tree other
     than its parent. What git wouldn't accept as a whole repository is read-only."""
     found.mounts.pin(git)
@@ -185,15 +174,22 @@ def _repository(git: Path, found: Survey, tree: Path | None = None) -> None:
     for name in _EXECUTES:
         if os.path.lexists(git / name):
             found.keep(git / name)
-    never_new: dict[Path, bytes | None] = {git / "hooks": None, git / "commondir": _HERE}
-    for path, configures in named_by_git(config, tree or git.parent):
-        never_new[path] = _NOTHING if configures else None
-    for path, content in never_new.items():
-        if found.root_of(path) or path.is_relative_to(git):
-            found.never_new(path, content)
+    found.hold(git / "hooks")
+    found.hold(git / "commondir", _HERE)
+    if _WORKTREE_CONFIG.search(text):
+        found.hold(git / "config.worktree", _NOTHING)
+    if not os.path.lexists(git / "modules"):
+        found.absent[str(git / "modules")] = str(git / "modules")
+    found.note_programs(git)
+    for source in (config, *configs):
+        for path, configures in named_by_git(source, tree or git.parent):
+            if path.is_relative_to(git):
+                found.hold(path, _NOTHING if configures else None)
+            elif path not in found.roots:
+                found.never_new(path)
 
 
-def _linked_worktree(git_file: Path, found: Survey) -> None:
+def _linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
     """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
     try:
         own = _leads_to(git_file.parent, read_file(git_file).decode().strip().removeprefix("gitdir:").strip())
@@ -205,10 +201,39 @@ def _linked_worktree(git_file: Path, found: Survey) -> None:
         return
     found.mounts.writable(common)
     found.mounts.writable(own)
-    _repository(common, found, git_file.parent)
-    for name in ("commondir", "gitdir", "config.worktree"):
-        if (own / name).exists():
-            found.keep(own / name)
+    _repository(common, found, configs, git_file.parent)
+    found.note_programs(own)
+    for name in ("commondir", "gitdir"):
+        found.keep(own / name)
+    if (own / "config.worktree").exists() or _WORKTREE_CONFIG.search(
+        (common / "config").read_text(errors="replace")
+    ):
+        found.hold(own / "config.worktree", _NOTHING)
+
+
+def _users_configuration(env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield git's configuration files outside of repositories: the user's and the system's."""
+    home = env.get("HOME")
+    folder = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    named = [env[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM") if env.get(name)]
+    usual = ["/etc/gitconfig", folder and f"{folder}/git/config", home and f"{home}/.gitconfig"]
+    return (Path(os.path.realpath(name)) for name in (*usual, *named) if name)
+
+
+def commands_in(todo: str) -> list[str]:
+    """Return the lines of a rebase's list that run a command."""
+    try:
+        return [line.decode(errors="replace") for line in _EXEC.findall(read_file(Path(todo)))]
+    except OSError:
+        return []
+
+
+def link_target(path: str) -> str:
+    """Return what a link leads to as written, or an empty string if it is none."""
+    try:
+        return str(Path(path).readlink())
+    except OSError:
+        return ""
 
 
 def _leads_to(base: Path, name: str) -> Path:
@@ -276,9 +301,22 @@ def _one(path: Path, content: bytes | None) -> Generator[None]:
     try:
         yield
     finally:
-        with suppress(BlockingIOError):  # another run still holds it
+        _remove_unless_held(descriptor, path, content)
+
+
+def remove_left(path: Path, content: bytes | None) -> None:
+    """Remove the placeholder of a killed run, unless another holds it, too."""
+    with suppress(OSError):
+        _remove_unless_held(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), path, content)
+
+
+def _remove_unless_held(descriptor: int, path: Path, content: bytes | None) -> None:
+    """Close it, too."""
+    try:
+        with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(path, content)
+    finally:
         os.close(descriptor)
 
 

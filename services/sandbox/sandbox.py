@@ -6,7 +6,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,9 @@ from pathlib import Path
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.sandbox.aside import SUFFIX, Newcomers, noted
 from interlock.services.sandbox.bubblewrap import HOLE, find_bwrap, kernel_mounts, remedy, supports, trouble
-from interlock.services.sandbox.repository import Mounts, held, survey
+from interlock.services.sandbox.gate import ATTEMPTS, ChangedError, Gate, gate
+from interlock.services.sandbox.mounts import Mounts
+from interlock.services.sandbox.repository import held, survey
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended
@@ -43,10 +45,18 @@ _NAMED = 5
 class Entered:
     """The sandbox of one command."""
 
+    begin: Sequence[str]
+    """bubblewrap and its first options."""
     prefix: Sequence[str]
-    """What goes before the command."""
+    """Its other options, which go before the command."""
+    gate: Gate
+    """Open it once bubblewrap runs: the command waits behind it."""
     network: bool
     newcomers: Newcomers
+
+    def argv(self, command: Sequence[str], info: int, wait: int) -> list[str]:
+        """Return what runs a command; `info` and `wait`: as what numbers it gets the gate's descriptors."""
+        return [*self.begin, *self.gate.options(info, wait), *self.prefix, *command]
 
     def left(self, ended: Ended) -> str:
         """Set aside what the command may not leave, and return a hint at that or at what it may have lacked, if any.
@@ -54,6 +64,11 @@ class Entered:
         Blocks while it looks through the folders that have changed.
         """
         self.newcomers.set_aside()
+        if lost := self.gate.uncovered:
+            return (
+                f"Sandbox: the command was ended, because {lost!r} was replaced meanwhile by something outside the"
+                " sandbox, and the command could have changed it from then on. Look at that file, then start it again."
+            )
         if aside := self.newcomers.aside:
             more = f" and {len(aside) - _NAMED} more" if len(aside) > _NAMED else ""
             return (
@@ -103,14 +118,15 @@ class Sandbox:
             mounts.writable(path)
         if self.state.exists() and mounts.shows(self.state):
             mounts.hide(self.state)
-        with held(found.missing):
-            # A new /dev hides what was mounted below it: a workspace in memory.
-            kernel = ["--proc", "/proc", *kernel_mounts(), "--dev", "/dev", *mounts.arguments(_MEMORY)]
+        with held(found.missing), gate(mounts) as made:
+            # A new /dev would hide what was mounted below it before: a workspace in memory.
+            memory = mounts.arguments(_MEMORY, below=True)
+            kernel = ["--proc", "/proc", *kernel_mounts(), "--dev", "/dev", *memory]
             end = [*kernel, "--remount-ro", "/", "--chdir", str(cwd), "--"]
-            prefix = [self.program, *self._options(alone), *mounts.arguments(), *end]
+            prefix = [*mounts.arguments(_MEMORY, below=False), *end]
             newcomers = Newcomers(found, self.protected)
-            with noted(newcomers, self.state):
-                yield Entered(prefix, self.network, newcomers)
+            with noted(newcomers, self.state, lambda: made.opened):
+                yield Entered([self.program, *self._options(alone)], prefix, made, self.network, newcomers)
 
     def _options(self, alone: bool) -> list[str]:
         net = [] if self.network else ["--unshare-net"]
@@ -182,7 +198,7 @@ def check_here(env: Mapping[str, str]) -> str:
         (root / "sub").mkdir()
         sandbox = _tried(Sandbox(program, [root], (), Path(os.devnull), env))
         with sandbox.entered(root) as entered:
-            trouble(entered.prefix, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
+            trouble(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
         if left := [path.name for name in _NAMES for path in root.rglob(name)]:
             raise SandboxError(f"Bubblewrap's sandbox isn't closed here: a command can make {left[0]!r}.")
     closed = ["writing to /proc and /sys", "capabilities", "new privileges", *_NAMES]
@@ -207,8 +223,7 @@ def _program(env: Mapping[str, str], roots: Sequence[Path]) -> str:
 def _tried(sandbox: Sandbox) -> Sandbox:
     where = sandbox.roots[0] if sandbox.roots else Path("/")
     try:
-        with sandbox.entered(where) as entered:
-            problem = trouble(entered.prefix, {"PATH": sandbox.env.get("PATH", os.defpath)})
+        problem = _trouble(sandbox, where)
     except OSError as error:
         problem = str(error)
     if problem and problem.startswith(HOLE):
@@ -218,6 +233,15 @@ def _tried(sandbox: Sandbox) -> Sandbox:
     if problem:
         raise SandboxError(f"Bubblewrap can't make a sandbox here: {problem!r}; {remedy()}, {_WITHOUT}.")
     return sandbox
+
+
+def _trouble(sandbox: Sandbox, where: Path) -> str | None:
+    """Try it, again if something moves in the workspace meanwhile. Raises `OSError`, `SandboxError`."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(ChangedError), sandbox.entered(where) as entered:
+            return trouble(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
+    with sandbox.entered(where) as entered:
+        return trouble(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
 
 
 def _homes(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:

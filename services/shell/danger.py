@@ -100,6 +100,16 @@ _FORMS = (
         _ELSEWHERE,
         "-c -o -p --rootdir --config-file --override-ini --pdbcls --confcutdir @…",
     ),
+    (
+        "ruff mypy dmypy pylint black tsc dotnet msbuild csc vbc fsc javac javadoc java jar jlink jpackage kotlinc"
+        " scalac scala groovyc gcc g++ cc c++ cpp gfortran clang clang++ clang-cl clang-format cl link lld ld ar as nm"
+        " rustc rustdoc swiftc swift ghc emcc em++ nvcc icx icpx cppcheck doxygen ninja meson cmake protoc",
+        "reads further arguments from a file",
+        "@…",
+    ),
+    ("gcc g++ cc c++ clang clang++ gfortran ld", "reads further arguments from a file", "-Wl,@…"),
+    ("clang clang++ clang-cl", _ELSEWHERE, "--config"),
+    ("zip 7z 7za 7zz rar", "reads further arguments from a file", "-@ @…"),
     ("pytest py.test", "deletes the folder of --basetemp", "--basetemp"),
     ("pytest py.test", _OUTSIDE, "--pastebin"),
     ("cargo", _ELSEWHERE, "-C -Z --config --manifest-path"),
@@ -232,9 +242,9 @@ def danger_of(program: str, words: _Words) -> str | None:
         return "writes over data"
     if program in _IS_ALWAYS:
         return _IS_ALWAYS[program]
+    if program in ("python", "python3") and len(words) > 2 and words[1].text == "-m" and words[2].literal:
+        return danger_of(words[2].text, words[2:])
     arguments = words[1:]
-    if program in ("python", "python3") and [w.text for w in words[1:3]] == ["-m", "pytest"]:
-        program, arguments = "pytest", words[3:]
     for one in _HAS_FORMS.get(program, ()):
         if one.met(arguments, whole=program in _WHOLE, single=program in _NODE):
             return one.why

@@ -9,6 +9,8 @@ from typing import Literal
 _MOST_COMMANDS = 300
 _MOST_WORDS = 8_000
 """Together they keep one decision below 100 ms."""
+_MOST_EXPANDED = 1_000_000
+"""Characters: as many as in `{1..150000}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class ShellCommand:
     """Harmless by itself: it only runs other listed commands (`timeout`), or does nothing (`true`)."""
     fed: bool = False
     """A pipe stands somewhere before it on the line, so it may read what another command writes."""
+    repeats: bool = False
+    """It stands in a loop or function, so one shell may run it several times."""
     argv: tuple[str, ...] = field(init=False, repr=False, compare=False)
     literal: bool = field(init=False, repr=False, compare=False)
     """Whether every argument is known."""
@@ -110,6 +114,8 @@ class ShellLine:
     """Why `commands` may not include everything that the line would run; None if it does."""
     hidden: bool
     """It may run more than `commands` and the files that these source."""
+    spawns: bool = False
+    """A loop starts commands without waiting for them."""
 
     @property
     def files(self) -> tuple[Redirect, ...]:
@@ -144,6 +150,12 @@ class Found:
     words: int = 0
     piped: bool = False
     """A pipe was read."""
+    repeats: bool = False
+    """The command that is being read stands in a loop or function of its shell."""
+    spawns: bool = False
+    """A loop starts commands in the background."""
+    expanded: int = 0
+    """Characters that braces expand to, so far."""
 
     def blur(self, why: str, *, hidden: bool = True) -> None:
         """Record that not everything that would run is known; the first reason is kept."""
@@ -152,20 +164,28 @@ class Found:
     def add(self, command: ShellCommand) -> None:
         if len(self.commands) >= _MOST_COMMANDS:
             raise TooMuch(f"it has more than {_MOST_COMMANDS} commands")
-        self.commands.append(replace(command, fed=True) if self.piped else command)
+        self.commands.append(replace(command, fed=self.piped, repeats=self.repeats))
         if command.opaque:
             self.blur(command.opaque, hidden=not command.sources)
 
     def deeper(self, script: str) -> None:
-        """Parse the line that a command runs."""
+        """Parse the line that a command runs, in a shell of its own."""
+        outer, self.repeats = self.repeats, False
         self.depth += 1
         self.look_into(script, self)
         self.depth -= 1
+        self.repeats = outer
 
     def count(self) -> None:
         self.words += 1
         if self.words > _MOST_WORDS:
             raise TooMuch(f"it has more than {_MOST_WORDS} words")
+
+    def expand(self, characters: int) -> None:
+        """Count what braces make of a word; bash holds all of it in memory at once."""
+        self.expanded += characters
+        if self.expanded > _MOST_EXPANDED:
+            self.blur(f"its braces expand to more than {_MOST_EXPANDED} characters", hidden=False)
 
 
 # ---- variables

@@ -21,7 +21,7 @@ from interlock.services.shell.model import (
     assignment_problem,
     sets_clause,
 )
-from interlock.services.shell.words import Words
+from interlock.services.shell.words import Words, may_hold_pattern
 from interlock.state.text import visible
 
 LONGEST = 20_000
@@ -38,7 +38,25 @@ def parse(line: str) -> ShellLine:
     found = Found(_look_into)
     _look_into(line, found)
     assigns = tuple(dict.fromkeys(found.assigns))
-    return ShellLine(line, tuple(found.commands), tuple(found.redirects), assigns, found.opaque, found.hidden)
+    return ShellLine(
+        line,
+        tuple(found.commands),
+        tuple(found.redirects),
+        assigns,
+        found.opaque,
+        found.hidden,
+        found.spawns,
+    )
+
+
+def commands_in(words: Sequence[Word]) -> Sequence[ShellCommand]:
+    """Return every command that runs where these words are one, as at the beginning of a line."""
+    found = Found(_look_into)
+    try:
+        add_command(found, words, " ".join(word.text for word in words), ())
+    except TooMuch as much:
+        found.blur(str(much))
+    return found.commands
 
 
 def _look_into(line: str, found: Found) -> None:
@@ -113,13 +131,24 @@ class _Place:
     """A compound command has ended: an operator or a redirection must follow."""
     owed: bool = False
     """`&&`, `|`, `!` …: a command must follow."""
+    functions: bool = False
+    """A function was read: what is in it may run several times."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a command here may run several times in one shell: a subshell in a loop is a new one each time."""
+        inner = self.open[len(self.open) - self.open[::-1].index("(") :] if "(" in self.open else self.open
+        return self.functions or not {"while", "do"}.isdisjoint(inner)
 
 
 class _Reader(Words):
     place: _Place
+    loops: int = 0
+    """Loops around the substitution that is being read."""
 
     def program(self, *, nested: bool = False) -> None:
         outer, self.place = getattr(self, "place", None), _Place()
+        loops, self.loops = self.loops, self.loops + (outer.open.count("do") if outer else 0)
         documents, self.documents = self.documents, []
         while True:
             self._blank()
@@ -138,6 +167,7 @@ class _Reader(Words):
         if self.place.open or self.place.owed or self.documents:
             self.doubt("it ends before a command, a compound command or a here-document does")
         self.documents = documents
+        self.loops = loops
         if outer is not None:
             self.place = outer
 
@@ -154,6 +184,7 @@ class _Reader(Words):
         text = self.text[place.start : place.end]
         if words and words[0].text == "time" and not text.startswith("time"):
             self.doubt("a program called time")
+        self.found.repeats = place.repeats
         if words:
             add_command(self.found, words, text, place.assigns)
         for name in () if words else place.assigns:
@@ -184,6 +215,7 @@ class _Reader(Words):
             self.doubt(f"{operator!r} without a command")
         self._command()
         self.found.piped = self.found.piped or operator in ("|", "|&")
+        self.found.spawns = self.found.spawns or (operator == "&" and self._is_looping())
         place.closed = operator == ")" and place.open[-1:] == ["("]
         place.owed = operator in ("&&", "||", "|", "|&") or (place.owed and operator == "\n")
         if place.closed:
@@ -195,11 +227,15 @@ class _Reader(Words):
         elif self.documents:
             self.doubt("a here-document that isn't alone on its line")
 
+    def _is_looping(self) -> bool:
+        return self.loops > 0 or not {"while", "do"}.isdisjoint(self.place.open)
+
     def _open_paren(self) -> None:
         place = self.place
         function = _FUNCTION.match(self.text, self.at)
         if function or place.begun or place.closed:
             self.doubt("a function, or a parenthesis behind a word")
+            place.functions = place.functions or function is not None
             if function and len(place.words) == 1:
                 place.words = []
             self._command()
@@ -272,6 +308,7 @@ class _Reader(Words):
             words = self._skip(";\n")
             if self._sets_once(name) and not any(w.foreign for w in words):
                 self.of_line[name] = len(self.place.open)
+                self.patterns |= {name} if any(map(may_hold_pattern, words)) else set()
         elif self.text.startswith("((", self.at + 1):
             self._to("))")
             self._skip("\n;")
@@ -291,6 +328,7 @@ class _Reader(Words):
 
     def _function(self) -> None:
         self.doubt("a function isn't understood")
+        self.place.functions = True
         self._next_word()
 
     def _next_word(self) -> Word:

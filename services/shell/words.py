@@ -2,9 +2,10 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from interlock.services.shell.model import Found, Redirect, ShellCommand, TooMuch, Word
+from interlock.services.shell.model import Found, Redirect, ShellCommand, TooMuch, Word, names
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
 _ENDS_WORD = frozenset(" \t\n;|&<>()")
@@ -78,6 +79,8 @@ class Words:
         self.documents: list[_Document] = []
         self.of_line: dict[str, int] = {}
         """Variables of the loops around, whose values stand in the line, and how deep each loop is."""
+        self.patterns: set[str] = set()
+        """Those of them whose values may be patterns of file names."""
         self._level = 0
 
     def program(self, *, nested: bool = False) -> None:
@@ -103,6 +106,8 @@ class Words:
 
     def _made(self, scan: _Scan) -> Word:
         source, value = self.text[scan.start : self.at], "".join(scan.known)
+        if any(self.text[place] == "{" for place, _ in scan.opened):
+            self.found.expand(_times_expanded(source) * len(source))
         closing, several = source.rfind("]"), max(source.rfind(","), source.rfind(".."))
         for place, pieces in scan.opened:
             if place - scan.start < (closing if self.text[place] == "[" else several):
@@ -187,7 +192,7 @@ class Words:
         self.doubt("a quote that isn't closed")
 
     def _dollar(self, scan: _Scan, *, quoted: bool) -> None:
-        start = self.at
+        start, before = self.at, len(self.found.commands)
         if not quoted and self.text.startswith(("$'", '$"'), start):
             self._ansi(scan)
         elif quoted and self._fixed_text(scan):
@@ -196,7 +201,7 @@ class Words:
             # Bash expands braces before it handles quotes within quotes: `"${x:-"{a,b}"}"`.
             source = self.text[start : self.at]
             several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
-            scan.dynamic(splits=several, wild=several, foreign=not self._is_of_line(source))
+            scan.dynamic(splits=several, wild=several, foreign=not self._is_of_line(source, quoted, before))
         else:
             scan.known.append("$")
             self.at += 1
@@ -212,9 +217,19 @@ class Words:
         self.at = known.end()
         return True
 
-    def _is_of_line(self, source: str) -> bool:
+    def _is_of_line(self, source: str, quoted: bool, before: int) -> bool:
+        """Whether the value depends on the line and on what its commands print, and on no file's name.
+
+        Unquoted, bash takes a `*` in it for a pattern. `before`: the number of commands in front of it.
+        """
         named = _NAMED.fullmatch(source)
-        return bool(_OF_LINE.match(source) or (named and (named[1] or named[2]) in self.of_line))
+        if named:
+            name = named[1] or named[2]
+            return name in self.of_line and (quoted or name not in self.patterns)
+        if not _OF_LINE.match(source):
+            return False
+        plain = quoted or not source.startswith("$(") or source.startswith("$((")
+        return plain or _prints_no_pattern(source, self.found.commands[before:])
 
     def _expansion(self) -> bool:
         """Read what `$` or a backquote begins; False if it stands for itself."""
@@ -310,6 +325,64 @@ class Words:
                 self.at = plain.end()
             elif not self._expansion():
                 self.at += 1
+
+
+def may_hold_pattern(word: Word) -> bool:
+    """Whether its value, unquoted once more, may stand for names of files: what is quoted wasn't expanded before."""
+    return bool(_OF_PATTERNS & set(word.text)) or (not word.literal and bool(_OF_QUOTES & set(word.text)))
+
+
+_OF_PATTERNS = frozenset("*?[")
+_OF_QUOTES = frozenset("\\'\"")
+_PRINTS_NUMBERS = names("wc nproc")
+_PRINTS_NAMES = names("id whoami uname hostname pwd date seq")
+"""Without options that take a format, they print what names no file elsewhere."""
+_GIT_PRINTS = names("rev-parse rev-list merge-base branch")
+_GIT_SAFE = names("--short --show-toplevel --abbrev-ref --count --show-current --all --no-merges")
+_PIPE = re.compile(r"\$\([^;&\n(){}]*\)")
+"""A pipe and nothing else: the last command prints."""
+
+
+def _prints_no_pattern(source: str, commands: Sequence[ShellCommand]) -> bool:
+    """Whether a substitution prints no `*`, `?` or `[`."""
+    if not commands:
+        return False
+    piped = _PIPE.fullmatch(source) and commands[-1].argv[:1] and commands[-1].argv[0] in _PRINTS_NUMBERS
+    return bool(piped and _names_nothing(commands[-1])) or all(map(_names_nothing, commands))
+
+
+def _names_nothing(command: ShellCommand) -> bool:
+    words = command.argv
+    if not words or not command.literal or any(_OF_PATTERNS & set(word) for word in words):
+        return False
+    if words[0] == "wc":  # it prints the names of its files, too
+        return all(word.startswith("-") for word in words[1:])
+    if words[0] == "git":
+        known = all(w in _GIT_SAFE for w in words[2:] if w.startswith("-"))
+        return known and len(words) > 1 and words[1] in _GIT_PRINTS
+    if words[0] == "seq":
+        return all(re.fullmatch(r"-?\d+", word) for word in words[1:])
+    return words[0] in _PRINTS_NAMES | _PRINTS_NUMBERS
+
+
+_SEQUENCE = re.compile(r"\{(-?\d+|\w)\.\.(-?\d+|\w)(?:\.\.(-?\d+))?\}", re.ASCII)
+
+
+def _times_expanded(source: str) -> int:
+    """Return at most how many words braces make of one, without regard to quotes and nesting."""
+    times = 1
+    for first, last, step in _SEQUENCE.findall(source):
+        numbers = [int(end) if end.lstrip("-").isdigit() else ord(end) for end in (first, last)]
+        times *= abs(numbers[0] - numbers[1]) // max(abs(int(step or 1)), 1) + 1
+    opened: list[int] = []
+    for char in source:
+        if char == "{":
+            opened.append(1)
+        elif char == "}" and opened:
+            times *= opened.pop()
+        elif char == "," and opened:
+            opened[:] = [count + 1 for count in opened]
+    return times
 
 
 def _unescape(match: re.Match[str]) -> str:

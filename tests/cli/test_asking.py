@@ -1,5 +1,6 @@
 """Pending requests are asked about right away at a terminal; runs the command line on a real one."""
 
+import signal
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
@@ -126,3 +127,46 @@ def test_without_a_terminal_nothing_is_asked(terminal: Open) -> None:
     run = terminal(tools(shell("touch a")), DONE, arguments=("-p", "go", "-o", "json"))
     assert run.ends() == 75, run.text
     assert ASKS not in run.text
+
+
+MAP = """
+import os, signal
+from pathlib import Path
+from langgraph.graph import START, StateGraph
+from langgraph.types import Send
+from typing_extensions import TypedDict
+from interlock.workflow import effect_sync
+
+class State(TypedDict, total=False):
+    item: str
+
+def charge(item):
+    with Path("charged").open("a") as file:
+        file.write(f"{item} ")
+    while len(Path("charged").read_text().split()) < 3:
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def work(state, runtime):
+    effect_sync(runtime, "charge", charge, state["item"])
+
+def items(state):
+    return [Send("work", {"item": item}) for item in "abc"]
+
+graph = StateGraph(State).add_node(work).add_conditional_edges(START, items, ["work"]).compile()
+"""
+
+
+def test_one_word_answers_for_every_unknown_outcome_of_a_map(tmp_path: Path) -> None:
+    put(tmp_path / "work/agent.py", MAP)
+    with Terminal(tmp_path / "work", "run", "agent.py:graph", columns=200) as killed:
+        assert killed.ends() == -signal.SIGKILL
+    with Terminal(tmp_path / "work", "resume", "latest", columns=200) as run:
+        assert (
+            "[r redo: run it again · s skip: leave it · with all: the same for 2 more like it · l later]"
+            in (run.until(ASKS))
+        )
+        run.type("s all\n")
+        assert run.ends() == 0, run.text
+        assert run.text.count(ASKS) == 1
+    assert sorted((tmp_path / "work/charged").read_text().split()) == ["a", "b", "c"]

@@ -1,6 +1,7 @@
 """Arguments of `resume` become one checked decision per request."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,16 @@ def test_nothing_is_approved_by_all_when_only_questions_wait() -> None:
     typed = parser_of("resume").parse(["aa11", "--approve", "all"]).decisions
     with pytest.raises(UserError, match="no approval waits"):
         decisions_from(typed, _WAITING[2:4])
+
+
+def test_one_answer_is_for_all_questions_that_ask_the_same_and_for_no_others() -> None:
+    typed = parser_of("resume").parse(["aa11", "--answer", "all=2"]).decisions
+    alike = [_request(number, "question", questions=_OPTIONS) for number in (1, 2)]
+    answers = [Decision(f"aa11-2.{number}", "proceed_once", text="verbose") for number in (1, 2)]
+    assert [replace(made, door="") for made in decisions_from(typed, [*alike, _request(3)])] == answers
+    other = _request(3, "question", questions=[{"question": "How many?"}])
+    with pytest.raises(UserError, match=r"each needs its own\. Name one: aa11-2\.1, aa11-2\.2, aa11-2\.3"):
+        decisions_from(typed, [*alike, other])
 
 
 def test_the_editor_gets_the_arguments_and_its_result_replaces_them(

@@ -307,6 +307,27 @@ def test_a_long_preview_says_that_it_is_cut_and_where_the_rest_is() -> None:
     assert sum(line == "    +x" for line in screen("aa11bb22", "t", [request], paint, limit=None)) == 500
 
 
+def test_unknown_outcomes_of_one_effect_are_one_list_that_says_how_to_answer_all() -> None:
+    """A map that a kill cut off; a call that differs stands alone."""
+    reason = "The run was killed while this took place."
+    rest: Any = {"kind": "outcome", "reason": reason, "choices": ["proceed_once", "reject"]}
+    charges = [
+        _request(n, tool_name="charge", args={"item": n}, preview=f"item: {n}", **rest) for n in range(1, 31)
+    ]
+    other = _request(31, tool_name="mail", args={}, preview="effect mail of end", **rest)
+    lines = list(screen("aa11bb22", "t", [*charges[:15], other, *charges[15:]], Paint(io.StringIO())))
+    text = "\n".join(lines)
+    assert text.count(reason) == 2 and "30 unknown outcomes of charge" in text
+    listed = [line.split() for line in lines if '{"item": ' in line]
+    assert len(listed) == 20 and [line[0] for line in listed[14:16]] == ["15", "16"]
+    assert "… 10 more, NOT shown here: interlock approvals aa11bb22" in text
+    assert "unknown outcome of mail {}" in text and "--answer 31=redo" in text
+    assert "interlock resume aa11bb22 --answer all=skip" in text
+    assert (
+        sum('{"item": ' in one for one in screen("a", "t", charges, Paint(io.StringIO()), limit=None)) == 30
+    )
+
+
 class _Terminal:
     """A pseudo-terminal in place of stdout and stderr; collects the output."""
 

@@ -164,9 +164,11 @@ def test_what_isnt_the_page_of_this_user_is_refused(serve: Callable[..., Server]
             assert "script-src 'self'" in answer.headers["content-security-policy"]
         assert plain.post("/login", content=b"x" * 9_000_000).status_code == 413
         signed = plain.post("/login", content=here.token)
-        assert (
-            "HttpOnly" in signed.headers["set-cookie"] and "SameSite=strict" in signed.headers["set-cookie"]
-        )
+        assert "set-cookie" not in signed.headers, "browsers send cookies to every server of this host"
+        assert plain.get("/api/runs").status_code == 401, "nothing but a header opens the page"
+        of_tab = {"Authorization": f"Bearer {signed.json()['token']}"}
+        assert plain.post("/login", content=signed.json()["token"]).status_code == 401, "it makes no others"
+        plain.headers.update(of_tab)
         assert plain.get("/api/runs").json()["total"] == 0
         missing = plain.get("/api/runs/nothere")
         assert missing.status_code == 404 and "'nothere'" in missing.json()["detail"]
@@ -257,7 +259,32 @@ def test_a_run_that_parks_says_where_in_the_browser_it_can_be_decided(
     assert "browser" not in cli("approvals", run).stdout, "a server that was killed isn't named"
 
 
-def test_behind_a_proxy_decisions_bear_the_name_that_it_says(serve: Callable[..., Server]) -> None:
+def test_the_file_of_a_request_is_shown_only_as_the_runs_own_tools_may_read_it(
+    serve: Callable[..., Server],
+) -> None:
+    here = serve()
+    name = here.request(here.start())["id"]
+    file, env, outside = here.work / "calc.py", here.work / ".env", here.work.parent / "outside.txt"
+    put(env, "PASSWORD=hunter22\n")
+    put(outside, "elsewhere\n")
+    put(file, "KEY = 'ghp_" + "a1B2" * 9 + "'\nhere = 1\n")
+    at = f"/api/requests/{name}/file"
+    shown = here.http.get(at).text
+    assert "here = 1" in shown and "a1B2a1B2" not in shown, "secrets are redacted"
+    for make in (
+        lambda: file.symlink_to(env),
+        lambda: file.hardlink_to(env),
+        lambda: file.symlink_to(outside),
+        lambda: file.symlink_to("/etc/hostname"),
+        lambda: (put(here.work / ".geminiignore", "calc.py\n"), put(file, "hidden\n")),
+    ):
+        file.unlink()
+        make()
+        refused = here.http.get(at)
+        assert (refused.status_code, "isn't shown" in refused.text) == (422, True), refused.text
+
+
+def test_behind_a_proxy_decisions_bear_the_name_that_it_says(serve: Callable[..., Server], cli: Any) -> None:
     here = serve("--trusted-proxy", "runs.example", "--user-header", "X-Person")
     run = here.start()
     request = here.request(run)
@@ -277,6 +304,9 @@ def test_behind_a_proxy_decisions_bear_the_name_that_it_says(serve: Callable[...
     here.until(run, "done")
     (call,) = here.http.get(f"/api/runs/{run}/calls", headers={"X-Person": "not heard"}).json()
     assert "approved by Ann" in call["who"]
+    bot = cli("serve", "token", "new", "bot", "--role", "decide").stdout.strip()
+    as_ann = {**named, "Authorization": f"Bearer {bot}"}
+    assert here.http.get("/api/me", headers=as_ann).json()["name"] == "bot", "a program takes nobody's name"
 
 
 def test_the_browser_is_opened_with_a_code_that_counts_once(
@@ -290,8 +320,8 @@ def test_the_browser_is_opened_with_a_code_that_counts_once(
     address, _, code = asked.read_text().partition("/#token=")
     assert address == here.address and code != here.token, "the token is on no command line"
     with httpx.Client(base_url=address) as other:
-        assert other.post("/login", content=code).status_code == 200
-        assert other.get("/api/runs").status_code == 200
+        token = other.post("/login", content=code).json()["token"]
+        assert other.get("/api/runs", headers={"x-api-key": token}).status_code == 200
         assert other.post("/login", content=code).status_code == 401
 
 

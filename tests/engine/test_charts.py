@@ -4,6 +4,7 @@ import asyncio
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from databases import DATABASES
@@ -16,9 +17,9 @@ from interlock.engine.store.runs import fence
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
 from interlock.state.charted import ApprovalModeState, CallState
-from interlock.state.charts import CHARTS, ApprovalModeChart, ToolCallChart, mode_of, reached, step
+from interlock.state.charts import CHARTS, ApprovalModeChart, ToolCallChart, mode_of, moves_in, step
 from interlock.state.deps import Token
-from interlock.state.errors import BusyError, RunError
+from interlock.state.errors import BusyError, RunError, SetupError
 from interlock.state.node import node
 
 STATES = {
@@ -53,22 +54,28 @@ def values_at(name: str, state: str) -> Values:
     return {"approval_mode": mode, "plan_phase": phase}
 
 
-def committed(store: Store, name: str, before: Values, after: str) -> tuple[Values, bool]:
-    """Run a graph of one node; returns the values in its newest checkpoint, and whether the node was refused."""
+def committed(
+    store: Store, name: str, before: Values, *after: str, may: tuple[str, ...] = ()
+) -> tuple[Values, bool]:
+    """Run nodes in one superstep; returns the values in the newest checkpoint, and whether a node was refused.
 
-    @node(reads=(), writes=("status", "approval_mode", "plan_phase"))
-    async def moves(_: Values) -> Values:
-        return values_at(name, after)
-
+    `after`: the state that each node moves to. `may`: the moves that each declares.
+    """
     graph = Graph("t", Values)
-    graph.nodes(moves)
-    graph.edge(START, "moves")
-    graph.edge("moves", END)
+    for number, state in enumerate(after):
+
+        @node(reads=(), writes=("status", "approval_mode", "plan_phase"), fusable=True, moves=may)
+        async def moves(_: Values, state: str = state) -> Values:
+            return values_at(name, state)
+
+        graph.node(f"moves{number}", moves)
+    graph.edge(START, *(f"moves{number}" for number in range(len(after))), END)
     with closing(store.connect()) as conn:
         saver = Saver(conn)
         app: Any = graph.compile(saver)
         deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token(), emit=id)
-        config: Any = {"configurable": {"thread_id": "t"}}
+        thread = f"{name}-{uuid4()}"  # a run's own: its steps stay
+        config: Any = {"configurable": {"thread_id": thread}}
         refused = False
         try:
             asyncio.run(app.ainvoke(before, config, context=deps, durability="sync"))
@@ -77,7 +84,7 @@ def committed(store: Store, name: str, before: Values, after: str) -> tuple[Valu
         found = saver.get_tuple(config)
         assert found is not None
         kept: dict[str, Any] = {k: v for k, v in found.checkpoint["channel_values"].items() if k in before}
-        saver.delete_thread("t")
+        saver.delete_thread(thread)
     return Values(**kept), refused
 
 
@@ -87,25 +94,73 @@ ONE_STORE = pytest.mark.parametrize("store", [*DATABASES][:1], indirect=True)
 
 @ONE_STORE
 @pytest.mark.parametrize("name", ["tool-call", "approval-mode"])
-def test_a_node_commits_no_state_that_events_do_not_lead_to(store: Store, name: str) -> None:
-    """Also by a plain assignment; so no node switches to yolo, and nothing that is over begins again."""
-    chart, tried = CHARTS[name], 0
+def test_a_nodes_update_is_one_move_that_it_declares(store: Store, name: str) -> None:
+    """Also by a plain assignment: no node switches to yolo, nothing that is over begins again, nothing is skipped."""
+    chart = CHARTS[name]
     for old in STATES[name]:
-        for new in {*STATES[name], "nonsense"} - reached(chart, old):
-            before = values_at(name, old)
-            assert committed(store, name, before, new) == (before, True), (old, new)
-            tried += 1
-    assert tried > 10
-    old, new = ("scheduled", "executing") if name == "tool-call" else ("plan.exploration", "plan.design")
-    assert committed(store, name, values_at(name, old), new) == (values_at(name, new), False)
+        before = values_at(name, old)
+        events = moves_in(chart, old)
+        own = tuple(event for event in events if not event.startswith("use_"))
+        legal = {old, *(events[event] for event in own)}
+        for new in {*STATES[name], "nonsense"} - legal:
+            assert committed(store, name, before, new, may=own) == (before, True), (old, new)
+        for new in legal - {old}:
+            assert committed(store, name, before, new) == (before, True), "it declares none"
+            assert committed(store, name, before, new, may=own) == (values_at(name, new), False)
+
+
+@ONE_STORE
+def test_in_a_shared_superstep_each_node_makes_its_own_move(store: Store) -> None:
+    begun, ran = values_at("tool-call", "scheduled"), values_at("tool-call", "success")
+    may = ("execute", "succeed")
+    assert committed(store, "tool-call", begun, "executing", "success", may=may) == (ran, False)
+    assert committed(store, "tool-call", begun, "executing", "executing", "scheduled", may=may) == (
+        begun,
+        True,
+    )
+    assert committed(store, "tool-call", begun, "success", may=may) == (begun, True)
+    assert committed(store, "tool-call", begun, "success", may=("execute succeed",)) == (ran, False)
+    default = values_at("approval-mode", "default")
+    may = ("enter_plan_mode", "exit_plan_mode", "approve_auto_edit")
+    assert committed(store, "approval-mode", default, "plan.requirements", "auto_edit", may=may) == (
+        default,
+        True,
+    )
+
+
+@ONE_STORE
+def test_a_run_without_a_mode_begins_with_the_first(store: Store) -> None:
+    for mode in ("yolo", "auto_edit"):
+        assert committed(store, "approval-mode", Values(approval_mode=""), mode, may=("enter_plan_mode",))[1]
+
+
+@pytest.mark.parametrize("event", ["use_yolo", "use_auto_edit", "use_default", "read use_yolo*"])
+def test_no_node_declares_what_only_a_person_does(event: str) -> None:
+    with pytest.raises(SetupError, match="only a person makes 'use_"):
+        node(moves=(event,))
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("approval_mode", str),
+        ("approval_mode", CallState),
+        ("plan_phase", int),
+        ("hooked", str),
+        ("mode", int),
+    ],
+)
+def test_a_state_can_not_declare_a_channel_of_the_engine_anew(key: str, kind: Any) -> None:
+    with pytest.raises(SetupError, match=f"declares '{key}' as .* but it is the engine's"):
+        Graph("t", TypedDict("Own", {key: kind}, total=False))  # pyright: ignore
 
 
 def test_only_a_person_leads_to_yolo() -> None:
     for state in set(STATES["approval-mode"]) - {"yolo"}:
-        assert "yolo" not in reached(ApprovalModeChart, state)
-        assert step(ApprovalModeChart, state, "use_yolo") == "yolo"
+        leads = {event for event, target in moves_in(ApprovalModeChart, state).items() if target == "yolo"}
+        assert leads == {"use_yolo"}
     assert mode_of({"approval_mode": "plan", "plan_phase": ""}) == "plan.requirements"
-    assert reached(ToolCallChart, "success") == {"success"}
+    assert moves_in(ToolCallChart, "success") == {}
     with pytest.raises(RunError):
         step(ToolCallChart, "success", "execute")
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pickle
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import closing
 from itertools import product
@@ -272,3 +273,16 @@ def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(driver: Connec
     conn.flush()
     assert rows() == [("", "1"), ("", "2")]
     assert conn.execute("select count(*) from writes where checkpoint_ns <> ''").fetchone() == (0,)
+
+
+def test_rows_that_come_while_a_thread_commits_are_written(driver: Connection) -> None:
+    """An effect in a thread commits; meanwhile a node beside it ends."""
+    saver = Saver(driver)
+    at = saver.put(ROOT, {**empty_checkpoint(), "id": str(uuid6())}, {"source": "loop", "step": 0}, {})
+    ending = threading.Thread(target=lambda: saver.put_writes(at, [("done", 1)], "task"))
+    with driver.transaction(synced=True):
+        ending.start()
+        ending.join(0.2)  # it waits for its turn
+    ending.join()
+    (found,) = saver.list(ROOT)
+    assert found.pending_writes == [("task", "done", 1)]

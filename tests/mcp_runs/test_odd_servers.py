@@ -255,6 +255,51 @@ def test_a_server_that_says_nothing_is_waited_for_a_while_and_left_behind(
     assert not any(map(is_alive, place.starts()))
 
 
+def test_a_server_with_a_timeout_is_waited_for_that_long_in_one_process(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "READY_S", 0.1)
+    place.servers(odd=place.odd(env={"ODD_SLOW": "2"}, timeout=120_000))
+    outcome = place.main(calls(("mcp_odd_note", {"text": "x"})), {"text": "over"})
+    assert (outcome.status, place.noted(), len(place.starts())) == ("done", ["note x"], 1)
+    assert not [line for line in place.told if "'odd'" in line]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "told"),
+    [
+        ("resources/templates/list", []),
+        ("resources/list", ["resources/list: it refused: no resources/list"]),
+        ("prompts/list", ["prompts/list: it refused: no prompts/list"]),
+        ("tools/list", ["tools/list: it refused: no tools/list"]),
+    ],
+)
+def test_a_list_that_a_server_refuses_hides_only_that_list(place: Place, lacks: str, told: list[str]) -> None:
+    place.servers(odd=place.odd(env={"ODD_LACKS": lacks}))
+    tool = "access_mcp_resource" if lacks == "tools/list" else "mcp_odd_note"
+    args = {"server_name": "odd", "uri": "odd://a"} if lacks == "tools/list" else {"text": "x"}
+    assert place.main(calls((tool, args)), {"text": "over"}).status == "done"
+    assert [line for line in place.told if "'odd'" in line and "skipped" in line] == [
+        line for line in place.told for one in told if one in line
+    ]
+    assert len([line for line in place.told if "skipped" in line]) == len(told)
+    assert place.noted() == ([] if lacks == "tools/list" else ["note x"])
+
+
+def test_an_answer_that_cant_be_read_ends_its_call_at_once_with_what_came(place: Place) -> None:
+    outcome = place.main(
+        calls(("mcp_odd_half", {}), ("mcp_odd_null", {}), ("mcp_odd_note", {"text": "x"})),
+        {"expect": "smile \ufffd", "text": "over"},
+    )
+    assert (outcome.status, outcome.pending, place.noted()) == ("done", [], ["note x"])
+    (null,) = [e for e in place.events if e.type == "tool_result" and e.tool_name == "mcp_odd_null"]
+    assert (
+        null.status == "error"
+        and "its answer can't be read" in null.output
+        and '"result": null' in null.output
+    )
+
+
 def is_alive(pid: int) -> bool:
     try:
         return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()

@@ -35,6 +35,8 @@ TOOLS: dict[str, dict[str, Any]] = {
     "tell": {"inputSchema": NONE, "description": "Tell a secret."},
     "fail": {"inputSchema": NONE, "description": "An error of the tool."},
     "refuse": {"inputSchema": NONE, "description": "An error of the protocol."},
+    "half": {"inputSchema": NONE, "description": "An answer that ends amid an emoji."},
+    "null": {"inputSchema": NONE, "description": "An answer that is null."},
 }
 FIELDS = {
     "name": {"type": "string", "title": "Your name"},
@@ -123,12 +125,18 @@ def call(name: str, args: dict[str, Any], token: Any) -> dict[str, Any]:
         return {"content": [{"type": "widget", "x": 1}]} if args else {"structuredContent": {"y": 2}}
     if name == "tell":
         return text(f"the key is {os.environ.get('ODD_API_KEY')}")
+    if name == "half":
+        return text("smile \ud83d")
+    if name == "null":
+        return {"result": None}
     if name == "fail":
         return text("it went wrong", isError=True)
     return text(f"{name} done")
 
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    if method in os.environ.get("ODD_LACKS", "").split(","):
+        return None
     match method:
         case "initialize":
             can = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
@@ -192,6 +200,7 @@ def main() -> None:
         sys.exit("not a second time")
     if "ODD_MUTE" in os.environ:
         time.sleep(3600)
+    time.sleep(float(os.environ.get("ODD_SLOW", 0)))
     for line in sys.stdin:
         message = json.loads(line)
         if "id" not in message or "method" not in message:
@@ -206,7 +215,8 @@ def main() -> None:
                 },
             )
         else:
-            send(id=message["id"], **(result if "error" in result else {"result": result}))
+            whole = result.keys() & {"error", "result"}
+            send(id=message["id"], **(result if whole else {"result": result}))
     log("end")
 
 

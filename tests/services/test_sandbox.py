@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -12,12 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from escapes.desk import Desk
 from folders import put, tree
+from patience import until
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.sandbox.aside import set_aside_left
 from interlock.state.errors import SandboxError
 from interlock.state.tooling import Ended
 
@@ -165,13 +169,13 @@ def test_a_command_can_not_give_itself_rights_that_outlast_it(place: Place, atta
     place.sh(f"{attack} 2>/dev/null; true", env={"PATH": path})
     after = place.tree()
     allowed = ("evil", "g/", "h/", "x", "l2", "t2")
-    made = {name for name in after.keys() - before.keys() if not name.startswith(allowed)}
+    new = {name for name in after.keys() - before.keys() if not name.startswith(allowed)}
+    made = {name for name in new if ".sandboxed" not in name and name != "later"}
     assert {name: text for name, text in after.items() if name in before} == before
     assert made == set()
 
 
-def test_what_is_protected_by_name_can_not_be_made_in_a_sub_folder_either(place: Place) -> None:
-    """Where no placeholder stands it is set aside once the command has ended, also one in the background."""
+def test_what_is_protected_by_name_is_set_aside_once_the_command_has_ended(place: Place) -> None:
     (place.work / "sub/old").mkdir(parents=True)
     (place.work / "sub/old/AGENTS.md").write_text("ours")
     place.git("init", "lib")
@@ -192,7 +196,21 @@ def test_what_is_protected_by_name_can_not_be_made_in_a_sub_folder_either(place:
     assert "commands can't make" in ended.hint and "and 6 more" in ended.hint
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there at all")
+def test_the_workspace_looks_to_a_command_as_it_is(place: Place) -> None:
+    """Nothing stands in the place of what it may not make."""
+    place.git("init", "--template=")
+    place.git("config", "core.hooksPath", ".husky/_")
+    path = f"{place.work}/later/bin:{os.environ['PATH']}"
+    listing = "ls -A; find . -name AGENTS.md -o -name '*.yml' -o -name later"
+    assert place.sh(listing, env={"PATH": path}).output == ".git\n"
+    assert place.sh("mkdir .gemini sub; echo > AGENTS.md; ls -A", env={"PATH": path}).output.split() == [
+        *(".gemini", ".git", "AGENTS.md", "sub")
+    ]
+    assert sorted(p.name for p in place.work.iterdir()) == [
+        *(".gemini.sandboxed", ".git", "AGENTS.md.sandboxed", "sub")
+    ]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there at all")
 def test_a_sandbox_with_a_hole_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.services.sandbox.sandbox.kernel_mounts", list[str])
@@ -200,15 +218,57 @@ def test_a_sandbox_with_a_hole_is_refused(place: Place, monkeypatch: pytest.Monk
         sandbox_for(place.work)
 
 
-def test_neither_a_repository_nor_a_missing_hook_folder_can_be_made(place: Place) -> None:
-    assert place.sh("git init && git config core.fsmonitor ./evil").exit_code != 0
-    assert place.tree() == {}
+def test_neither_a_repository_with_commands_nor_a_missing_hook_folder_can_be_left(place: Place) -> None:
+    place.sh("git init -q && git config core.fsmonitor ./evil")
+    assert {p.name for p in place.work.iterdir()} == {".git.sandboxed"}
+    shutil.rmtree(place.work / ".git.sandboxed")
     place.git("init", "--template=")
-    place.git("config", "core.hooksPath", ".husky/_")
+    place.git("config", "core.hooksPath", "tools/hooks")
     place.git("config", "include.path", "../team.gitconfig")
-    place.sh("mkdir -p .git/hooks .husky/_; echo evil | tee .git/hooks/x .husky/_/pre-commit team.gitconfig")
-    assert list(place.work.iterdir()) == [place.work / ".git"] and not (place.work / ".git/hooks").exists()
+    place.sh(
+        "mkdir -p .git/hooks tools/hooks; echo evil | tee .git/hooks/x tools/hooks/pre-commit team.gitconfig"
+    )
+    left = {str(p.relative_to(place.work)) for p in (*place.work.glob("*"), *place.work.glob("tools/*"))}
+    assert left == {".git", "tools", "tools/hooks.sandboxed", "team.gitconfig.sandboxed"}
+    assert not (place.work / ".git/hooks").exists()
     assert place.sh("git status --short").exit_code == 0
+
+
+def test_git_gets_no_command_from_where_the_user_or_an_extension_points_it(place: Place) -> None:
+    """The user's own hook folder, a configuration for one work tree, a submodule that isn't there yet, a rebase."""
+    config = place.work.parent / "gitconfig"
+    config.write_text("[core]\n\thooksPath = .githooks\n[include]\n\tpath = own.gitconfig\n")
+    env = {"GIT_CONFIG_GLOBAL": str(config)}
+    place.git("init", "-q")
+    place.git("config", "extensions.worktreeConfig", "true")
+    place.git("-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "one")
+    todo = "mkdir .git/rebase-merge; printf 'pick 1 a\\nexec ./evil\\n' > .git/rebase-merge/git-rebase-todo"
+    place.sh(
+        "mkdir .githooks; echo evil > .githooks/pre-commit; echo '[core] fsmonitor = x' > .git/config.worktree;"
+        f" mkdir -p .git/modules/lib; echo '[core] fsmonitor = x' > .git/modules/lib/config; {todo}",
+        env=env,
+    )
+    names = (".githooks", ".git/config.worktree", ".git/modules", ".git/rebase-merge")
+    assert [name for name in names if (place.work / name).exists()] == []
+    assert (place.work / ".githooks.sandboxed/pre-commit").exists()
+    put(place.work / ".githooks/pre-commit", "ours")
+    place.sh("echo evil > .githooks/pre-commit; mv .githooks x; mkdir .githooks", env=env)
+    assert (place.work / ".githooks/pre-commit").read_text() == "ours"
+    place.sh("mkdir .git/rebase-merge; echo 'pick 1 a' > .git/rebase-merge/git-rebase-todo")
+    assert (place.work / ".git/rebase-merge").exists(), "a rebase without commands goes on later"
+
+
+def test_a_protected_link_is_neither_turned_nor_is_what_it_leads_to_changed(place: Place) -> None:
+    put(place.work / "docs/agents.md", "ours")
+    put(place.work / "sub/x", "")
+    for name in ("AGENTS.md", "sub/CLAUDE.md"):
+        (place.work / name).symlink_to(place.work / "docs/agents.md")
+    place.sh(
+        "echo evil > docs/agents.md; mv docs d2; echo evil > e; ln -sf e AGENTS.md; ln -sf ../e sub/CLAUDE.md"
+    )
+    assert (place.work / "docs/agents.md").read_text() == "ours"
+    assert not os.path.lexists(place.work / "AGENTS.md")
+    assert {p.name for p in place.work.rglob("*.sandboxed")} == {"AGENTS.md.sandboxed", "CLAUDE.md.sandboxed"}
 
 
 def test_commits_work_and_leave_the_repository_as_git_would(place: Place) -> None:
@@ -327,17 +387,15 @@ def test_agents_of_the_desktop_and_the_state_directory_are_not_reachable(
 
 def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
     async def scene(processes: SupervisedProcesses) -> str:
-        command = "touch /usr/x $HOME/x sub/AGENTS.md; touch .gemini/x; ls .gemini && sleep 60"
+        command = "touch /usr/x $HOME/x sub/AGENTS.md; mkdir .gemini; echo made; sleep 60"
         await processes.start(["bash", "-c", command], cwd=place.work, label="server")
         file = Path(processes.background()[0]["output_file"])
-        while file.read_text().count("\n") < 2:
+        while "made" not in file.read_text():
             await asyncio.sleep(0.02)
-        assert (place.work / ".gemini").is_dir()
         with workspace.place(place.work / "sub/GEMINI.md", make=True):  # a tool, which somebody allowed
             (place.work / "sub/GEMINI.md").write_text("")
-        ended = await processes.run(["bash", "-c", "mkdir .gemini; echo 1"], cwd=place.work, timeout_s=30)
-        assert ended.output.endswith("1\n")
-        assert (place.work / ".gemini").is_dir(), "a command that ended took away what another stands on"
+        ended = await processes.run(["bash", "-c", "echo 1"], cwd=place.work, timeout_s=30)
+        assert ended.output == "1\n"
         return file.read_text()
 
     (place.work / "sub").mkdir()
@@ -352,8 +410,65 @@ def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
         output = asyncio.run(scene(processes))
     finally:
         processes.close()
-    assert output.count("Read-only file system") == 2 and not (place.home / "x").exists()
-    assert place.tree() == {"sub": "/", "sub/AGENTS.md.sandboxed": "", "sub/GEMINI.md": ""}
+    assert output.count("Read-only file system") == 1 and not (place.home / "x").exists()
+    assert place.tree() == {
+        ".gemini.sandboxed": "/",
+        "sub": "/",
+        "sub/AGENTS.md.sandboxed": "",
+        "sub/GEMINI.md": "",
+    }
+
+
+def test_what_a_background_command_made_is_set_aside_before_another_run_obeys_it(place: Place) -> None:
+    state = place.work.parent / "state"
+    state.mkdir()
+
+    async def scene(processes: SupervisedProcesses) -> list[str]:
+        command = "mkdir .gemini; echo {} > .gemini/settings.json; echo > .env; touch made; sleep 60"
+        await processes.start(["bash", "-c", command], cwd=place.work, label="server")
+        await asyncio.to_thread(until, (place.work / "made").exists)
+        warnings = [*set_aside_left(state, place.work)]
+        assert processes.background()[0]["running"]
+        return warnings
+
+    env = {"PATH": os.environ["PATH"], "HOME": str(place.home)}
+    sandbox = sandbox_for(place.work, env=env)
+    processes = SupervisedProcesses(outputs=OutputFiles(place.work.parent), env=env, sandbox=sandbox)
+    try:
+        warnings = asyncio.run(scene(processes))
+    finally:
+        processes.close()
+    assert {p.name for p in place.work.iterdir()} == {".gemini.sandboxed", ".env.sandboxed", "made"}
+    assert len(warnings) == 2 and "A command of another run made '.gemini' in its sandbox" in warnings[0]
+    assert not list((state / "sandbox").iterdir())
+
+
+def test_what_a_tool_made_is_set_aside_if_an_older_command_changed_it(place: Place) -> None:
+    desk = Desk(place.work.parent)
+    workspace = FolderWorkspace(desk.root)
+    desk.in_workspace(workspace)
+
+    async def scene(processes: SupervisedProcesses) -> None:
+        evil = "echo evil >> src/AGENTS.md; touch done; sleep 60"
+        waits = f"touch ready; until [ -e src/go ]; do sleep 0.05; done; {evil}"
+        await processes.start(["bash", "-c", waits], cwd=desk.root, label="server")
+        await asyncio.to_thread(until, (desk.root / "ready").exists)
+        for name in ("AGENTS.md", "CLAUDE.md"):
+            written = await asyncio.to_thread(
+                desk.call, "write_file", file_path=f"src/{name}", content="ours"
+            )
+            assert written.status == "success", written.content
+        put(desk.root / "src/go")
+        await asyncio.to_thread(until, (desk.root / "done").exists)
+
+    env = {"PATH": os.environ["PATH"], "HOME": str(place.home)}
+    sandbox = replace(sandbox_for(desk.root, env=env), protected=workspace.protected_paths)
+    processes = SupervisedProcesses(outputs=OutputFiles(place.work.parent), env=env, sandbox=sandbox)
+    try:
+        asyncio.run(scene(processes))
+    finally:
+        processes.close()
+    assert {p.name for p in (desk.root / "src").glob("*.md*")} == {"AGENTS.md.sandboxed", "CLAUDE.md"}
 
 
 def test_what_a_killed_run_left_is_removed_and_an_empty_folder_of_the_users_is_not(place: Place) -> None:

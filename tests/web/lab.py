@@ -178,7 +178,7 @@ class Person:
         getattr(self, f"do_{word}")(about)
 
     def fetched(self, path: str) -> Any:
-        return self.page.evaluate("path => fetch(path).then(answer => answer.json())", path)
+        return self.page.evaluate(_FETCHED, path)
 
     def do_go(self, path: str) -> None:
         self.page.goto(f"{self.lab.address}{path}")
@@ -224,6 +224,7 @@ class Person:
         self.context.close()
 
 
+_FETCHED = """path => import("/static/sign-in.js").then(({request}) => request(path)).then(answer => answer.json())"""
 _FOCUSED = """() => {
   if (document.activeElement.matches("body, [role=tabpanel]")) return "";
   const one = document.activeElement, label = one.labels?.[0]?.textContent;

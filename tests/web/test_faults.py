@@ -93,26 +93,6 @@ def test_next_leads_to_the_runs_own_next_request_before_those_of_others(
         lab.interlock("resume", one, "--reject", "all")
 
 
-def test_a_tab_that_is_signed_out_is_signed_in_by_the_address_in_it_or_in_another_one(
-    lab: Lab, person: Callable[..., Person]
-) -> None:
-    somebody = person()
-    somebody.context.clear_cookies()
-    here, there = somebody.page, somebody.tab()
-    for page in (here, there):
-        page.goto(f"{lab.address}/all")
-        page.wait_for_selector("text=Sign in first")
-    here.wait_for_selector("#away:has-text('Not signed in')")
-    here.goto(f"{lab.address}/all#token={lab.token}")
-    here.wait_for_selector("text=Sign in first", state="detached")
-    here.wait_for_url(f"{lab.address}/all")  # no token stays in the address
-    there.wait_for_selector("text=Sign in first", state="detached")
-    run = lab.park("signed", "fix it", script="edit")
-    for page in (here, there):
-        page.wait_for_selector(f".runs a[href='/run/{run}']")
-    somebody.complaints.clear()  # the browser notes what was refused
-
-
 @pytest.mark.sweep
 def test_a_server_that_restarts_leaves_nothing_out_and_doubles_nothing(
     lab: Lab, person: Callable[..., Person]

@@ -17,7 +17,7 @@ from interlock.cli.web.api.answers import answer, dumped, part, uuid_in
 from interlock.cli.web.api.recorder import record_of
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import BUSY
-from interlock.cli.web.guard import Person
+from interlock.cli.web.roles import Person, role_needed
 from interlock.engine.client import served, threads
 from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError, bug
@@ -81,7 +81,10 @@ class Commands:
 
     async def _respond(self, thread: Served, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
-        answers = {str(one.get("interrupt_id")): one.get("response") for one in several}
+        names = [str(one.get("interrupt_id")) for one in several]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise CommandError("invalid_argument", f"Interrupt {repeated[0]} is answered more than once.")
+        answers = {name: one.get("response") for name, one in zip(names, several, strict=True)}
         for _ in range(100):  # a program hears of an interrupt before its drive has ended
             if self.about.status(thread, None) != "busy":
                 break
@@ -277,7 +280,7 @@ class _Talk:
                     raise CommandError("no_such_subscription", f"Unknown subscription: {name}")
                 await self._succeed(given["id"], {})
             else:
-                check_role(self._person, "decide")
+                check_role(self._person, role_needed("decide"))
                 made = await self._commands.done(self._thread, given, self._person)
                 async with self._lock:
                     await self._send(made)

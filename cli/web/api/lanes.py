@@ -10,15 +10,15 @@ from typing import Any
 from uuid import uuid4
 
 from interlock.cli.web import drives
-from interlock.cli.web.answers import RefusedError, submitted
-from interlock.cli.web.api.answers import part, seconds, texts
+from interlock.cli.web.answers import RefusedError, check_role, submitted
+from interlock.cli.web.api.answers import assistant_of, part, seconds, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
 from interlock.cli.web.api.recorder import NATIVE, Call, begin_record, end_record, events_in
 from interlock.cli.web.api.threads import BUSY, Threads
 from interlock.cli.web.driver import Work
-from interlock.cli.web.guard import Person
+from interlock.cli.web.roles import Person, Standing, role_needed
 from interlock.cli.web.turns import LOOK_S, Turns
-from interlock.engine.client import Options, RunRow, served
+from interlock.engine.client import Options, RunRow, served, threads
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import Owner, is_alive, started_at, this_process
 from interlock.state.errors import InterlockError
@@ -26,6 +26,8 @@ from interlock.state.errors import InterlockError
 _STRATEGIES = ("enqueue", "reject", "interrupt", "rollback")
 _MODES = (*NATIVE, "messages-tuple", "events")
 _STOP_S = 30.0
+_ASKS = 250
+"""Looks, each after `LOOK_S`, for what a drive that ends asks."""
 _KEPT_S = 86_400.0
 """How long the stream of an ended drive can be read again."""
 _NOBODY = ("", "", 0, "")
@@ -49,14 +51,34 @@ class Lanes:
     async def begun(
         self, given: Mapping[str, Any], thread: Served, person: Person, protocol: bool = False
     ) -> Served:
-        """Put a drive in its thread's lane. Raises `RefusedError`."""
+        """Put a drive in its thread's lane. Raises `RefusedError`, and then leaves nothing behind."""
+        kept, delay = await self.checked(given, thread, person, protocol)
+        await self._make_room(thread, kept["multitask_strategy"])
+        name = str(uuid4())
+        begin_record(self.home, name)
+        self.about.keep(thread)
+        made = served.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
+        about = {"graph_id": kept["kwargs"]["graph_id"], "assistant_id": kept["assistant_id"]}
+        changed = {"metadata": {**part(thread.body, "metadata"), **about}, "updated": time.time()}
+        served.change(self.home, "thread", thread.id, changed)
+        self._enter(thread.id, delay)
+        return made
+
+    async def checked(
+        self, given: Mapping[str, Any], thread: Served, person: Person, protocol: bool = False
+    ) -> tuple[dict[str, Any], float]:
+        """What a drive's row will hold, and the seconds that it waits first. Raises `RefusedError`."""
+        standing = Standing() if person.may("drive") else await self._standing(thread, given)
+        check_role(person, role_needed("decide", start=given, standing=standing))
         chosen = self.assistants.chosen(given.get("assistant_id"))
-        _check(given, person)
-        modes, delay = _modes(given), seconds(given, "after_seconds")
-        await self._make_room(thread, strategy := given.get("multitask_strategy") or "enqueue")
+        if given.get("webhook"):
+            raise RefusedError(422, _NO_WEBHOOK)
+        modes, strategy = _modes(given), given.get("multitask_strategy") or "enqueue"
+        if strategy not in _STRATEGIES:
+            raise RefusedError(422, f"multitask_strategy must be one of {', '.join(_STRATEGIES)}.")
         about = {"graph_id": chosen.graph, "assistant_id": chosen.assistant}
         of_thread = part(thread.body, "metadata")
-        kept = {
+        return {
             "assistant_id": chosen.assistant,
             "metadata": {**chosen.metadata, **of_thread, **part(given, "metadata"), **about},
             "status": "pending",
@@ -65,20 +87,26 @@ class Lanes:
             "submitted": submitted(self.client.options, part(given, "metadata"), person),
             "server": self._me,
             "kwargs": {**_kwargs(given, chosen), "stream_mode": [*modes], "protocol": protocol},
-        }
-        name = str(uuid4())
-        begin_record(self.home, name)
-        self.about.keep(thread)
-        made = served.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
-        changed = {"metadata": {**of_thread, **about}, "updated": time.time()}
-        served.change(self.home, "thread", thread.id, changed)
-        self._enter(thread.id, delay)
-        return made
+            **({} if person.may("drive") else {"only": [*standing.waits]}),
+        }, seconds(given, "after_seconds")
+
+    async def _standing(self, thread: Served, given: Mapping[str, Any]) -> Standing:
+        """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
+        waits: list[threads.Waiting] = []
+        for _ in range(_ASKS):
+            waits = threads.waiting(self.client.options, thread.run) if thread.run else []
+            if waits or self.about.status(thread, None) != "busy":
+                break
+            await asyncio.sleep(LOOK_S)
+            thread = self.about.find(thread.id)
+        row = self.client.exact(thread.run) if thread.run else None
+        before = self.about.drives(thread.id)
+        known = before[0].body["assistant_id"] if before else assistant_of(row.workflow) if row else ""
+        same = self.assistants.chosen(given.get("assistant_id")).assistant == known
+        return Standing(frozenset(one.interrupt for one in waits), same)
 
     async def _make_room(self, thread: Served, strategy: object) -> None:
         """Do to a thread's drives what a new one's strategy says. Raises `RefusedError`."""
-        if strategy not in _STRATEGIES:
-            raise RefusedError(422, f"multitask_strategy must be one of {', '.join(_STRATEGIES)}.")
         busy = [one for one in self.about.drives(thread.id) if one.body["status"] in BUSY]
         if busy and strategy == "reject":
             raise RefusedError(409, _TAKEN)
@@ -167,7 +195,7 @@ class Lanes:
             self._failed(one, InterlockError(_KILLED))
         with suppress(InterlockError, KeyError):
             thread = self.about.find(one.thread)
-            await asyncio.to_thread(self.about.shown, thread, self.about.of(thread))
+            await asyncio.to_thread(self.about.note_latest, thread)
 
     async def _over(self, drive: str, run: str) -> None:
         self._children.pop(drive, None)
@@ -194,7 +222,7 @@ class Lanes:
         }
         # Driven here, also where workers drive the page's runs: its stream is this process's.
         here: Any = {"queue": "", "submitted": one.body.get("submitted") if new else None}
-        options = replace(self.client.options, context=given or None, door="program", **here)
+        options = replace(self.client.options, context=given, door="program", **here)
         return options if new else replace(options, workspace=None, approval_mode=None, mode=None)
 
     async def _forked(self, thread: Served, row: RunRow, checkpoint: str) -> RunRow:
@@ -305,24 +333,7 @@ def _kwargs(given: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
     }
 
 
-def _check(given: Mapping[str, Any], person: Person) -> None:
-    """Raises `RefusedError` for what a token may not start, and for what isn't supported."""
-    command = part(given, "command")
-    answers = (
-        "resume" in command
-        and not given.get("input")
-        and not {"update", "goto"} & {k for k in command if command[k]}
-    )
-    if person.role == "decide" and not answers:
-        raise RefusedError(
-            403, "This needs the role 'drive': this token may only answer interrupts (command.resume)."
-        )
-    if given.get("webhook"):
-        raise RefusedError(
-            422, "A webhook of a run isn't supported. Notifications have a setting: general.notify."
-        )
-
-
+_NO_WEBHOOK = "A webhook of a run isn't supported. Notifications have a setting: general.notify."
 _PLACES = ("thread_id", "checkpoint_id", "checkpoint_ns", "run_id", "graph_id", "assistant_id", "user_id")
 
 

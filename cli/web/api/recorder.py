@@ -18,7 +18,7 @@ from interlock.engine.client import Client, Options, Outcome, Renderer, served, 
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.served import Served
 from interlock.graphs._langgraph import TAP
-from interlock.state.errors import InterlockError, RunError, bug
+from interlock.state.errors import InterlockError, RunError, UserError, bug
 
 if TYPE_CHECKING:
     from interlock.state.events import Event
@@ -50,6 +50,10 @@ class Call(NamedTuple):
     @property
     def command(self) -> Mapping[str, Any]:
         return self.asked["command"] or {}
+
+
+_GONE = "What this answers no longer waits. Nothing was decided, and nothing goes on."
+"""For a token that may only answer."""
 
 
 def record_of(home: Path, drive: str) -> Path:
@@ -94,7 +98,8 @@ class Recorder:
     def _config(self, config: Any) -> Any:
         asked: Mapping[str, Any] = self._kwargs["config"]
         own = {k: v for k, v in asked.items() if k in ("tags", "recursion_limit", "max_concurrency")}
-        configurable = {**asked.get("configurable", {}), **config["configurable"]}
+        given = {k: v for k, v in asked.get("configurable", {}).items() if not k.startswith(_INTERNAL)}
+        configurable = {**given, **config["configurable"]}
         more = {"configurable": configurable, "metadata": {**self._metadata}, "run_id": self._call.row.id}
         return {**config, **own, **more}
 
@@ -245,6 +250,18 @@ def asked(options: Options, run: str, interrupt: Any, *, with_schema: bool = Fal
     return made
 
 
+_INTERNAL = "__pregel_"
+"""Begins the names by which LangGraph hands answers and savers to its own nodes: a program gives none of them."""
+
+
+def _answers_passed_on(call: Call, found: list[threads.Waiting]) -> dict[str, Any]:
+    """The answers to what waits here, of a graph elsewhere that has this one as a part (`RemoteGraph`)."""
+    given: Any = call.asked["config"].get("configurable", {}).get(f"{_INTERNAL}resume_map")
+    waiting = {one.interrupt for one in found}
+    passed = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    return {key: one for key, one in passed.items() if key in waiting}
+
+
 def _moves(command: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of LangGraph's `Command` that a program may give beside `resume`."""
     from langgraph.types import Send
@@ -330,11 +347,19 @@ async def _driven(client: Client, run: str, workflow: str, call: Call, renderers
     given: Any = call.input
     if call.row.body.get("again"):
         return await client.go_on(run, renderers=renderers)
+    only = call.row.body.get("only")
+    if call.new and only is not None:
+        raise UserError(_GONE)
     if call.new:
         return await client.start(workflow, given or {}, renderers=renderers, run=run)
-    if "resume" in call.command:
-        found = threads.waiting(client.options, run)
-        client.decide(run, threads.decisions(found, call.command["resume"]), call.row.body["by"])
+    found = threads.waiting(client.options, run)
+    passed_on = _answers_passed_on(call, found)
+    if passed_on or "resume" in call.command:
+        if only is not None and not (found := [one for one in found if one.interrupt in only]):
+            raise UserError(_GONE)
+        resume = passed_on or call.command["resume"]
+        closed = threads.closed_interrupts(client.options, run)
+        client.decide(run, threads.decisions(found, resume, closed), call.row.body["by"])
         return await client.go_on(run, renderers=renderers)
     if call.prompt_field is not None:
         text = str(given.get(call.prompt_field) or "").strip() if given else ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -66,18 +67,21 @@ class Runs:
         return thread, given, await self.lanes.begun(given, thread, request.state.person)
 
     def thread(self, name: str | None, given: Mapping[str, Any]) -> Served:
-        """The thread that a drive is for; without a name, a new one for it alone. Raises `RefusedError`."""
+        """The thread that a drive is for; without a name, one for it alone. A new one has no row yet.
+
+        Raises `RefusedError`.
+        """
         if name is None:
             if part(given, "command").get("resume") is not None:
                 raise RefusedError(400, "You must provide a thread_id when resuming.")
             kept: dict[str, Any] = {"metadata": {}, "temporary": given.get("on_completion") != "keep"}
-            return served.serve(self._home, "thread", str(uuid4()), kept)
+            return Served(str(uuid4()), "", "", kept, time.time())
         try:
             return self.about.find(name)
         except MissingError:
             if given.get("if_not_exists") != "create":
                 raise
-            return served.serve(self._home, "thread", uuid_in(name, "thread"), {"metadata": {}})
+            return Served(uuid_in(name, "thread"), "", "", {"metadata": {}}, time.time())
 
     async def create(self, request: Request) -> Response:
         thread, _given, made = await self._asked(request)
@@ -87,8 +91,10 @@ class Runs:
     async def batch(self, request: Request) -> Response:
         given = await _list_body(request)
         found: list[Any] = []
-        for one in given:
-            thread = self.thread(None, one)
+        wanted = [(self.thread(None, one), one) for one in given]
+        for thread, one in wanted:
+            await self.lanes.checked(one, thread, request.state.person)
+        for thread, one in wanted:
             made = await self.lanes.begun(one, thread, request.state.person)
             self._forget_later(thread, made)
             found.append(self.shown(made))
@@ -229,14 +235,18 @@ class Runs:
     async def cancel_many(self, request: Request) -> Response:
         given = await body(request)
         rollback = request.query_params.get("action") == "rollback"
-        names = {*texts(given, "run_ids")}
+        names, status = {*texts(given, "run_ids")}, given.get("status")
+        if status is not None and status not in (*BUSY, "all"):
+            raise RefusedError(422, f"status must be one of {', '.join((*BUSY, 'all'))}.")
+        if not names and status is None:
+            raise RefusedError(422, "Name what to cancel: thread_id and run_ids, or a status.")
         found = [
             one
             for one in served.all_served(self._home, "drive", thread=str(given.get("thread_id") or ""))
-            if (one.id in names or (given.get("status") and not names)) and one.body["status"] in BUSY
+            if (one.id in names or not names) and one.body["status"] in BUSY
         ]
-        if given.get("status") in BUSY:
-            found = [one for one in found if one.body["status"] == given["status"]]
+        if status in BUSY:
+            found = [one for one in found if one.body["status"] == status]
         for one in found:
             await self.lanes.stop(one, rollback=rollback)
         return Response(status_code=204)

@@ -31,6 +31,7 @@ from interlock.engine.client import Client, RunRow, served, threads
 from interlock.engine.client.served import Served
 
 BUSY = ("pending", "running")
+_SEEN = 256
 _STATUS = {
     "running": "busy",
     "waiting": "interrupted",
@@ -44,6 +45,8 @@ _STATUS = {
 class Threads:
     def __init__(self, client: Client) -> None:
         self.client, self.options, self.home = client, client.options, client.home
+        self._seen: dict[str, dict[str, Any]] = {}
+        """Thread → its latest values, as of a look: looking changes no row."""
 
     def rows(self) -> dict[str, RunRow]:
         return {row.run: row for row in self.client.runs()}
@@ -127,17 +130,29 @@ class Threads:
 
     def _latest(self, thread: Served, row: RunRow, status: str) -> dict[str, Any]:
         """Values and interrupts as they were when a drive last ended."""
-        kept = part(thread.body, "latest")
-        if kept.get("at") == row.updated or (status == "busy" and kept):
-            return {"values": kept["values"], "interrupts": kept["interrupts"]}
+        latest = self._kept(thread)
         if status == "busy":
-            return {"values": None, "interrupts": {}}
+            latest = latest or {"values": None, "interrupts": {}}
+        elif latest.get("at") != row.updated:
+            latest = self._seen[thread.id] = self._at_rest(row)
+            if len(self._seen) > _SEEN:
+                del self._seen[next(iter(self._seen))]
+        return {"values": latest["values"], "interrupts": latest["interrupts"]}
+
+    def _kept(self, thread: Served) -> dict[str, Any]:
+        """Values and interrupts that were noted last; empty: none were."""
+        noted, seen = part(thread.body, "latest"), self._seen.get(thread.id, {})
+        return max(noted, seen, key=lambda one: one.get("at", 0))
+
+    def _at_rest(self, row: RunRow) -> dict[str, Any]:
         values, interrupts = self._now(row)
-        if not self.client.only_reads:
-            latest = {"at": row.updated, "values": values, "interrupts": interrupts}
+        return {"at": row.updated, "values": values, "interrupts": interrupts}
+
+    def note_latest(self, thread: Served) -> None:
+        """Keep the values with which a drive ended, for as long as the next one works."""
+        if row := self._row(thread):
             self.keep(thread)
-            served.change(self.home, "thread", thread.id, {"latest": latest})
-        return {"values": values, "interrupts": interrupts}
+            served.change(self.home, "thread", thread.id, {"latest": self._at_rest(row)})
 
     def _now(self, row: RunRow) -> tuple[Any, dict[str, Any]]:
         with threads.opened(self.options, row.run) as found:
@@ -223,9 +238,7 @@ class Threads:
             for one in self.all(rows)
             if fits(part(given, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
-            and (
-                not (values := part(given, "values")) or fits(values, part(one.body, "latest").get("values"))
-            )
+            and (not (values := part(given, "values")) or fits(values, self._kept(one).get("values")))
         ]
         if status := given.get("status"):
             every: dict[str, list[Served]] = {}

@@ -1,4 +1,5 @@
 // dom: elements from text that may be hostile, and requests to the server.
+import { request } from "./sign-in.js";
 
 const DECEIVING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
@@ -51,7 +52,7 @@ export async function ask(path, body) {
 async function reached(path, given) {
   for (;;) {
     try {
-      const answer = await fetch(path, given);
+      const answer = await request(path, given);
       return [answer, await answer.text()];
     } catch {
       if (given.method) throw new Error("The server is away, and may not have got this. Look again when it is back.");

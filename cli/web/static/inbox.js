@@ -1,5 +1,6 @@
 // inbox: requests that wait for a person, as cards and as a page each, and their answers.
 import { ask, badge, button, calm, el, put, say, show, since, tried } from "./dom.js";
+import { request as fetched } from "./sign-in.js";
 import { block, diff, inline, prose, whole } from "./text.js";
 
 const YES = ["proceed_once", "proceed_always_edits", "proceed_always", "proceed_always_tool", "proceed_always_server", "proceed_always_and_save"];
@@ -181,7 +182,7 @@ export async function request(main, id) {
   const long = one.prompt.length > 280 ? el("details", {}, el("summary", {}, `${one.prompt.slice(0, 240)} …`), el("p", { class: "said-by-you" }, one.prompt)) : el("p", { class: "said-by-you" }, one.prompt);
   const edits = one.asked.shows === "diff" && one.fields.args.file_path;
   const file = edits && el("details", { class: "whole", ontoggle: (e) => e.target.open && e.target.childElementCount === 1 && tried(async () => {
-    const answer = await fetch(`/api/requests/${encodeURIComponent(id)}/file`);
+    const answer = await fetched(`/api/requests/${encodeURIComponent(id)}/file`);
     const text = answer.ok ? await answer.text() : "";
     put(file, answer.ok ? whole(text, one.asked.preview) ?? block(text) : el("p", { class: "soft" }, (await answer.json()).detail));
   }) }, el("summary", {}, "Whole file"));

@@ -1,12 +1,13 @@
 // map: the drawing of a graph as a map: what was taken, what works or waits now, and nodes to choose.
 import { button, el, show } from "./dom.js";
+import { request } from "./sign-in.js";
 
 const DRAWN = new Set(["svg", "g", "path", "polygon", "polyline", "ellipse", "text", "title"]);
 const HIDDEN_GROUPS = "main";
 
 /** The server's drawing, with nothing in it but shapes and text. */
 async function drawing(path) {
-  const answer = await fetch(path);
+  const answer = await request(path);
   if (!answer.ok) throw new Error((await answer.json()).detail);
   const svg = new DOMParser().parseFromString(await answer.text(), "image/svg+xml").documentElement;
   for (const one of [...svg.querySelectorAll("*")]) {

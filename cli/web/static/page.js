@@ -1,20 +1,20 @@
 // page: signs in, shows the page that the address names, hears what changes, and notifies.
 import { ago, ask, el, say, show, shown } from "./dom.js";
 import { inbox, keys, request } from "./inbox.js";
+import { askTabs, follow, isSignedIn, signIn } from "./sign-in.js";
 
 const main = document.getElementById("main"), away = document.getElementById("away");
 let look = async () => {}, leave = () => {}, shows = 0, unreached = false;
 
 const lazily = (module, name) => async (...given) => (await import(`/static/${module}.js`))[name](...given);
-/** `/stats` comes whole from the server; going back to it asks for it again. */
-const whole = async () => document.querySelector("main .stats") ?? location.reload();
 const PART_OF = { request: "", run: "all" };
-const pages = { stats: whole, all: lazily("lists", "runs"), start: lazily("lists", "start"), flows: lazily("lists", "flows"), run: lazily("run", "run"), request: async (place, id) => ({ look: await request(place, id) }) };
+const pages = { stats: lazily("stats", "stats"), all: lazily("lists", "runs"), start: lazily("lists", "start"), flows: lazily("lists", "flows"), run: lazily("run", "run"), request: async (place, id) => ({ look: await request(place, id) }) };
 
 async function open() {
   leave();
   let missed = false; // what changed while the page was loading
   [look, leave] = [async () => void (missed = true), () => {}];
+  if (!isSignedIn()) return empty();
   const mine = (shows += 1), [, first, rest] = location.pathname.split("/");
   document.querySelectorAll("header nav a").forEach((a) => (a.getAttribute("href") === `/${PART_OF[first] ?? first}` ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current")));
   try {
@@ -24,8 +24,16 @@ async function open() {
     if (missed) look();
   } catch (error) {
     unreached = error instanceof TypeError && /import/i.test(error.message); // a module of the page didn't come
-    if (mine === shows) show(main, el("div", { class: "narrow" }, el("h1", {}, error.status === 401 ? "Sign in" : "Not shown"), el("p", {}, error.message)));
+    if (!isSignedIn()) return empty();
+    if (mine === shows) show(main, el("div", { class: "narrow" }, el("h1", {}, "Not shown"), el("p", {}, error.message)));
   }
+}
+
+/** Without a token there is nothing to show. */
+function empty() {
+  [away.textContent, document.title] = ["Not signed in.", "Sign in · Interlock"];
+  counted(0);
+  show(main, el("div", { class: "narrow" }, el("h1", {}, "Sign in"), el("p", {}, "This tab isn't signed in. In a terminal: ", el("code", {}, "interlock serve --open"), ". A tab that is opened beside a signed-in one is signed in, too.")));
 }
 
 function go(path) {
@@ -39,7 +47,7 @@ function counted(count) {
 
 /** One tab hears what changes and tells the others: a browser has six connections for all its tabs. */
 const tabs = new BroadcastChannel("interlock");
-let known = null, out = false;
+let known = null;
 function heard(waiting, first) {
   if (unreached) return location.reload();
   counted(waiting.length);
@@ -50,10 +58,10 @@ function heard(waiting, first) {
 }
 tabs.onmessage = ({ data }) => {
   if (data === "decided") look();
-  else if (data !== "signed in") heard(data, false);
-  else if (out) location.reload();
+  else heard(data, false);
 };
 window.addEventListener("decided", () => look());
+window.addEventListener("signed out", () => (leave(), empty()));
 
 async function notify(id, count) {
   if (!("Notification" in window) || Notification.permission !== "granted" || document.hasFocus()) return;
@@ -63,29 +71,26 @@ async function notify(id, count) {
   made.onclick = () => (window.focus(), go(`/request/${id}`), made.close());
 }
 
-/** Hears what changes until this browser is signed out: then another tab's turn comes. */
+/** Hears what changes until this tab is signed out: then another tab's turn comes. */
 const hears = () => (navigator.locks ? navigator.locks.request("interlock", () => new Promise(listen)) : listen(() => {}));
 function listen(end) {
-  const source = new EventSource("/api/changes");
-  source.onopen = () => (away.textContent = "");
-  source.onerror = async () => {
-    away.textContent = "The server is away. The page comes back by itself.";
-    if (source.readyState !== EventSource.CLOSED) return;
-    const answer = await fetch("/api/requests").catch(() => null);
-    if (answer?.status !== 401) return setTimeout(listen, 2000, end);
-    [away.textContent, out] = ["Not signed in.", true];
-    end();
-  };
-  source.onmessage = ({ data }) => {
-    const { waiting } = JSON.parse(data);
-    tabs.postMessage(waiting);
-    heard(waiting, true);
-  };
+  follow("/api/changes", {
+    opened: () => (away.textContent = ""),
+    lost: () => {
+      away.textContent = "The server is away. The page comes back by itself.";
+      if (!isSignedIn()) (empty(), end()); // its message replaces that of a server that is away
+    },
+    heard: (data) => {
+      const { waiting } = JSON.parse(data);
+      tabs.postMessage(waiting);
+      heard(waiting, true);
+    },
+  });
 }
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href^='/']");
-  if (!link || link.pathname === "/stats" || link.hasAttribute("download") || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+  if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
   go(link.getAttribute("href"));
 });
@@ -101,14 +106,16 @@ const given = () => /^#token=(.+)$/.exec(location.hash)?.[1];
 window.addEventListener("hashchange", () => given() && location.reload()); // an address that is typed into an open tab
 const token = given();
 if (token) {
-  history.replaceState(null, "", location.pathname);
-  const answer = await fetch("/login", { method: "POST", body: token });
-  if (answer.ok) tabs.postMessage("signed in");
-  else say((await answer.json()).detail);
+  history.replaceState(null, "", location.pathname + location.search);
+  await signIn(token).catch(({ message }) => say(message));
 }
-ask("/api/me").then(({ role, why }) => {
-  document.body.classList.toggle("looks", role === "view");
-  document.getElementById("may").textContent = role === "view" ? `You can look at runs, but not decide or change anything. ${why}` : "";
-}).catch(({ status }) => (out ||= status === 401)); // not signed in, which the page says
+if (!isSignedIn()) await askTabs();
+window.addEventListener("signed in", () => location.reload()); // in another tab
 open();
-hears();
+if (isSignedIn()) {
+  ask("/api/me").then(({ role, why }) => {
+    document.body.classList.toggle("looks", role === "view");
+    document.getElementById("may").textContent = role === "view" ? `You can look at runs, but not decide or change anything. ${why}` : "";
+  }).catch(() => {}); // not signed in any more, which the page says
+  hears();
+}

@@ -2,6 +2,7 @@
 import { ask, badge, button, calm, el, heads, put, say, show, since, tried } from "./dom.js";
 import { fill } from "./inbox.js";
 import { GraphMap } from "./map.js";
+import { download, follow } from "./sign-in.js";
 import { Talk } from "./talk.js";
 import { block, diff } from "./text.js";
 
@@ -72,7 +73,7 @@ class RunPage {
       e.preventDefault();
       if (input.value.trim()) tried(async () => ((this.sent = true), await ask(`/api/runs/${run}/prompt`, { prompt: input.value }), (input.value = "")));
     } }, input, el("div", { class: "row" }, el("button", { class: "main" }, "Send"), this.stop, this.resume, el("details", { class: "menu" }, el("summary", {}, "More"), el("div", { class: "row" },
-      button("Fork", () => this.act("fork")), button("Undo changes", () => this.act("undo")), ["html", "md", "json"].map((shape) => el("a", { class: "button", href: `/api/runs/${run}/export?format=${shape}`, download: `run-${run}.${shape}` }, `Export ${shape}`))))));
+      button("Fork", () => this.act("fork")), button("Undo changes", () => this.act("undo")), ["html", "md", "json"].map((shape) => button(`Export ${shape}`, () => tried(() => download(`/api/runs/${run}/export?format=${shape}`, `run-${run}.${shape}`))))))));
     return form;
   }
   act(name, body = {}) {
@@ -236,7 +237,7 @@ class RunPage {
     const swap = el("input", { "aria-label": "Swap a node", placeholder: "NODE=FILE.py:FUNCTION (optional)", class: "code swap" });
     const go = button("Replay", () => tried(async () => {
       show(out, el("p", { class: "soft", role: "status" }, "Replaying from the record …"));
-      const made = await ask(`/api/runs/${this.id}/replay?swap=${encodeURIComponent(swap.value)}`).catch((error) => (show(out, el("p", { class: "warn" }, error.message)), null));
+      const made = await ask(`/api/runs/${this.id}/replay`, { swap: swap.value }).catch((error) => (show(out, el("p", { class: "warn" }, error.message)), null));
       if (made) show(out, this.beside(made));
     }), { class: "main" });
     const out = el("div", {});
@@ -254,16 +255,9 @@ class RunPage {
 
   /** Follow the run's events; goes on from the last place after a lost connection. */
   listen() {
-    if (this.source) return;
-    this.source = new EventSource(`/api/runs/${this.id}/events?cursor=${encodeURIComponent(this.cursor)}`);
-    this.source.onopen = () => (this.talk.reset(), this.look());
-    const mine = this.source;
-    mine.onerror = () => { // a browser gives up on an answer that isn't a stream, such as one of a server that begins or ends
-      if (mine.readyState === EventSource.CLOSED) setTimeout(() => mine === this.source && (this.close(), this.listen()), 1000);
-    };
-    this.source.onmessage = ({ data, lastEventId }) => {
+    this.unfollow ??= follow(`/api/runs/${this.id}/events`, { opened: () => (this.talk.reset(), this.look()), heard: (data, id) => {
       const event = JSON.parse(data);
-      if (lastEventId) this.cursor = lastEventId;
+      if (id) this.cursor = id;
       if (event.live && event.type === "node_start") {
         if (!event.agent && event.workflow === this.row.workflow && this.at === null) ((this.node = this.here = event.node), (this.row.status = "running"), this.marked());
       } else if (event.type === "standing") {
@@ -274,11 +268,11 @@ class RunPage {
         this.talk.hear(event);
         if (!event.live) this.look();
       }
-    };
+    } }, this.cursor);
   }
   close() {
-    this.source?.close();
-    this.source = null;
+    this.unfollow?.();
+    this.unfollow = null;
   }
 }
 

@@ -1,5 +1,6 @@
 // talk: a run's conversation: events of its record once each, live pieces as drafts, and only a window of it drawn.
-import { button, el, put, show } from "./dom.js";
+import { button, el, put, show, tried } from "./dom.js";
+import { download } from "./sign-in.js";
 import { block, diff, prose } from "./text.js";
 
 const WINDOW = 80, MORE = 60;
@@ -153,7 +154,7 @@ export class Talk {
     if (!ended) return [this.given(event), (item.out = el("pre", { tabindex: "0", class: "out" }, item.live ?? ""))];
     if (result.diff) return diff(result.diff);
     const text = result.output || result.error?.message || "(no output)";
-    return [this.given(event), block(text), result.cut ? el("p", {}, el("a", { href: `/api/runs/${this.run}/calls/${encodeURIComponent(event.tool_id)}/output`, download: "output.txt" }, `All ${result.cut.toLocaleString()} characters, as a file`)) : null];
+    return [this.given(event), block(text), result.cut ? el("p", {}, button(`All ${result.cut.toLocaleString()} characters, as a file`, () => tried(() => download(`/api/runs/${this.run}/calls/${encodeURIComponent(event.tool_id)}/output`, "output.txt")))) : null];
   }
   given(event) {
     const text = typeof event.parameters === "string" ? event.parameters : JSON.stringify(event.parameters, null, 2);

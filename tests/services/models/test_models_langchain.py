@@ -199,7 +199,7 @@ async def test_a_call_in_thousands_of_pieces_is_added_up_in_few_sums(
     ("name", "told"),
     [
         ("collections.OrderedDict:x", "isn't a LangChain chat model"),
-        ("anthropic:claude", "pip install langchain-anthropic"),
+        ("groq:llama", "pip install langchain-groq"),
     ],
 )
 async def test_a_class_that_is_no_chat_model_or_not_installed_is_refused(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from folders import table
 
-from interlock.services.files.protected import PROTECTED, ProtectedPaths
+from interlock.services.files.protected import ProtectedPaths, protected_names
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.books import Books
 from interlock.services.policy.policy import RulePolicy
@@ -22,7 +22,7 @@ ALLOW = '[[rule]]\ntoolName = "{tool}"\ndecision = "allow"\npriority = 999\n{mor
 @pytest.mark.parametrize(
     "path",
     [
-        *sorted(PROTECTED),
+        *sorted(protected_names()),
         ".interlock/policies/p.toml",
         "deep/er/.Gemini/settings.json",
         ".github/workflows/ci.yml",
@@ -32,6 +32,11 @@ ALLOW = '[[rule]]\ntoolName = "{tool}"\ndecision = "allow"\npriority = 999\n{mor
         "way/policies/p.toml",
         "sub/My.Code-Workspace",
         ".roorules-code",
+        "lefthook.yaml",
+        ".config/lefthook.jsonc",
+        ".lintstagedrc.mts",
+        "web/lint-staged.config.js",
+        "Jenkinsfile.release",
     ],
 )
 def test_what_the_program_goes_by_is_asked_about_in_every_mode(make, call, workspace, path, mode) -> None:

@@ -196,6 +196,70 @@ def test_ripgrep_is_asked_about_where_an_ignore_file_brings_a_secret_back(
     assert decision(policy_of(root), "rg foo") == "ask"
 
 
+@pytest.mark.parametrize(
+    "place", [".git/info/exclude", "home/.config/git/ignore", "home/mine", "sub/.git/info/exclude"]
+)
+def test_ripgrep_is_asked_about_where_git_s_own_lists_bring_a_secret_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    root, home = tmp_path / "work", tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    put(home / ".gitconfig", f"[core]\n\texcludesFile = {home}/mine\n")
+    put(root / "sub" / ".env", "foo\n")
+    for folder in (root, root / "sub"):
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    assert decision(policy_of(root), "rg foo") == "allow"
+    put(tmp_path / place if place.startswith("home") else root / place, "!.env\n")
+    assert decision(policy_of(root), "rg foo") == "ask"
+
+
+@pytest.mark.parametrize(
+    ("setting", "made"),
+    [("hooksPath = .githooks", ".githooks/post-index-change"), ("fsmonitor = tools/watch", "tools/watch")],
+)
+def test_git_is_asked_about_where_the_user_s_settings_run_what_lies_in_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, made: str
+) -> None:
+    root, settings = tmp_path / "work", tmp_path / "gitconfig"
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    settings.write_text("[core]\n\thooksPath = /nowhere\n\tfsmonitor = true\n")
+    assert decision(policy_of(root), "git status") == "allow"
+    settings.write_text(f"[core]\n\t{setting}\n")
+    put(root / made, "#!/bin/sh\n")
+    assert decision(policy_of(root), "git status") == "ask"
+
+
+PRIVATE = GROUPS["private"]
+
+
+def test_a_file_that_tools_may_not_read_is_asked_about_in_every_mode_unless_a_rule_names_the_command(
+    root: Path,
+) -> None:
+    policy, own = policy_of(root), policy_of(root, allowed=["run_shell_command(cat .env)"])
+    (root / "linked").unlink(missing_ok=True)
+    (root / "linked").symlink_to(".env")
+    assert [x for x in PRIVATE["shown"] if decision(policy, x, "yolo") != "ask"] == []
+    assert [x for x in PRIVATE["not shown"] if decision(policy, x, "yolo") != "allow"] == []
+    assert [decision(own, "cat .env", mode) for mode in ("default", "yolo")] == ["allow", "allow"]
+    assert decision(own, "cat deep/.env", "yolo") == "ask"
+
+
+def test_the_history_of_a_private_file_is_asked_about_in_every_mode(history: Path) -> None:
+    policy = policy_of(history)
+    for line in (
+        "git show t2",
+        "git log -L1,2:b.txt",
+        "git show t2:.env",
+        "cat kept.txt",
+        "git log -p --all",
+    ):
+        assert decision(policy, line, "yolo") == "ask", line
+    for line in ("git show t1", "git status", "git log --oneline", "git log -L1,1:a.txt"):
+        assert decision(policy, line, "yolo") == "allow", line
+
+
 def test_git_takes_no_folder_of_files_for_a_repository(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)

@@ -139,6 +139,32 @@ def test_what_holds_too_many_commands_is_asked_about(tmp_path: Path, line: str, 
     assert policy.check(call(line), "execute", mode).decision in ("ask", "deny")
 
 
+SPELLINGS: dict[str, dict[str, list[str]]] = table(__file__, "spellings.yaml")
+
+
+@pytest.mark.parametrize("denied", SPELLINGS)
+def test_a_denied_command_stays_denied_by_another_spelling_and_what_may_be_it_asks(
+    tmp_path: Path, denied: str
+) -> None:
+    (tmp_path / "linked").symlink_to("/usr/bin/git")
+    settings = Settings.model_validate({"tools": {"exclude": [f"run_shell_command({denied})"]}})
+    policy = RulePolicy(Books([], settings, FolderWorkspace(tmp_path)))
+    wrong = [
+        f"{line}: {got}"
+        for want, lines in SPELLINGS[denied].items()
+        for line in lines
+        if (got := policy.check(call(line), "execute", "yolo").decision) != want
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("line", ["git p", "npm zzz", "make -f - x", "cargo pub", "tox -m x", "hg pus"])
+def test_where_no_rule_names_the_program_it_runs_as_before(tmp_path: Path, line: str) -> None:
+    settings = Settings.model_validate({"tools": {"exclude": ["run_shell_command(terraform apply)"]}})
+    policy = RulePolicy(Books([], settings, FolderWorkspace(tmp_path)))
+    assert policy.check(call(line), "execute", "yolo").decision == "allow"
+
+
 TARGETS: list[dict[str, list[str]]] = table(__file__, "targets.yaml")
 
 

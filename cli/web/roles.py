@@ -1,0 +1,82 @@
+"""roles: what the holder of a token may do, and the one function that says which role a request needs."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+ROLES = ("view", "decide", "drive")
+"""Each may do what those before it may."""
+_OF_ANSWERS = {
+    "assistant_id",
+    "command",
+    "if_not_exists",
+    "multitask_strategy",
+    "on_disconnect",
+    "strict_resume",
+}
+_OF_STREAMS = {"stream_mode", "stream_subgraphs", "stream_resumable", "durability", "checkpoint_during"}
+_HARMLESS: Mapping[str, tuple[object, ...]] = {
+    "multitask_strategy": ("enqueue", "reject"),
+    "on_disconnect": ("continue",),
+}
+"""Values that stop nothing."""
+
+
+class Person(NamedTuple):
+    name: str
+    """Recorded with decisions; empty: the user whose server this is."""
+    role: str
+    """One of `ROLES`."""
+    why: str = ""
+    """Why the role is what it is, where a token or server of a higher one doesn't help."""
+
+    def may(self, role: str) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Standing(NamedTuple):
+    """How a thread stands that somebody wants to drive."""
+
+    waits: frozenset[str] = frozenset()
+    """Interrupts that wait for an answer."""
+    same: bool = False
+    """The assistant is the one that the thread's run was driven with."""
+
+
+def role_needed(
+    role: str,
+    query: Mapping[str, str] | None = None,
+    start: Mapping[str, Any] | None = None,
+    standing: Standing | None = None,
+    swap: object = None,
+) -> str:
+    """The role that a request needs: its route's, or `drive` for what else its query or body would do.
+
+    `start`: of a request that drives a thread, its body, and `standing` how the thread stands. `swap`: of a replay,
+    whose code it runs in place of a node.
+    """
+    if swap:
+        return "drive"
+    if query is not None and query.get("cancel_on_disconnect", "").lower() not in ("", "0", "false"):
+        return "drive"
+    if start is not None and not (standing and standing.waits and standing.same and _only_answers(start)):
+        return "drive"
+    return role
+
+
+def _only_answers(start: Mapping[str, Any]) -> bool:
+    """Whether the body of a drive answers interrupts, and asks for nothing else."""
+    given = {name: value for name, value in start.items() if not _is_empty(value)}
+    command: Any = given.get("command")
+    if not isinstance(command, dict) or "resume" not in command:
+        return False
+    parts = cast("dict[str, Any]", command)
+    others = [name for name, value in parts.items() if name != "resume" and not _is_empty(value)]
+    wrong = [name for name, harmless in _HARMLESS.items() if given.get(name, harmless[0]) not in harmless]
+    return not (others or wrong or given.keys() - _OF_ANSWERS - _OF_STREAMS)
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether a value says nothing; a configuration may be made of such."""
+    if isinstance(value, dict):
+        return all(map(_is_empty, cast("dict[str, Any]", value).values()))
+    return value is None or value is False or value in ("", [])

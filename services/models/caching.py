@@ -1,0 +1,199 @@
+"""caching: marks up to where a provider keeps a request, so that the next one reads the same start from its cache.
+
+Anthropic and Bedrock read from a cache only what an earlier request marked, and look for it at each mark of this
+request and up to 20 blocks before it. So a request marks the end of what the last one sent, which finds it however
+many calls one turn made, and its own end for the next one. The system prompt and the opening of the conversation have
+marks, too: they outlive compression. OpenAI caches unmarked, per machine, and finds the machine by a key.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, cast
+
+from interlock.services.models.request import ModelRequest
+from interlock.state.messages import Message
+
+_MOST = 4
+"""Marks that Anthropic and Bedrock accept."""
+_KEY_LENGTH = 32
+_WITHOUT = (
+    *("claude-v2", "claude-instant", "claude-3-sonnet", "claude-3-haiku", "claude-3-opus"),
+    "claude-3-5-sonnet-20240620",
+)
+"""Claude models whose requests Bedrock refuses if they have a mark."""
+MARKED: tuple[str, ...] = ("ChatAnthropic", "ChatBedrockConverse")
+"""Client classes whose requests carry marks."""
+Json = dict[str, Any]
+
+
+class CachePlan(NamedTuple):
+    """Where the marks of one request go, counted in what providers merge: messages of the person's side."""
+
+    opening: int
+    """Blocks of content before the conversation proper."""
+    shared: int
+    """Sides of the person that the last request ended with or had before; 0: none."""
+    sides: int
+
+
+class CachePlans:
+    """Plans the marks of each request of a conversation after the one before it."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], Sequence[Message]] = {}
+
+    def plan(self, request: ModelRequest) -> CachePlan | None:
+        """Return where to mark the request; None if no later request will begin with it."""
+        if not _is_conversation(request):
+            return None
+        messages = [m for m in request.messages if m.role != "system"]
+        ends = [*_ends(messages)]
+        before = self._last.get((request.agent, request.role))
+        self._last[request.agent, request.role] = messages
+        shared = len(ends) - 1
+        if before is not None:
+            same = _common(before, messages)
+            shared = sum(end < same for end in ends[:-1])
+        opening = 0
+        for message in messages:
+            if message.origin != "context":
+                break
+            opening += 1 if isinstance(message.content, str) else len(message.content)
+        return CachePlan(opening, shared, len(ends))
+
+
+def _is_conversation(request: ModelRequest) -> bool:
+    """Whether more requests follow that begin as this one does: helpers ask once."""
+    return request.schema is None and (bool(request.tools) or request.role == "main")
+
+
+def _ends(messages: Sequence[Message]) -> Iterator[int]:
+    """Yield the index of each message that an answer follows, and of the last: where a request ended."""
+    for index, message in enumerate(messages):
+        last = index + 1 == len(messages)
+        if message.role != "assistant" and (last or messages[index + 1].role == "assistant"):
+            yield index
+
+
+def _common(a: Sequence[Message], b: Sequence[Message]) -> int:
+    same = 0
+    for one, other in zip(a, b, strict=False):
+        if one is not other and one != other:
+            break
+        same += 1
+    return same
+
+
+def marking(cls: type[Any]) -> type[Any]:
+    """Return the client class with the marks of the plan that a request brings as its `cache_control`."""
+    made = dict(zip(MARKED, (_anthropic, _bedrock), strict=True)).get(cls.__name__)
+    return made(cls) if made else cls
+
+
+@cache
+def _anthropic(cls: type[Any]) -> type[Any]:
+    class Marking(cls):
+        def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
+            own: Any = super()
+            payload: Json = own._get_request_payload(*request, **options)
+            if cache_control is not None:
+                mark_anthropic(payload, cache_control)
+            return payload
+
+    return Marking
+
+
+@cache
+def _bedrock(cls: type[Any]) -> type[Any]:
+    class Marking(cls):
+        def _apply_cache_points(
+            self, cache_control: Any, system: list[Json], bedrock_messages: list[Json], params: Json
+        ) -> None:
+            if cache_control is not None:
+                own = cast(Any, self)
+                mark_bedrock(own._get_base_model(), system, bedrock_messages, params, cache_control)
+
+    return Marking
+
+
+def cache_key(request: ModelRequest) -> str:
+    """Return a key that stays the same while a conversation grows, is resumed, forked or compressed."""
+    parts: list[str] = [request.model, *(tool.name for tool in request.tools)]
+    for message in request.messages:
+        if message.role != "system" and message.origin != "context":
+            break
+        parts.append(message.text)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_KEY_LENGTH]
+
+
+def mark_anthropic(payload: Json, plan: CachePlan) -> None:
+    """Mark a request of Anthropic's protocol in place: system prompt, opening, what was sent before, and the end."""
+    mark = {"type": "ephemeral"}
+    left = _MOST
+    if payload.get("system"):
+        blocks = _blocks_of(payload, "system")
+        blocks[-1] = {**blocks[-1], "cache_control": mark}
+        left -= 1
+    for content, at in _places(payload.get("messages") or [], plan, left):
+        content[at] = {**content[at], "cache_control": mark}
+        left -= 1
+    if left and payload.get("tools"):
+        *others, last = payload["tools"]
+        payload["tools"] = [*others, {**last, "cache_control": mark}]
+
+
+def mark_bedrock(model: str, system: list[Json], messages: list[Json], params: Json, plan: CachePlan) -> None:
+    """Mark a request of Bedrock's Converse in place, if its model takes marks."""
+    nova = "amazon.nova" in model
+    if not nova and ("anthropic.claude" not in model or any(name in model for name in _WITHOUT)):
+        return
+    point: Json = {"cachePoint": {"type": "default"}}
+    left = _MOST
+    if system:
+        system.append(point)
+        left -= 1
+    taken = [m for m in messages if not nova or not _has_calls(m)]
+    for content, at in sorted(_places(taken, plan, left), key=lambda place: -place[1]):
+        content.insert(at + 1, point)
+        left -= 1
+    config: Json = params.get("toolConfig") or {}
+    tools: list[Json] | None = config.get("tools")
+    if left and tools and not nova:
+        tools.append(point)
+
+
+def _places(messages: list[Json], plan: CachePlan, most: int) -> list[tuple[list[Any], int]]:
+    """Return the blocks to mark, as a message's content and an index in it: the last first, as they matter most."""
+    asked = [m for m in messages if m["role"] == "user"]
+    if not asked:
+        return []
+    shared = plan.shared + len(asked) - plan.sides if plan.shared else 0
+    ends = [len(asked), shared] if 0 < shared < len(asked) else [len(asked)]
+    contents = {number: _blocks_of(asked[number - 1], "content") for number in (*ends, 1)}
+    found = [(contents[number], at) for number in ends if (at := _last_filled(contents[number])) is not None]
+    if 0 < plan.opening < len(contents[1]):
+        found.append((contents[1], plan.opening - 1))
+    return found[:most]
+
+
+def _blocks_of(holder: Json, field: str) -> list[Any]:
+    """Return the blocks of a system prompt or of a message: a text becomes the only one."""
+    if isinstance(holder[field], str):
+        holder[field] = [{"type": "text", "text": holder[field]}]
+    holder[field] = [*holder[field]]
+    return holder[field]
+
+
+def _last_filled(content: Sequence[Any]) -> int | None:
+    """Return the index of the last block that can be marked: an empty text can't."""
+    for at in range(len(content) - 1, -1, -1):
+        block = content[at]
+        if isinstance(block, dict) and cast(Mapping[str, Any], block).get("text", " "):
+            return at
+    return None
+
+
+def _has_calls(message: Json) -> bool:
+    """Whether it has calls or their results, beside which Nova takes no marks."""
+    return any("toolUse" in block or "toolResult" in block for block in message["content"])

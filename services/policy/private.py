@@ -1,0 +1,118 @@
+"""private: which commands show files that tools may not read; those ask in every mode, where no rule names them.
+
+Only what a command names is known: what a script or a program opens by itself is up to the sandbox, which hides it.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from interlock.services.files.protected import folded, is_private, private_twin
+from interlock.services.policy.reading import Reading
+from interlock.services.shell.commands import LANGUAGES
+from interlock.services.shell.model import ShellCommand, Word, names, program_of
+
+_SHOWS_NOTHING = names(
+    "echo printf ls stat file test [ rm rmdir unlink touch mkdir chmod chown cd pushd which type du df pwd basename"
+    " dirname realpath readlink tree true false : export"
+)
+"""They show no more of a file than that it is there."""
+_GIT_SHOWS_NOTHING = names(
+    "add rm status check-ignore ls-files ls-tree commit mv reset restore checkout clean update-index tag branch push"
+    " fetch pull merge init config clone rev-parse"
+)
+_FINDS = names("-exec -execdir -ok -okdir -files0-from")
+_WRITES_LAST = names("cp mv ln install")
+_FIRST_IS_CODE = names("grep egrep fgrep rg ag ack sed awk gawk mawk jq yq")
+_ONLY_LOADS = ("--env-file", "--exclude", "--ignore", "--glob=!", "-g!")
+"""A container's environment, and what is left out."""
+_NAMES_IT = re.compile(
+    r"(?<![\w.*-])(\.env|\.netrc|\.git-credentials|id_(?:rsa|dsa|ecdsa|ed25519))(?![\w-]|\.\w)"
+)
+_PARTS = re.compile("[=:,]")
+_RECURSES = re.compile(
+    r"-[A-Za-z]*[rR][A-Za-z]*|--(?:dereference-)?recursive|-d=?recurse|--directories=recurse"
+)
+_UNHIDES = re.compile(r"-[A-Za-z]*[u.][A-Za-z.]*|--hidden|--unrestricted")
+_MOST_ENTRIES = 5_000
+
+
+def private_clause(command: ShellCommand, reading: Reading) -> str | None:
+    """Return a clause naming a private file that the command shows, or None."""
+    words = command.words
+    if not words or not words[0].literal:
+        return None
+    program = program_of(words[0].text)
+    shown = next((path for path in _named(program, words[1:], reading) if _is_private(path, reading)), None)
+    if shown is None and program == "git" and reading.git_shows_private(command):
+        return "shows a file of the history that tools may not read"
+    if shown is None and program in LANGUAGES:
+        found = (_NAMES_IT.search(word.text) for word in words[1:])
+        shown = next((match[1] for match in found if match), None)
+    shown = shown or _searched(program, words[1:], reading)
+    return f"shows {shown!r}, which tools may not read" if shown else None
+
+
+def _named(program: str, words: Sequence[Word], reading: Reading) -> Iterator[str]:
+    """Yield what the arguments name as files to be shown."""
+    if program in _SHOWS_NOTHING or (program == "find" and _FINDS.isdisjoint(w.text for w in words)):
+        return
+    if program == "git" and any(w.text in _GIT_SHOWS_NOTHING for w in words[:1]):
+        return
+    operands = [w for w in words if not w.text.startswith("-")]
+    left_out = operands[-1:] if program in _WRITES_LAST and len(operands) > 1 else []
+    left_out += operands[:1] if program in _FIRST_IS_CODE else []
+    left_out += [after for word, after in pairwise(words) if word.text in _ONLY_LOADS]
+    for word in words:
+        if any(word is one for one in left_out) or word.text.startswith(_ONLY_LOADS):
+            continue
+        for text in reading.expanded(word):
+            yield from (part.lstrip("@") for part in (text, *_PARTS.split(text)[1:]))
+
+
+def _is_private(text: str, reading: Reading) -> bool:
+    parts = [part for part in text.strip("\"'").split("/") if folded(part) not in (".git", "git~1")]
+    if any(map(is_private, parts)):
+        return True
+    return any(
+        _is_private_file(posixpath.join(base, text), reading) for base in reading.folders.bases or (".",)
+    )
+
+
+def _is_private_file(text: str, reading: Reading) -> bool:
+    """Whether it leads to a private file, or to one that the user's ignore files keep from tools."""
+    root = reading.workspace.root
+    if "\0" in text or len(text) > 4_096 or not os.path.isfile(place := os.path.join(root, text)):  # noqa: PTH113, PTH118 - texts of a line
+        return False
+    real = Path(os.path.realpath(place))
+    if is_private(real.name):
+        return True
+    inside = real.is_relative_to(root)
+    return inside and (reading.workspace.ignored(real, git=False) or private_twin(real, root) is not None)
+
+
+def _searched(program: str, words: Sequence[Word], reading: Reading) -> str | None:
+    """Return a private file in the folders that a search goes through, which leaves no hidden file out."""
+    options = [w.text for w in words if w.text.startswith("-")]
+    every = (program == "grep" and any(map(_RECURSES.fullmatch, options))) or (
+        program == "rg" and any(map(_UNHIDES.fullmatch, options))
+    )
+    if not every or any(
+        option.startswith(("--include", "--exclude", "-g", "--glob", "-t")) for option in options
+    ):
+        return None
+    operands = [w.text for w in words if not w.text.startswith("-")][1:] or ["."]
+    seen = 0
+    for place in (reading.workspace.root / b / o for b in reading.folders.bases for o in operands):
+        for folder, folders, files in os.walk(place):
+            folders[:] = [name for name in folders if name not in ("node_modules", ".git")]
+            found = next(filter(is_private, files), None)
+            if found is not None:
+                return os.path.relpath(os.path.join(folder, found), reading.workspace.root)  # noqa: PTH118 - of os.walk
+            seen += len(files) + len(folders)
+            if seen > _MOST_ENTRIES:
+                return None
+    return None

@@ -1,0 +1,204 @@
+"""programs: what a command is, however it is spelled: by other names, abbreviations, and options in front.
+
+Rules that restrict a program are tried against each spelling. Where a command of a known program can't be resolved, it
+may be what such a rule names.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from interlock.services.policy.reading import document
+from interlock.services.shell.model import ShellCommand, Word, literal, program_of
+
+Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
+_MODULES = re.compile(r"(?:python|pypy)[\d.]*|py")
+_VERSION = re.compile(r"-?[\d.]+$")
+_SEVERAL = frozenset(
+    {"busybox", "toybox", "coreutils", "rustup", "uutils", "shim", "asdf", "mise", "volta-shim"}
+)
+"""One file that is many programs, each by the name of a link."""
+
+
+class Program(BaseModel, extra="forbid", frozen=True):
+    """A program with subcommands; fields as `commands.toml` explains them."""
+
+    name: str
+    also: str = ""
+    beginning: str = ""
+    flags: Names = frozenset()
+    values: Names = frozenset()
+    known: Names = frozenset()
+    same: dict[str, str] = Field(default_factory=dict[str, str])
+    shortened: bool = False
+    unclear: Names = frozenset()
+    variables: Names = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a command may be."""
+
+    commands: Sequence[ShellCommand]
+    """By the plain names of program and subcommand; several if it is an abbreviation of several."""
+    program: str
+    """The name by which rules know the program."""
+    unclear: bool = False
+    """It may be something else."""
+
+
+@cache
+def _programs() -> Mapping[str, Program]:
+    rows = map(Program.model_validate, document()["program"])
+    return {name: row for row in rows for name in (row.name, *row.also.split()) if " " not in name}
+
+
+@cache
+def _beginnings() -> Sequence[Program]:
+    return [*{row.name: row for row in _programs().values() if row.beginning}.values()]
+
+
+def resolve(command: ShellCommand, folders: Sequence[str]) -> Resolved:
+    """Resolve a command whose program is known before it runs. `folders`: where it may run."""
+    words, assigns = command.words, command.assigns
+    if not words or not words[0].literal or not words[0].text:
+        return Resolved((), "")
+    own = _plain_words(words, folders)
+    name = own[0].text
+    row = _programs().get(name)
+    if row is None:
+        return Resolved(_others(own, words), name)
+    given = any(a.startswith(tuple(row.variables)) for a in assigns) if row.variables else False
+    odd = given or any(_is_unclear(row, word) for word in own[1:])
+    at, sure = _skip_options(row, own)
+    if not (row.known or row.same):  # its operands are targets or scripts
+        plain = [(own[0], *own[1:])] + ([(own[0], *own[at:])] if sure and at > 1 else [])
+        return Resolved([c for one in plain for c in _others(one, words)], row.name, odd)
+    if at >= len(own):
+        return Resolved(_others(own, words), row.name, odd or not sure)
+    found, known = _subcommands(row, own[at:])
+    each = [(literal(row.name), *literals, *own[at + size :]) for literals, size in found]
+    return Resolved(
+        [c for one in each for c in _others(one, words)],
+        row.name,
+        odd or not known or not sure or len(found) > 1,
+    )
+
+
+def _others(words: Sequence[Word], written: Sequence[Word]) -> Sequence[ShellCommand]:
+    """Return the words as a command, unless they are what was written."""
+    if [w.text for w in words] == [w.text for w in written]:
+        return ()
+    return (ShellCommand(" ".join(w.text for w in words), tuple(words)),)
+
+
+def _is_unclear(row: Program, word: Word) -> bool:
+    return word.text in row.unclear or word.text.partition("=")[0] in row.unclear
+
+
+def _plain_words(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word, ...]:
+    """Return the words with the program's plain name: `git push` for `/usr/lib/git-core/git-push`."""
+    name = _real_name(words[0].text, folders)
+    if _MODULES.fullmatch(name) and len(words) > 2 and words[1].text == "-m" and words[2].literal:
+        module = words[2].text.removesuffix(".__main__")
+        return _plain_words((literal(module), *words[3:]), ())
+    for row in _beginnings():
+        sub = name.removeprefix(row.beginning)
+        if sub != name and (sub in row.known or sub in row.same or not row.known):
+            return (literal(row.name), literal(sub), *words[1:])
+    found = _programs().get(name) or _programs().get(_VERSION.sub("", name))
+    return (literal(found.name if found else name), *words[1:])
+
+
+def _real_name(program: str, folders: Sequence[str]) -> str:
+    """Return the name of the file that runs, where a link that the line names has another name than its target."""
+    name = program_of(program)
+    if any(name.startswith(row.beginning) for row in _beginnings()):
+        return name  # such as git's own, which are links to git
+    places = (os.path.join(folder, program) for folder in folders) if "/" in program else ()  # noqa: PTH118 - texts of a line
+    for place in filter(os.path.islink, places):
+        real = program_of(os.path.realpath(place))
+        if real not in _SEVERAL and (
+            real in _programs() or any(real.startswith(r.beginning) for r in _beginnings())
+        ):
+            return real
+    return name
+
+
+def _skip_options(row: Program, words: Sequence[Word]) -> tuple[int, bool]:
+    """Return the place of the first operand, and whether every option in front of it is known."""
+    at, sure = 1, True
+    while at < len(words):
+        text = words[at].text
+        name, sign, _ = text.partition("=")
+        if not words[at].literal:
+            return at, False
+        if row.beginning == "cargo-" and text.startswith("+"):
+            at += 1
+        elif text in row.values:
+            at += 2
+        elif not text.startswith("-"):
+            break
+        elif text == "--":
+            return at + 1, sure
+        else:
+            short = text[:2] in row.values and not text.startswith("--")
+            sure = sure and (text in row.flags or (bool(sign) and name in row.values) or short)
+            at += 1
+    return at, sure
+
+
+def _subcommands(row: Program, words: Sequence[Word]) -> tuple[Sequence[tuple[Sequence[Word], int]], bool]:
+    """Return what the subcommand may be, each with the number of words that name it, and whether it is known."""
+    text = words[0].text
+    both = f"{text} {words[1].text}" if len(words) > 1 else text
+    if both in row.same:
+        return [([*map(literal, row.same[both].split())], 2)], True
+    if text in row.same:
+        return [([*map(literal, row.same[text].split())], 1)], True
+    if text in row.known or not row.known:
+        return [([words[0]], 1)], True
+    if not row.shortened:
+        return [([words[0]], 1)], False
+    dashed = re.sub(r"[A-Z]", lambda m: "-" + m[0].lower(), text)
+    names = sorted(n for n in {*row.known, *row.same} if n.startswith(dashed) and " " not in n)
+    meant = dict.fromkeys(row.same.get(name, name) for name in names)
+    return [([literal(name)], 1) for name in meant] or [([words[0]], 1)], bool(meant)
+
+
+@lru_cache(maxsize=512)
+def known_as(prefix: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return a rule's prefix and its other spelling: a rule for `npm t` is one for `npm test`."""
+    found = resolve(ShellCommand("", tuple(map(literal, prefix))), ())
+    return (prefix, *(c.argv for c in found.commands)) if not found.unclear else (prefix,)
+
+
+def names_program(texts: Sequence[str], program: str) -> bool:
+    """Whether a rule's prefix, or its pattern's text, names a program by any of its names."""
+    row = _programs().get(program)
+    names = {program, *((row.name, *row.also.split()) if row else ())}
+    return any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w])", text) for name in names for text in texts)
+
+
+@lru_cache(maxsize=512)
+def equal_options(prefix: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the options that do the same as another, for the command that a rule's prefix names."""
+    table: Mapping[str, Mapping[str, str]] = document()["equal"]
+    named = (table[name] for name in (" ".join(prefix[:2]), prefix[0]) if name in table)
+    pairs = next(named, dict[str, str]())
+    return {**pairs, **{long: short for short, long in pairs.items()}}
+
+
+def is_listed(program: str) -> bool:
+    """Whether the table says how its subcommands may be written."""
+    return program in _programs()
+
+
+def spelled(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
+    """Yield the command by the plain names of its program and subcommand, where it is spelled otherwise."""
+    yield from resolve(command, folders).commands

@@ -1,0 +1,197 @@
+"""mounts: what of the machine a sandbox shows, as arguments for bubblewrap, and whether the kernel made just that.
+
+bubblewrap resolves paths while it mounts. A process that swaps a folder and a link meanwhile could lead a mount to
+another place, so the finished sandbox is compared with what was meant before anything runs in it.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+
+class _How(NamedTuple):
+    """How a path is mounted."""
+
+    options: Sequence[str]
+    source: Path | None = None
+    """What of the host is bound there; None: nothing."""
+    read_only: bool = False
+
+
+class Mounts:
+    """Path → how it is mounted. Anything not below one of them doesn't exist in the sandbox."""
+
+    def __init__(self) -> None:
+        self._how: dict[Path, _How] = {}
+
+    def link(self, path: Path) -> None:
+        self._how[path] = _How(["--symlink", str(path.readlink()), str(path)])
+
+    def read_only(self, path: Path) -> None:
+        self._how[path] = _How(["--ro-bind", str(path), str(path)], path, read_only=True)
+
+    def writable(self, path: Path) -> None:
+        self._how[path] = _How(["--bind", str(path), str(path)], path)
+
+    def pin(self, path: Path) -> None:
+        """Keep `path` from being moved, so that mounts below it stay in place; otherwise it is unchanged."""
+        if path not in self._how:
+            self.writable(path)
+
+    def hide(self, path: Path) -> None:
+        """Make a folder empty, or a file unreadable; neither can be removed or replaced."""
+        if path.is_dir():
+            self._how[path] = _How(["--tmpfs", str(path), "--remount-ro", str(path)], read_only=True)
+        else:
+            self._how[path] = _How(["--ro-bind", os.devnull, str(path)], Path(os.devnull), read_only=True)
+
+    def scratch(self, path: Path) -> None:
+        """Mount an empty temporary folder that is gone with the command."""
+        self._how[path] = _How(["--tmpfs", str(path)])
+
+    def update(self, other: "Mounts") -> None:
+        """Add the mounts of `other`, which take precedence."""
+        self._how.update(other._how)
+
+    def shows(self, path: Path) -> bool:
+        """Whether the nearest mount at or above `path` shows the host's files."""
+        above = [self._how[p] for p in (path, *path.parents) if p in self._how]
+        return bool(above) and above[0].source is not None
+
+    def arguments(self, folder: Path, *, below: bool) -> list[str]:
+        """What bubblewrap is given for the paths `below` a folder, or for all others; the outer ones first."""
+        by_depth = sorted(self._how, key=lambda path: (len(path.parts), path))
+        chosen = (path for path in by_depth if path.is_relative_to(folder) == below)
+        return [part for path in chosen for part in self._how[path].options]
+
+    def difference(self, made: str, host: str) -> str | None:
+        """Compare a sandbox's `/proc/PID/mountinfo` with what was meant; returns the first difference, or None.
+
+        `host`: the same file of a process outside, which says where each path of the host is.
+        """
+        rows, outside = _read(made), _Table(_read(host))
+        inside = _Table(rows)
+        if not inside.has("/") or "ro" not in inside.top("/").options:
+            return "its root isn't read-only"
+        meant = {str(path): how for path, how in self._how.items() if how.options[0] != "--symlink"}
+        for path, how in meant.items():
+            if not inside.has(path):
+                return f"nothing is mounted at {path!r}"
+            if problem := _mismatch(inside.top(path), how, outside):
+                return f"{problem} is mounted at {path!r}"
+            if not inside.is_shown(path):
+                return f"the mount at {path!r} is covered"
+        for row in rows:
+            if row.point not in meant and not self._comes_along(row, meant, outside):
+                return f"something is mounted at {row.point!r}"
+        return None
+
+    def protecting(self, made: str) -> dict[str, str]:
+        """Number of each mount in a sandbox that keeps a path from being written or read → that path."""
+        table = _Table(_read(made))
+        kept = (str(path) for path, how in self._how.items() if how.read_only)
+        return {table.top(path).id: path for path in kept}
+
+    def _comes_along(self, row: "_Row", meant: Mapping[str, _How], outside: "_Table") -> bool:
+        """Whether bubblewrap makes it in every sandbox, or it is a mount of the host below what was bound."""
+        point = Path(row.point)
+        above = next((p for p in map(str, point.parents) if p in meant), None)
+        if above is None:
+            return row.point == "/" or point.parts[1] in ("proc", "dev")
+        source = meant[above].source
+        there = str(source / point.relative_to(above)) if source else ""
+        return outside.has(there) and outside.top(there).place == row.place
+
+
+class _Row(NamedTuple):
+    """A line of `mountinfo` (proc(5))."""
+
+    id: str
+    parent: str
+    device: str
+    root: str
+    """What of the file system is mounted."""
+    point: str
+    options: Sequence[str]
+    kind: str
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.device, self.root
+
+
+def numbers(made: str) -> set[str]:
+    """Return the numbers of all mounts in a `/proc/PID/mountinfo`."""
+    return {row.id for row in _read(made)}
+
+
+def is_finished(made: str) -> bool:
+    """Whether a sandbox's `/proc/PID/mountinfo` shows bubblewrap's last step: its folder `newroot` is the root."""
+    roots = [row for row in _read(made) if row.point == "/"]
+    return [(row.kind, row.root) for row in roots] == [("tmpfs", "/newroot")]
+
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+def _read(mountinfo: str) -> list[_Row]:
+    def plain(text: str) -> str:
+        return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
+
+    rows: list[_Row] = []
+    for line in filter(None, mountinfo.split("\n")):  # a name may hold other ends of lines
+        own, _, system = line.partition(" - ")
+        number, parent, device, root, point, options = own.split(" ")[:6]
+        rows.append(
+            _Row(number, parent, device, plain(root), plain(point), options.split(","), system.split(" ")[0])
+        )
+    return rows
+
+
+class _Table:
+    """Mounts by their mount points."""
+
+    def __init__(self, rows: Sequence[_Row]) -> None:
+        self._at: dict[str, list[_Row]] = {}
+        for row in rows:
+            self._at.setdefault(row.point, []).append(row)
+
+    def has(self, point: str) -> bool:
+        return point in self._at
+
+    def top(self, point: str) -> _Row:
+        """Return the mount that is seen at a mount point: no other at the same point stands on it."""
+        stacked = self._at[point]
+        below = {row.parent for row in stacked}
+        return next(row for row in stacked if row.id not in below)
+
+    def is_shown(self, point: str) -> bool:
+        """Whether what is mounted at a point stands on what is seen above it."""
+        stacked = self._at[point]
+        own = {row.id for row in stacked}
+        lowest = next(row for row in stacked if row.parent not in own)
+        above = next((str(p) for p in Path(point).parents if str(p) in self._at), None)
+        return above is None or lowest.parent == self.top(above).id
+
+    def found(self, path: Path) -> tuple[_Row, str]:
+        """Return the mount that a path lies on, and the path within its file system."""
+        point = next(p for p in (path, *path.parents) if str(p) in self._at)
+        row = self.top(str(point))
+        below = path.relative_to(point).parts
+        return row, "/".join((row.root.rstrip("/"), *below)) or "/"
+
+
+def _mismatch(row: _Row, how: _How, outside: _Table) -> str | None:
+    """Name what is mounted if it isn't what was meant."""
+    if how.read_only and "ro" not in row.options:
+        return "what can be written"
+    if how.source is None:
+        return None if (row.kind, row.root) == ("tmpfs", "/") else repr(row.root)
+    host, root = outside.found(how.source)
+    if row.place != (host.device, root):
+        return repr(row.root)
+    if "ro" in row.options and not how.read_only and "ro" not in host.options:
+        return "what can only be read"
+    return None
