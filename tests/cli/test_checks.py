@@ -11,6 +11,7 @@ import warm
 from commands import Run
 from folders import put, tree
 from patience import until
+from sandboxes import needs_sandbox
 from scripted import call, shell, tools
 
 from interlock.engine.client import state_home
@@ -265,6 +266,34 @@ def test_changed_tests_count_where_that_was_said_beforehand(run: Run, tmp_path: 
     model = script(tmp_path, tools(writes("test_calc.py", EASY)), {"text": "Done."})
     done = run("-m", model, "-y", "-p", "x", "--check", PYTEST, "--check-tests", "may-change")
     assert (done.code, done.out) == (0, "Done.\n"), done.err
+
+
+def test_a_background_process_doesnt_put_other_tests_there_while_the_check_runs(
+    run: Run, tmp_path: Path, quiet: Path
+) -> None:
+    tree(tmp_path / "work", PY)
+    swap = "cp test_calc.py ../kept; until [ -e ../begun ]; do sleep 0.05; done; echo 'def test(): 1' > test_calc.py;"
+    swap += "touch ../swapped; until [ -e ../over ]; do sleep 0.05; done; cp ../kept test_calc.py; sleep 600"
+    line = (
+        f"touch ../begun; until [ -e ../swapped ]; do sleep 0.05; done; {PYTEST} && touch ../over && sleep 1"
+    )
+    begun = tools(call("run_shell_command", command=swap, is_background=True))
+    model = script(
+        tmp_path, begun, {"text": "Done."}, {"expect": "changed while the check ran", "text": "Oh."}
+    )
+    done = run("-m", model, "-y", "-p", "fix half", "--check", line, "--max-turns", "2")
+    assert done.code == 53, done.err
+    assert "test_calc.py changed while the check ran" in done.err
+
+
+def test_in_a_sandbox_a_view_is_a_copy(run: Run, tmp_path: Path, quiet: Path) -> None:
+    needs_sandbox()
+    tree(tmp_path / "work", {"calc.py": CODE, "test_calc.py": UNIT, "ok": ""})
+    easy = writes("test_calc.py", UNIT.replace("2)", "8)"))
+    line = "test -e ok && ! touch /usr/made 2>/dev/null && python3 -m unittest -q"
+    done = run("-m", script(tmp_path, tools(easy), {"text": "Done."}), "-y", "-s", "-p", "x", "--check", line)
+    assert done.code == 75 and "The check passes only with changed tests" in done.err, done.err
+    assert "8 != 2" in done.err and not left_behind()
 
 
 def test_a_kill_in_the_middle_of_a_view_costs_nothing_and_leaves_nothing(
