@@ -37,8 +37,8 @@ async def effect(
     function was called to its end, a person is asked; `idempotent`: it is called again unasked. A function that raises
     has failed: it is called again when its node is.
 
-    Whatever stops the node, a function in a thread is seen to its end and its result is kept. A coroutine has 5 s to end;
-    cancelled then, its outcome is unknown.
+    Whatever stops the node, a function in a thread is seen to its end and its result is kept. A coroutine has 5 s to
+    end; cancelled then, its outcome is unknown.
 
     `key`: names the effect within the step, the same whenever the node runs; a second call with it returns the first
     one's result. A result is JSON-like, a message, or what the types of the state name. Outside a run of Interlock the

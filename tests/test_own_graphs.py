@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from interlock.engine import Decision, Outcome, events, resume, run
+from interlock.engine.client import Client
 from interlock.state.errors import SetupError, UserError
 from interlock.state.events import Init, NodeStart, Result
 from interlock.testing import Scene, Stage, check_paths, kill_everywhere
@@ -432,3 +433,23 @@ def test_a_graph_of_langgraph_that_asks_as_a_part_fails_with_what_to_do(tmp_path
         g.edge(START, "inner", END)
 
     assert "own.inner called interrupt(), which" in str(play(Stage(tmp_path), wire).error)
+
+
+def test_a_graph_of_langgraph_that_is_a_part_does_not_run_in_a_replay(tmp_path: Path) -> None:
+    stage, calls = Stage(tmp_path), tmp_path / "calls"
+
+    def shout(state: Shared) -> Shared:
+        with calls.open("a") as file:
+            file.write("x")
+        return {"text": state["text"].upper()}
+
+    inner = StateGraph(Shared).add_node(shout).add_edge(START, "shout")
+
+    def wire(g: Graph) -> None:
+        g.subgraph("inner", inner)
+        g.edge(START, "inner", END)
+
+    done = play(stage, wire)
+    assert done.output["text"] == "X"
+    assert Client(stage.options).replay(done.run).divergence is None
+    assert calls.read_text() == "x"

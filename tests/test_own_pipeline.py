@@ -146,9 +146,18 @@ def test_a_run_goes_on_without_a_key_that_its_workflow_has_retired(tmp_path: Pat
     assert asyncio.run(resume(failed.run, options=options(tmp_path))).status == "done"
 
 
-def _with_mode(kind: Any, how: str) -> Pipeline:
+class Moded(TypedDict, total=False):
+    approval_mode: ApprovalModeState
+    done: Annotated[bool, newest]
+
+
+class Redeclared(TypedDict, total=False):
+    approval_mode: str
+    done: Annotated[bool, newest]
+
+
+def _with_mode(state: type, how: str) -> Pipeline:
     """A workflow that gets into yolo mode: in what it begins with, by a node, or by what it sends to another graph."""
-    state: Any = TypedDict("Own", {"approval_mode": kind, "done": Annotated[bool, newest]}, total=False)  # pyright: ignore
 
     @node(reads=("done",), writes=("approval_mode",))
     async def switch(_: Any) -> Any:
@@ -158,7 +167,7 @@ def _with_mode(kind: Any, how: str) -> Pipeline:
     async def act(_: Any) -> Any:
         return {"done": True}
 
-    def send(values: state) -> Sequence[Mapping[str, Any]]:
+    def send(values: Moded) -> Sequence[Mapping[str, Any]]:
         return [{"approval_mode": "yolo" if how == "send" else values.get("approval_mode", "default")}]
 
     def made() -> Graph:
@@ -172,31 +181,32 @@ def _with_mode(kind: Any, how: str) -> Pipeline:
     def begin(_: Any, context: WorkflowContext) -> dict[str, Any]:
         return {"approval_mode": "yolo" if how == "enter" else context.approval_mode}
 
-    return Pipeline(
-        "mine", made, WorkflowInput, WorkflowOutput, enter=begin, leave=lambda *_: WorkflowOutput()
-    )
+    def end(values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
+        return WorkflowOutput()
+
+    return Pipeline("mine", made, WorkflowInput, WorkflowOutput, enter=begin, leave=end)
 
 
 @pytest.mark.parametrize(
-    ("kind", "how", "says"),
+    ("state", "how", "says"),
     [
-        (str, "node", "declares 'approval_mode' as .* but it is the engine's"),
+        (Redeclared, "node", "declares 'approval_mode' as .* but it is the engine's"),
         (
-            ApprovalModeState,
+            Moded,
             "node",
             "moved 'approval_mode' from 'default' to 'yolo', which this node may not",
         ),
-        (ApprovalModeState, "enter", "begins in the approval mode 'yolo'"),
-        (ApprovalModeState, "send", "send sent the approval mode 'yolo' to 'act'; the run is in 'default'"),
-        (ApprovalModeState, "", ""),
+        (Moded, "enter", "begins in the approval mode 'yolo'"),
+        (Moded, "send", "send sent the approval mode 'yolo' to 'act'; the run is in 'default'"),
+        (Moded, "", ""),
     ],
 )
 def test_no_workflow_switches_its_approval_mode_by_itself(
-    tmp_path: Path, kind: Any, how: str, says: str
+    tmp_path: Path, state: type, how: str, says: str
 ) -> None:
     ended = None
     try:
-        ended = asyncio.run(run(_with_mode(kind, how), {}, options=options(tmp_path)))
+        ended = asyncio.run(run(_with_mode(state, how), {}, options=options(tmp_path)))
         found = (ended.error or {}).get("message", "")
     except InterlockError as error:
         found = str(error)

@@ -8,7 +8,7 @@ replay there.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -41,7 +41,7 @@ from interlock.graphs._watch import kept_aside
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
-from interlock.state.names import ERROR_HANDLER, is_hidden_node
+from interlock.state.names import is_hidden_node
 from interlock.state.text import jsonable
 
 
@@ -162,8 +162,8 @@ class _Record:
             return Superstep(step, (), values, (), values)
         recorded = self._tasks.get(before.config["configurable"]["checkpoint_id"], {})
         names = _shown(recorded.values())
-        due = [*_with_handlers(due_tasks(app, before), {*recorded.values()})]
-        today = _shown(task.name for task, ran in due if ran)
+        due = _with_error_handlers(app, due_tasks(app, before), recorded)
+        today = _shown(task.name for task in due)
         if names != today:
             unknown = not recorded
             return Superstep(
@@ -206,15 +206,12 @@ class _Record:
         return known[-1] if known else {}
 
     async def _writes(
-        self, app: Any, before: Any, recorded: Mapping[str, str], due: Sequence[tuple[DueTask, bool]]
+        self, app: Any, before: Any, recorded: Mapping[str, str], due: Sequence[DueTask]
     ) -> list[tuple[DueTask, list[tuple[str, Any]]]]:
         """What each task wrote, with today's edges in place of those that the node had then."""
         left = {name: [t for t, node in recorded.items() if node == name] for name in {*recorded.values()}}
         found: list[tuple[DueTask, list[tuple[str, Any]]]] = []
-        for task, ran in due:
-            if not ran:
-                found.append((task, []))
-                continue
+        for task in due:
             if self._instead and self._instead.is_due(task.name, before.metadata.get("step", 0) + 1):
                 found.append((task, await self._written_by(self._instead.function, app, before, task)))
                 continue
@@ -246,14 +243,14 @@ _RETURNED = "__return__"
 """What a `@task` writes: it is a part of the node that called it."""
 
 
-def _with_handlers(due: Iterable[DueTask], recorded: Set[str]) -> Iterator[tuple[DueTask, bool]]:
-    """The tasks, and whether each wrote; behind one that failed its error handler, which wrote in its place."""
-    for task in due:
-        handler = f"{ERROR_HANDLER}{task.name}"
-        failed = task.name not in recorded and handler in recorded
-        yield task, not failed
-        if failed:
-            yield task._replace(id="", name=handler, triggers=()), True
+def _with_error_handlers(app: Any, due: Sequence[DueTask], recorded: Mapping[str, str]) -> list[DueTask]:
+    """The tasks, with its error handler in place of a node that raised when the run was recorded."""
+    ran = {*recorded.values()}
+    handlers = [app.nodes[task.name].error_handler_node for task in due]
+    return [
+        task._replace(name=handler) if handler in ran and task.id not in recorded else task
+        for task, handler in zip(due, handlers, strict=True)
+    ]
 
 
 def _shown(nodes: Iterable[str]) -> tuple[str, ...]:

@@ -99,9 +99,9 @@ def test_without_it_commands_run_on_the_machine_and_the_model_knows(
 KILLED = r"""
 - tool_calls:
     - name: run_shell_command
-      args: {command: "mkdir sub; python3 -c \"open('sub/AGENTS' + '.md', 'w')\"; sleep 600", is_background: true}
+      args: {command: "mkdir sub; python3 -c \"open('sub/AGENTS' + '.md', 'w')\"; sleep 613", is_background: true}
     - {name: write_file, args: {file_path: docs/AGENTS.md, content: "asked for"}}
-    - {name: run_shell_command, args: {command: "touch ready; sleep 600"}}
+    - {name: run_shell_command, args: {command: "touch ready; sleep 613"}}
 """
 
 
@@ -119,7 +119,7 @@ def test_what_a_command_of_a_killed_run_made_is_set_aside_by_the_next(run: Run, 
         killed.wait()
     until(
         lambda: (
-            b"sleep 600" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout
+            b"sleep 613" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout
         )
     )
     done = run(*prompt(tmp_path, "-y"))
