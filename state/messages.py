@@ -59,6 +59,27 @@ class ToolCall(Frozen):
     """The provider's thought signature (base64); must be sent back unchanged."""
 
 
+class Opaque(Frozen):
+    """What a model's provider wants back unchanged beside an answer: its thinking, signed or encrypted."""
+
+    model: str
+    """The model that made it; another one that goes on gets the answer without."""
+    blocks: tuple[dict[str, JsonValue], ...] = ()
+    """Blocks of the answer's content, before its text."""
+    fields: dict[str, JsonValue] = {}
+    """Fields of the answer's message."""
+
+
+class Opaque(Frozen):
+    """Parts of an answer that only the model that made it reads: signed thoughts, in its provider's form."""
+
+    model: str
+    """Resolved name. Another model doesn't get them."""
+    blocks: tuple[dict[str, JsonValue], ...] = ()
+    fields: dict[str, JsonValue] = {}
+    """Beside the content."""
+
+
 class Message(Frozen):
     """One record of the chain; in inputs and outputs, a dict of the same shape."""
 
@@ -75,6 +96,7 @@ class Message(Frozen):
     thought: str | None = None
     signature: str | None = None
     """Thought signature of a message without calls (base64)."""
+    opaque: Opaque | None = None
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import JsonValue
 
+from interlock.state.ends import ENDS
 from interlock.state.errors import ModelError
 from interlock.state.messages import (
     DataPart,
@@ -21,6 +22,7 @@ from interlock.state.messages import (
     Message,
     ModelCall,
     ModelItem,
+    Opaque,
     Reply,
     TextDelta,
     TextPart,
@@ -83,11 +85,17 @@ class Chunk:
     signature: str | None = None
     finish_reason: str | None = None
     problem: str | None = None
+    warning: str = ""
+    """For people: what is odd about an answer that is taken."""
+    opaque: Opaque | None = None
     data: tuple[DataPart, ...] = ()
     usage: Usage | None = None
     """Added to the usage of earlier chunks."""
     progress: tuple[int, int] | None = None
     """Tokens of the request that the server has read, and all of them."""
+    opaque: Opaque | None = None
+    warning: str = ""
+    """What people should know of the answer."""
 
 
 class Provider(Protocol):
@@ -173,6 +181,24 @@ def ending(who: str, finish: str | None, names: Mapping[str, str]) -> tuple[str 
     reason = names.get(finish.lower(), finish.lower()) if finish else None
     problem = None if reason in (None, "stop", "length") else f"{who} stopped the answer: {finish}."
     return reason, problem
+
+
+def end_of(who: str, finish: str) -> tuple[str | None, str | None, str]:
+    """Return the normalized reason of an end, the problem it means, and a warning if it isn't known.
+
+    Raises `ModelError` if the context window is full.
+    """
+    if not finish:
+        return None, None, ""
+    reason = finish.lower()
+    kind = ENDS.get(reason)
+    if kind is None:
+        return reason, None, f"{who} ended the answer with {finish[:100]!r}, which isn't known: it is taken as complete."
+    if kind == "overflow":
+        raise ModelError(f"Model {who!r} stopped the answer: its context window is full ({finish}).", overflow=True)
+    if kind in ("blocked", "retry"):
+        return reason, f"{who} stopped the answer: {finish}.", ""
+    return {"complete": "stop", "length": "length"}.get(kind, reason), None, ""
 
 
 def _digest(message: Message) -> bytes:
@@ -280,6 +306,8 @@ class Answer:
         self._calls: list[CallPiece] = []
         self._data: list[DataPart] = []
         self._signature: str | None = None
+        self._opaque: Opaque | None = None
+        self.warning = ""
         self.finish_reason: str | None = None
         self.problem: str | None = None
         self.usage = Usage()
@@ -294,8 +322,11 @@ class Answer:
         self._calls.extend(call for call in chunk.calls if not self._refuses(call))
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
+        self._opaque = chunk.opaque or self._opaque
+        self.warning = chunk.warning or self.warning
         self.finish_reason = chunk.finish_reason or self.finish_reason
         self.problem = chunk.problem or self.problem
+        self._opaque, self.warning = chunk.opaque or self._opaque, chunk.warning or self.warning
         if self._refused:
             self.finish_reason, self.problem = _MALFORMED, self._refused
             self._calls.clear()
@@ -355,6 +386,7 @@ class Answer:
             tool_calls=tuple(calls),
             thought=str(self._thought) or None,
             signature=self._signature,
+            opaque=self._opaque,
         )
 
 
