@@ -70,16 +70,6 @@ class Opaque(Frozen):
     """Fields of the answer's message."""
 
 
-class Opaque(Frozen):
-    """Parts of an answer that only the model that made it reads: signed thoughts, in its provider's form."""
-
-    model: str
-    """Resolved name. Another model doesn't get them."""
-    blocks: tuple[dict[str, JsonValue], ...] = ()
-    fields: dict[str, JsonValue] = {}
-    """Beside the content."""
-
-
 class Message(Frozen):
     """One record of the chain; in inputs and outputs, a dict of the same shape."""
 

@@ -1,37 +1,16 @@
-"""ends: how providers say that an answer has ended, and what each end means."""
+"""ends: how providers say that an answer has ended, and what becomes of the answer."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-Meaning = Literal["complete", "cut", "paused", "blocked", "overflow", "malformed"]
-"""What follows: `complete` and `cut` answers count, `paused` ones are continued, `blocked` ones aren't asked again,
-`overflow` shortens the conversation, and `malformed` ones are asked again."""
+from interlock.state.ends import ENDS
+from interlock.state.errors import ModelError
 
-_MEANINGS: Mapping[str, Meaning] = {
-    **dict.fromkeys(
-        ("stop", "end_turn", "stop_sequence", "tool_calls", "tool_use", "function_call"), "complete"
-    ),
-    **dict.fromkeys(("completed", "eos", "eos_token", "end", "complete"), "complete"),
-    **dict.fromkeys(
-        ("length", "max_tokens", "max_output_tokens", "max_completion_tokens", "model_length"), "cut"
-    ),
-    "pause_turn": "paused",
-    **dict.fromkeys(
-        ("refusal", "content_filter", "content_filtered", "guardrail_intervened", "sensitive"), "blocked"
-    ),
-    **dict.fromkeys(("model_context_window_exceeded", "context_window_exceeded"), "overflow"),
-    **dict.fromkeys(("malformed_model_output", "malformed_tool_use", "malformed_function_call"), "malformed"),
-    **dict.fromkeys(
-        ("error", "network_error", "failed", "cancelled", "insufficient_system_resource"), "malformed"
-    ),
-}
-"""Name of an end, in lower case, → its meaning. From the references of Anthropic (Messages), Amazon (Converse), OpenAI
-(chat completions, Responses), OpenRouter, DeepSeek, Mistral, Z.ai and Ollama, as of November 2026."""
-_NORMAL: Mapping[Meaning, str] = {"complete": "stop", "cut": "length"}
-"""Meanings that have one name in records, whoever gave them."""
 _FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 """Where LangChain's clients keep an answer's end."""
-BLOCKED = frozenset(name for name, meaning in _MEANINGS.items() if meaning == "blocked")
+_SHOWN = 100
+_NORMAL = {"complete": "stop", "length": "length"}
+"""Ends that have one name in records, whoever gave them."""
 
 
 def end_in(metadata: Mapping[str, Any]) -> str:
@@ -47,15 +26,25 @@ def end_in(metadata: Mapping[str, Any]) -> str:
     if (status := metadata.get("status")) == "incomplete":  # OpenAI's Responses
         details = cast("dict[str, Any]", metadata.get("incomplete_details") or {})
         return str(details.get("reason") or "incomplete")
-    return "" if status in (None, "in_progress", "queued") else str(status)
+    return "" if status in (None, "in_progress") else str(status)
 
 
-def meaning_of(end: str) -> Meaning | None:
-    """Return what an end means; None: no provider that is known has it, so the answer counts, with a warning."""
-    return _MEANINGS.get(end.lower())
+def read_end(who: str, end: str) -> tuple[str | None, str | None, str]:
+    """Return an end's name as records have it, the problem that it means, and a warning if it isn't known.
 
-
-def normal_end(end: str) -> str:
-    """Return an end's name as records have it: `stop` or `length` for answers that count, else its own, lower case."""
-    meaning = meaning_of(end)
-    return _NORMAL.get(meaning, end.lower()) if meaning else end.lower()
+    Raises `ModelError` if the conversation fills the model's window.
+    """
+    reason = end.lower()
+    kind = ENDS.get(reason)
+    if not end:
+        return None, None, ""
+    if kind is None:
+        return (
+            reason,
+            None,
+            f"{who} ended the answer with {end[:_SHOWN]!r}, which isn't known. The answer counts.",
+        )
+    if kind == "overflow":
+        raise ModelError(f"{who}: the conversation fills the model's window ({end}).", overflow=True)
+    problem = f"{who} stopped the answer: {end}." if kind in ("blocked", "retry") else None
+    return _NORMAL.get(kind, reason), problem, ""

@@ -21,7 +21,7 @@ from langchain_core.messages import (
 
 from interlock.services.models.attachments import digest_of
 from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
-from interlock.services.models.ends import end_in, meaning_of, normal_end
+from interlock.services.models.ends import end_in, read_end
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
     PUBLIC,
@@ -35,7 +35,6 @@ from interlock.services.models.names import (
     url_of,
 )
 from interlock.services.models.network import client_environment
-from interlock.services.models.opaque import finish_of, handing_back, opaque_of, with_opaque
 from interlock.services.models.options import find_refused_option, without_refused
 from interlock.services.models.request import (
     CallPiece,
@@ -52,7 +51,7 @@ from interlock.services.models.thinking import (
     reading_thoughts,
     with_thinking,
 )
-from interlock.state.errors import ModelError, UserError
+from interlock.state.errors import UserError
 from interlock.state.messages import DataPart, Message, TextPart, Usage
 
 
@@ -219,15 +218,7 @@ class LangChainProvider:
         return (own.bind_tools(tools) if tools else own).bind(**options)
 
     def _end(self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None) -> Chunk:
-        meaning, reason, problem, warning = meaning_of(end), normal_end(end) or None, None, ""
-        if meaning == "overflow":
-            raise ModelError(
-                f"{self._name}: the conversation fills the model's window ({end}).", overflow=True
-            )
-        if meaning in ("blocked", "malformed"):
-            problem = f"{self._name} stopped the answer: {end}."
-        elif end and meaning is None:
-            warning = f"{self._name} ended the answer with {end!r}, which Interlock doesn't know. The answer counts."
+        reason, problem, warning = read_end(self._name, end)
         calls, broken = _calls(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
@@ -348,6 +339,8 @@ def _calls(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
     """Return the calls in order, and the first whose arguments are no JSON object."""
     pieces: list[CallPiece] = []
     for call in whole.tool_call_chunks:
+        if not call["name"] and not call["id"]:
+            continue  # of a tool that runs at the provider's, such as Nova's code interpreter
         try:
             args = json.loads(call["args"] or "{}", strict=False)  # some servers leave line breaks in strings
         except (ValueError, RecursionError):

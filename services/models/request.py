@@ -14,7 +14,6 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import JsonValue
 
-from interlock.state.ends import ENDS
 from interlock.state.errors import ModelError
 from interlock.state.messages import (
     DataPart,
@@ -85,9 +84,6 @@ class Chunk:
     signature: str | None = None
     finish_reason: str | None = None
     problem: str | None = None
-    warning: str = ""
-    """For people: what is odd about an answer that is taken."""
-    opaque: Opaque | None = None
     data: tuple[DataPart, ...] = ()
     usage: Usage | None = None
     """Added to the usage of earlier chunks."""
@@ -181,24 +177,6 @@ def ending(who: str, finish: str | None, names: Mapping[str, str]) -> tuple[str 
     reason = names.get(finish.lower(), finish.lower()) if finish else None
     problem = None if reason in (None, "stop", "length") else f"{who} stopped the answer: {finish}."
     return reason, problem
-
-
-def end_of(who: str, finish: str) -> tuple[str | None, str | None, str]:
-    """Return the normalized reason of an end, the problem it means, and a warning if it isn't known.
-
-    Raises `ModelError` if the context window is full.
-    """
-    if not finish:
-        return None, None, ""
-    reason = finish.lower()
-    kind = ENDS.get(reason)
-    if kind is None:
-        return reason, None, f"{who} ended the answer with {finish[:100]!r}, which isn't known: it is taken as complete."
-    if kind == "overflow":
-        raise ModelError(f"Model {who!r} stopped the answer: its context window is full ({finish}).", overflow=True)
-    if kind in ("blocked", "retry"):
-        return reason, f"{who} stopped the answer: {finish}.", ""
-    return {"complete": "stop", "length": "length"}.get(kind, reason), None, ""
 
 
 def _digest(message: Message) -> bytes:
@@ -326,7 +304,6 @@ class Answer:
         self.warning = chunk.warning or self.warning
         self.finish_reason = chunk.finish_reason or self.finish_reason
         self.problem = chunk.problem or self.problem
-        self._opaque, self.warning = chunk.opaque or self._opaque, chunk.warning or self.warning
         if self._refused:
             self.finish_reason, self.problem = _MALFORMED, self._refused
             self._calls.clear()
