@@ -141,7 +141,7 @@ class LangChainProvider:
                 options |= _mistral_client(options)
             elif is_of_openai(cls):
                 cls = reading_thoughts(cls)
-            self._model = handing_back(marking(cls))(**options)
+            self._model = marking(cls)(**options)
             getattr(self._model, "_async_client", None)  # Anthropic's is made when it is first used
         self._plans = CachePlans()
         self._facts, self._refused = facts, set(facts.seen(model).refuses)

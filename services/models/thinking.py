@@ -5,6 +5,7 @@ and Bedrock beside calls, OpenAI's Responses, OpenRouter (`reasoning_details`), 
 they came, and go only to the model that made them.
 """
 
+import base64
 import json
 import re
 from collections.abc import Mapping
@@ -50,7 +51,8 @@ class Thinking:
                 self._field = field
                 self._text.append(text)
                 return text
-        return "".join(b.get("reasoning", "") for b in chunk.content_blocks if b["type"] == "reasoning")
+        found = "".join(b.get("reasoning", "") for b in chunk.content_blocks if b["type"] == "reasoning")
+        return found or _raw_reasoning(chunk)
 
     def _add_detail(self, entry: dict[str, Any]) -> None:
         last = self._details[-1] if self._details else None
@@ -74,9 +76,41 @@ class Thinking:
             fields[self._field] = "".join(self._text)
         if not blocks and not fields:
             return None
-        return Opaque(
-            model=self._model, blocks=cast(Any, clean_json(blocks)), fields=cast(Any, clean_json(fields))
-        )
+        kept: Any = clean_json(_bytes_as_text(blocks))
+        return Opaque(model=self._model, blocks=tuple(kept), fields=cast(Any, clean_json(fields)))
+
+
+_BASE64 = "interlock_base64"
+"""Key of an object that stands for bytes: Bedrock's client gives redacted thinking so."""
+
+
+def _raw_reasoning(chunk: AIMessageChunk) -> str:
+    """Return the thoughts that open models tell in Responses, not in a summary: LangChain's blocks lack them."""
+    blocks = cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else []
+    found = [
+        cast("dict[str, Any]", b) for b in blocks if isinstance(b, dict) and b.get("type") == "reasoning"
+    ]  # pyright: ignore[reportUnknownMemberType]
+    parts = [cast("dict[str, Any]", part) for block in found for part in block.get("content") or ()]
+    return "".join(str(part.get("text", "")) for part in parts if part.get("type") == "reasoning_text")
+
+
+def _bytes_as_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {_BASE64: base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {key: _bytes_as_text(one) for key, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_bytes_as_text(one) for one in cast("list[Any]", value)]
+    return value
+
+
+def _text_as_bytes(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        if _BASE64 in found:
+            return base64.b64decode(found[_BASE64])
+        return {key: _text_as_bytes(one) for key, one in found.items()}
+    return [_text_as_bytes(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _is_signed(block: Mapping[str, Any]) -> bool:
@@ -101,7 +135,7 @@ def with_thinking(made: AIMessage, opaque: Opaque) -> AIMessage:
     content: Any = made.content
     if opaque.blocks:
         text = [{"type": "text", "text": content}] if isinstance(content, str) and content else content
-        content = [*opaque.blocks, *(text or ())]
+        content = [*(_text_as_bytes(block) for block in opaque.blocks), *(text or ())]
     more = {_FIELDS: opaque.fields} if opaque.fields else {}
     return AIMessage(content, tool_calls=made.tool_calls, additional_kwargs=more)
 
@@ -117,7 +151,7 @@ def reading_thoughts(cls: type[Any]) -> type[Any]:
 
     class Reading(cls):
         def _get_request_payload(self, input_: Any, **options: Any) -> dict[str, Any]:
-            payload: dict[str, Any] = cast(Any, super())._get_request_payload(input_, **options)
+            payload: dict[str, Any] = super()._get_request_payload(input_, **options)
             sent = payload.get("messages")
             if isinstance(sent, list) and isinstance(input_, list):
                 for message, made in zip(cast("list[Any]", input_), cast("list[Any]", sent), strict=False):
@@ -133,7 +167,7 @@ def reading_thoughts(cls: type[Any]) -> type[Any]:
                 function: Any = call.get("function") if isinstance(call, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 if isinstance(function, dict) and isinstance(function.get("arguments"), dict | list):  # pyright: ignore[reportUnknownMemberType]
                     function["arguments"] = json.dumps(function["arguments"])
-            made = cast(Any, super())._convert_chunk_to_generation_chunk(chunk, *rest)
+            made: Any = super()._convert_chunk_to_generation_chunk(chunk, *rest)
             told = {name: delta[name] for name in (*_TEXTS, "reasoning_details") if delta.get(name)}
             if made is not None and told:
                 made.message.additional_kwargs.pop("reasoning_content", None)  # `take` reads it once
@@ -159,6 +193,7 @@ class ThoughtTags:
     def __init__(self) -> None:
         self._held = ""
         self._state = "before"
+        self._thoughts: list[str] = []
 
     def split(self, text: str) -> tuple[str, str]:
         """Return the text and the thoughts that a piece adds; what may still become a tag is held back."""
@@ -178,13 +213,14 @@ class ThoughtTags:
             return self._end(), thought
         kept = next((n for n in range(len(self._CLOSE) - 1, 0, -1) if thought.endswith(self._CLOSE[:n])), 0)
         self._held = thought[len(thought) - kept :]
-        return "", thought[: len(thought) - kept]
+        self._thoughts.append(thought[: len(thought) - kept])
+        return "", self._thoughts[-1]
 
     def rest(self) -> tuple[str, str]:
-        """Return what is still held back when the answer ends."""
+        """Return what is still held back when the answer ends; thoughts that never ended are its text, too."""
         inside = self._state == "inside"
         held = self._end()
-        return ("", held) if inside else (held, "")
+        return (f"{''.join(self._thoughts)}{held}", held) if inside else (held, "")
 
     def _end(self) -> str:
         self._state, held, self._held = "after", self._held, ""
