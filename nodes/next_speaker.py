@@ -23,6 +23,7 @@ _RULES: Mapping[str, tuple[str, Callable[[list[Message]], bool]]] = {
 _ENDS: Mapping[str, tuple[str, str]] = {
     "stop": ("user", "the answer is complete"),
     "length": ("model", "the answer was cut off at its greatest length"),
+    "pause_turn": ("model", "the vendor paused the answer"),
 }
 """End of an answer → speaker and reason, where the vendor's ends are reliable."""
 
