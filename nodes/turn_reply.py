@@ -328,7 +328,9 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     text = replacement("AfterModel", outcome, runtime)
     if text and text != answer.text:
         # Thoughts and their signature belong to the replaced text; calls keep their own.
-        answer = answer.model_copy(update={"content": text, "thought": None, "signature": None, "opaque": None})
+        answer = answer.model_copy(
+            update={"content": text, "thought": None, "signature": None, "opaque": None}
+        )
         record = deps.transcript.append(state["head"], [answer])
     _tell(answer, runtime)
     return {**accepted(state, deps.transcript, record), "label": "end"}

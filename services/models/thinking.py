@@ -87,10 +87,9 @@ _BASE64 = "interlock_base64"
 def _raw_reasoning(chunk: AIMessageChunk) -> str:
     """Return the thoughts that open models tell in Responses, not in a summary: LangChain's blocks lack them."""
     blocks = cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else []
-    found = [
-        cast("dict[str, Any]", b) for b in blocks if isinstance(b, dict) and b.get("type") == "reasoning"
-    ]  # pyright: ignore[reportUnknownMemberType]
-    parts = [cast("dict[str, Any]", part) for block in found for part in block.get("content") or ()]
+    found = [cast("dict[str, Any]", block) for block in blocks if isinstance(block, dict)]
+    contents = [block.get("content") or () for block in found if block.get("type") == "reasoning"]
+    parts = [cast("dict[str, Any]", part) for content in contents for part in content]
     return "".join(str(part.get("text", "")) for part in parts if part.get("type") == "reasoning_text")
 
 
