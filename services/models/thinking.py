@@ -198,7 +198,9 @@ class ThoughtTags:
 
     def split(self, text: str) -> tuple[str, str]:
         """Return the text and the thoughts that a piece adds; what may still become a tag is held back."""
-        if self._state == "after":
+        if self._state == "gap" and (text := text.lstrip("\n")):
+            self._state = "after"
+        if self._state in ("gap", "after"):
             return text, ""
         self._held += text
         if self._state == "before":
@@ -210,8 +212,8 @@ class ThoughtTags:
             self._state, self._held = "inside", begun[len(self._OPEN) :]
         thought, found, rest = self._held.partition(self._CLOSE)
         if found:
-            self._held = rest.lstrip("\n")
-            return self._end(), thought
+            self._held, self._state = "", "gap"  # the line breaks between them belong to neither
+            return self.split(rest)[0], thought
         kept = next((n for n in range(len(self._CLOSE) - 1, 0, -1) if thought.endswith(self._CLOSE[:n])), 0)
         self._held = thought[len(thought) - kept :]
         self._thoughts.append(thought[: len(thought) - kept])
