@@ -131,20 +131,24 @@ _IN_TEXT = (
 """How LangChain writes the code of an error inside of a stream into the text of a `ValueError`."""
 _QUOTED = re.compile(r"""\bmessage=(['"])(.+?)\1, """)
 """A message in the text of an exception that shows an object."""
-_TELLING = (
-    "message",
-    "msg",
-    "code",
-    "type",
-    "status",
-    "error",
-    "detail",
-    "reason",
-    "quotaId",
-    "raw",
-    "details",
+_TELLING = frozenset(
+    {
+        *(
+            "message",
+            "msg",
+            "code",
+            "type",
+            "status",
+            "error",
+            "detail",
+            "reason",
+            "quotaId",
+            "raw",
+            "details",
+        ),
+        *("violations", "metadata", "Message", "Code", "Error"),
+    }
 )
-_TELLING += ("violations", "metadata", "Message", "Code")
 """Parts of a body that say why; others may repeat the request."""
 
 
@@ -171,7 +175,9 @@ class Told:
 def read_error(error: BaseException) -> Told | None:
     """Return what a client's exception tells of the provider's error; None if it isn't of a provider."""
     response = getattr(error, "response", None)
-    body: Any = response if isinstance(response, Mapping) else getattr(error, "body", None)
+    body: Any = getattr(error, "body", None)
+    if isinstance(response, Mapping):  # botocore's
+        body = cast("Mapping[str, Any]", response)
     if body is None:
         body = getattr(error, "details", None)
     said = [*_strings(body)]
@@ -263,7 +269,7 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
     else:
         for name, item in _mapping(value).items():
-            if name in _TELLING or name in ("Error", "error"):
+            if name in _TELLING:
                 yield from _strings(item)
 
 
