@@ -102,7 +102,7 @@ async def test_an_error_inside_of_a_stream_of_responses_is_read_as_well(
     bench: Any, refusing: Refusing, event: dict[str, Any], means: str
 ) -> None:
     if response := event.get("response"):
-        rest = {"output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+        rest: dict[str, Any] = {"output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
         about = {"id": "r", "object": "response", "created_at": 1, "model": "m", "status": "failed"}
         event = {**event, "response": {**about, **rest, **response}}
     refusing.give(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n", kind=SSE)
@@ -114,7 +114,7 @@ class ClientError(Exception):
 
     def __init__(self, code: str, status: int | None, message: str) -> None:
         super().__init__(f"An error occurred ({code}) when calling the ConverseStream operation: {message}")
-        self.response = {
+        self.response: dict[str, Any] = {
             "Error": {"Code": code, "Message": message},
             "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {}},
         }
