@@ -132,6 +132,20 @@ def test_an_error_inside_of_bedrocks_stream_is_asked_again() -> None:
     assert explain(ValueError("Received AWS exception throttlingException:\n\n{}"), "bedrock:m", 0).retryable
 
 
+async def test_bedrocks_client_repeats_nothing_by_itself(
+    bench: Any, refusing: Refusing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("langchain_aws")
+    address = refusing.env["OPENAI_BASE_URL"].removesuffix("/v1")
+    keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "x")
+    env = {**keys, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": address}
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    refusing.give({"message": "Not now"}, 503, **{"x-amzn-errortype": "ServiceUnavailableException"})
+    run = bench(env, {"model": {"name": "bedrock:anthropic.claude-sonnet-4-5-v1:0"}})
+    assert await meaning(run, refusing) == "retry"
+
+
 @pytest.mark.parametrize(
     ("model", "env", "kind", "says"),
     [
