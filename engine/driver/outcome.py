@@ -20,10 +20,19 @@ from interlock.graphs.foreign import Foreign
 from interlock.prompts import load
 from interlock.state.calls import ToolResult, cancelled
 from interlock.state.conversation import refusals_in, warnings_of
-from interlock.state.errors import ENDED_WELL, EXIT_CODES, STOPPED, BusyError, InterlockError, StoreError
+from interlock.state.errors import (
+    ENDED_WELL,
+    EXIT_CODES,
+    STOPPED,
+    BusyError,
+    InterlockError,
+    StoreError,
+    exception_line,
+)
 from interlock.state.events import Result
 from interlock.state.messages import Message, open_calls
 from interlock.state.run import WorkflowOutput
+from interlock.state.text import clean_json, object_of
 from interlock.state.workflow import WorkflowContext
 
 
@@ -162,7 +171,8 @@ def dumped(result: WorkflowOutput) -> dict[str, Any]:
     """Dump the result; null fields are omitted if optional, kept if required or values of somebody's graph."""
     kept = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
     kept |= dict.fromkeys(result.model_extra or ())
-    return {**kept, **result.model_dump(mode="json", exclude_none=True)}
+    shown = {**kept, **result.model_dump(mode="json", exclude_none=True)}
+    return object_of(clean_json(shown))  # NaN is a word: JSON would have it as null
 
 
 def result_event(outcome: Outcome) -> Result:
@@ -205,7 +215,7 @@ def _error_fields(error: Exception | None, drive: Drive) -> dict[str, str] | Non
     if isinstance(error, InterlockError):
         return {"type": error.kind, "message": str(error)}
     last = traceback.extract_tb(error.__traceback__)[-1]
-    message = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno}). This is a bug in Interlock."
+    message = f"{exception_line(error, 1_000)} ({last.filename}:{last.lineno}). This is a bug in Interlock."
     return {"type": "bug", "message": message}
 
 
