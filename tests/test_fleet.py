@@ -29,6 +29,7 @@ from interlock.engine.store import Store, audit, state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
 from interlock.engine.store.queue import hand_to_workers, put_job, take_back, unsure
+from interlock.engine.store.runs import read_lease
 
 __all__ = ["run"]
 
@@ -521,6 +522,89 @@ def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
     assert row["status"] == "failed"
     assert "died 3 times without getting further; its process died (SIGKILL)" in row["error"]["message"]
     assert (work / "tries.txt").read_text() == "try\n" * 3
+
+
+def _this_is_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """From now on this process counts as one of another host; workers that were started stay on theirs."""
+    monkeypatch.setattr("interlock.services.process.identity.this_host", lambda: name)
+
+
+def test_a_run_that_was_given_up_or_cancelled_is_over_on_every_other_host(
+    fleet: Run, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process was killed before it gave the lease back, and nobody here can see whether it lives."""
+    work = tmp_path / "work"
+    put(work / ".interlock" / "workflows" / "poison.py", POISON)
+    assert fleet("trust", "--yes").code == 0
+    _this_is_host(monkeypatch, "elsewhere")
+    given_up = fleet("run", "poison", "--detach").out.strip()
+    assert fleet("wait", given_up, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
+    assert _status(fleet, given_up) == "failed"
+    assert "is failed" in fleet("logs", given_up, "-f").err
+    script = put(tmp_path / "script.json", [tools(shell("touch begun; sleep 60"))])
+    begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go")
+    cancelled = begun.out.strip()
+    until((work / "begun").exists)
+    (job,) = fleet("fleet", "--json").json["jobs"]
+    pid = int(job["driver"].rpartition(":")[2])
+    os.kill(pid, signal.SIGSTOP)
+    assert "asked to stop" in fleet("cancel", cancelled).err
+    worker.line(f"{cancelled}: driven by process")
+    os.kill(pid, signal.SIGKILL)
+    assert fleet("wait", cancelled, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
+    assert "is interrupted" in fleet("logs", cancelled, "-f").err
+    with Store(state_home()).writing() as conn:  # as its owner left it, by an earlier version
+        conn.execute("update lease set held = 1 where run = ?", (given_up,))
+    assert _status(fleet, given_up) == "failed", "the row's end decides"
+    assert fleet("resume", given_up, "--detach").code == 0
+    assert _status(fleet, given_up) in ("queued", "running"), (
+        "who waits for it now doesn't see its earlier end"
+    )
+    assert fleet("wait", given_up, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
+
+
+def test_a_run_that_is_cancelled_stops_at_its_next_commit(fleet: Run, worker: Worker, tmp_path: Path) -> None:
+    slow = "touch begun; sleep 60; touch over"
+    script = put(tmp_path / "script.json", [tools(shell(slow)), {"text": "Done."}])
+    begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go")
+    name = begun.out.strip()
+    until((tmp_path / "work" / "begun").exists)
+    fleet("cancel", name)
+    worker.line(f"{name}: stopped on request")
+    with Store(state_home()).writing() as conn:
+        row = read_lease(conn, name)
+    assert row and not row.held and row.epoch == 2, (
+        "its process gave it back: who started the run had the first"
+    )
+    assert _status(fleet, name) == "interrupted"
+
+
+def test_a_run_whose_host_died_while_it_was_being_cancelled_is_stopped_by_another_worker(
+    fleet: Run, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = put(tmp_path / "script.json", [tools(shell("touch begun; trap '' INT; sleep 60"))])
+    begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go")
+    name = begun.out.strip()
+    until((tmp_path / "work" / "begun").exists)
+    worker.process.send_signal(signal.SIGSTOP)
+    assert "asked to stop" in fleet("cancel", name).err
+    worker.end(signal.SIGKILL)
+    _this_is_host(monkeypatch, "elsewhere")
+    with Worker(program=HASTY):
+        assert fleet("wait", name, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
+    assert _status(fleet, name) == "interrupted"
+
+
+def test_a_run_that_is_resumed_elsewhere_keeps_its_queue_and_its_user(fleet: Run, tmp_path: Path) -> None:
+    name = _begin(fleet, tmp_path, "--queue", "special")
+    fleet("cancel", name)
+    assert fleet("resume", name, "--detach").code == 0
+    (job,) = fleet("fleet", "--json").json["jobs"]
+    assert job["queue"] == "special"
+    fleet("cancel", name)
+    assert fleet("resume", name, "--detach", "--queue", "another").code == 0
+    (job,) = fleet("fleet", "--json").json["jobs"]
+    assert job["queue"] == "another", "unless it is told to move"
 
 
 def test_a_host_whose_clock_is_wrong_counts_by_the_databases(

@@ -134,7 +134,7 @@ def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
 def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], options: Options) -> Outcome:
     """The decisions are persisted, as are limits given now, and a worker drives the run.
 
-    Of the queue that the options name, or of its own.
+    Of its own queue, unless it has none or is to move.
     """
     from interlock.engine.store.queue import give, hand_to_workers
 
@@ -143,7 +143,7 @@ def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], op
             if options.limits:
                 before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
                 keep_option(conn, row.run, "limits", {**before, **options.limits})
-            if options.queue:
+            if options.queue and (options.moves_queue or not row.queue):
                 keep_option(conn, row.run, "submitted", options.submitted or {})
                 give(conn, row.run, options.queue)
             if not decisions:

@@ -18,6 +18,8 @@ from interlock.engine.fleet import scheduled as start_process
 from interlock.engine.store import Store, note_error, queue, queue_schema, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.runs import end_leases_of
+from interlock.services.process.identity import Owner, this_boot, this_host
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible
 
@@ -158,6 +160,20 @@ class Worker:
 
         `model`: for whose limit it waited.
         """
+        work = asyncio.ensure_future(self._drive_to_its_end(context, run, steps, deaths, model))
+        while True:
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # The queue cancels this task if somebody cancels the run. But the run's process stops at its next
+                # commit, and gives its lease back: until then it is waited for.
+                if self._stopping or work.done():
+                    work.cancel()
+                    raise
+
+    async def _drive_to_its_end(
+        self, context: "JobContext", run: str, steps: int, deaths: int, model: str
+    ) -> None:
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
@@ -178,7 +194,9 @@ class Worker:
     async def _driven(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
         from procrastinate.exceptions import JobAborted
 
-        code, aborted, said = await self._process(context, run, drive_process.__name__, run)
+        code, aborted, said, owner = await self._process(context, run, drive_process.__name__, run)
+        if code:  # killed, or without the store at its end
+            await self._stored(partial(end_leases_of, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
             stopped = partial(queue.note_stopped, run=run, kind="cancelled")
@@ -199,7 +217,7 @@ class Worker:
     ) -> None:
         """A job: start a run of a schedule whose time has come."""
         what = f"schedule {schedule}"
-        code, _, said = await self._process(context, what, start_process.__name__, schedule, str(due))
+        code, _, said, _ = await self._process(context, what, start_process.__name__, schedule, str(due))
         if code:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _how(code)}")
@@ -208,8 +226,8 @@ class Worker:
 
     async def _process(
         self, context: "JobContext", what: str, module: str, *words: str
-    ) -> tuple[int, bool, str]:
-        """Exit code of a process, whether somebody asked it to stop, and the last line that it printed."""
+    ) -> tuple[int, bool, str, Owner]:
+        """Exit code of a process, whether somebody asked it to stop, the last line that it printed, and who it was."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
         stdin, lifeline = os.pipe()
         try:
@@ -220,7 +238,8 @@ class Worker:
                 )
                 self._driving[what] = process
                 self.report(f"{what}: driven by process {process.pid}")
-                return *await self._ended(process, context), _last_line(said)
+                owner = Owner(this_host(), this_boot(), process.pid, "")
+                return *await self._ended(process, context), _last_line(said), owner
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
@@ -293,7 +312,9 @@ def _is_counted_out(error: Exception) -> bool:
 
 
 def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
-    """Inside a transaction: put a job for a run whose process died."""
+    """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
+    if not queue.may_go_on(conn, run):
+        return
     note_error(conn, run, {"type": "died", "message": how})  # for whoever gives the run up
     before = 0 if queue.got_further(conn, run, steps) else deaths
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)

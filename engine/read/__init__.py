@@ -268,8 +268,9 @@ def _run_row(found: Row) -> RunRow:
     alive: bool | None = False
     if row["held"]:
         alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
-    # An owner on another host can't be checked from here: it counts as alive while it holds the lease.
-    if driven := alive is not False:
+    # An owner on another host can't be checked from here: it counts as alive while it holds the lease of a run that
+    # isn't over.
+    if driven := alive or (alive is None and row["status"] not in ENDED):
         status = "running"
     elif row["status"] in ENDED:
         status = row["status"]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from interlock.engine.store import kept_repository, note_error, stopped
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue_schema import app, has_queue, need_queue
-from interlock.engine.store.runs import IS_SUBTASK, first_task, set_status, with_subtasks
+from interlock.engine.store.runs import IS_SUBTASK, end_lease, first_task, with_subtasks
 from interlock.state.errors import PASSING
 
 DRIVE = "interlock.drive"
@@ -154,6 +154,7 @@ def hand_to_workers(
     if row and row[0]:
         if not if_due:
             note_error(conn, run, None)
+            _reopen(conn, run)
         put_job(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
@@ -194,6 +195,9 @@ def take_over(conn: Connection, found: Unsure) -> None:
     conn.execute(
         f"select procrastinate_{end} from procrastinate_jobs where id = ? and status = 'doing'", (found.job,)
     )
+    if found.held and not is_due(conn, found.run):
+        for one in with_subtasks(conn, first_task(conn, found.run)):
+            end_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
 
 
 def delivery(conn: Connection, run: str) -> tuple[bool, str]:
@@ -209,6 +213,11 @@ def got_further(conn: Connection, run: str, steps: int) -> bool:
 def is_due(conn: Connection, run: str) -> bool:
     """Whether it isn't over, and waits for no person."""
     return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_IS_DUE}", (run,)).fetchone())
+
+
+def may_go_on(conn: Connection, run: str) -> bool:
+    """Whether nobody stopped it, and it waits for no person; it may be done, and not delivered yet."""
+    return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_MAY_GO_ON}", (run,)).fetchone())
 
 
 def note_stopped(conn: Connection, run: str, kind: str) -> None:
@@ -234,8 +243,18 @@ def last_death(conn: Connection, run: str) -> str:
 def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
     note_error(conn, run, {"type": kind, "message": why})
-    (step,) = conn.execute("select step from runs where run = ?", (run,)).fetchone()
-    set_status(conn, run, "failed", "failed", step)
+    # Its outcome still says how far its graph is: `_reopen` goes by that.
+    conn.execute("update runs set status = 'failed' where run = ?", (run,))
+    end_lease(conn, run)
+
+
+def _reopen(conn: Connection, run: str) -> None:
+    """Inside a transaction: a run that was given up is to be driven, or delivered, again."""
+    conn.execute(
+        "update runs set status = case outcome when 'done' then 'done' else 'open' end "
+        "where run = ? and status = 'failed' and outcome in ('', 'done')",
+        (run,),
+    )
 
 
 def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
