@@ -358,6 +358,70 @@ def test_what_a_server_refuses_is_one_line_that_says_what_to_do(
         told("runs", "expected 14 or newer")
 
 
+def test_a_server_that_is_full_is_waited_for_and_is_no_wrong_sign_in(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    from interlock.engine.store import postgres_sessions as sessions
+
+    monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
+    assert run("fleet", "init").code == 0
+    connect, full = psycopg.connect, "connection failed: FATAL:  sorry, too many clients already"
+    tries = list[int]()
+
+    def crowded(*given: Any, **named: Any) -> Any:
+        tries.append(len(tries))
+        if len(tries) % 3:
+            raise psycopg.OperationalError(full)
+        return connect(*given, **named)
+
+    monkeypatch.setattr(psycopg, "connect", crowded)
+    monkeypatch.setattr(sessions, "_KEPT_S", 0.0)
+    monkeypatch.setattr(sessions, "_AGAIN_S", 0.0)
+    assert run("runs").code == 0 and len(tries) >= 3
+    monkeypatch.setattr(sessions, "_FULL_S", 0.0)
+    told = run("runs")
+    assert told.code == 1 and "takes no more connections" in told.err, "and a worker takes that for a wait"
+
+
+def test_idle_workers_and_drives_hold_two_connections_each_and_are_counted(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    import psycopg
+
+    of_others = (
+        "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+
+        def held() -> int:
+            return (conn.execute(of_others).fetchone() or (0,))[0]
+
+        until(lambda: held() == 2, "an idle worker with two connections")
+        script = put(tmp_path / "script.json", [tools(shell("touch begun; sleep 600"))])
+        begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go")
+        until((tmp_path / "work" / "begun").exists)
+        until(lambda: held() == 4, "a drive with two connections")
+        facts = fleet("fleet", "--json").json
+        assert 4 <= facts["connections"] <= facts["max_connections"]
+        assert re.search(r"\d+ of \d+ connections", fleet("fleet").out)
+        assert re.search(r"connections +\d+ of \d+ are open", fleet("doctor").out)
+        fleet("cancel", begun.out.strip())
+
+
+def test_the_fleet_lists_fifty_jobs_and_says_how_many_more_there_are(fleet: Run, tmp_path: Path) -> None:
+    _begin(fleet, tmp_path)
+    with Store(state_home()).writing() as conn:
+        conn.execute(
+            "insert into procrastinate_jobs (queue_name, task_name, lock, queueing_lock) "
+            "select 'q', 'interlock.drive', 'run' || n, 'run' || n from generate_series(1, 59) n"
+        )
+    lines = fleet("fleet").out.splitlines()
+    assert len([line for line in lines if "queued" in line.split()[1:6]]) == 50
+    assert lines[-1] == "10 more. See all with: interlock fleet --json"
+
+
 def test_an_address_may_name_a_primary_and_its_standby(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -577,6 +641,7 @@ def test_a_run_that_is_cancelled_stops_at_its_next_commit(fleet: Run, worker: Wo
         "its process gave it back: who started the run had the first"
     )
     assert _status(fleet, name) == "interrupted"
+    until(lambda: fleet("fleet", "--json").json["jobs"] == [])
 
 
 def test_a_run_whose_host_died_while_it_was_being_cancelled_is_stopped_by_another_worker(

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _BUSY = ("running", "queued")
 _LOOK_S = 0.5
 _TIMED_OUT = 124
+_ROWS = 50
+"""Jobs that `fleet` lists: those that are driven first."""
 
 
 @takes(
@@ -72,17 +74,24 @@ def fleet(args: Args) -> None:
     workers, jobs, requests = fleet.standing()
     queued = [job.age_s for job in jobs if not job.doing]
     alive = sum(age < STALLED_S for age in workers.values())
+    open_now, most = fleet.connections()
     if args.json:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
-        return show_json({**facts, "open_requests": requests, "jobs": [job._asdict() for job in jobs]})
+        house = {"connections": open_now, "max_connections": most, "open_requests": requests}
+        return show_json({**facts, **house, "jobs": [job._asdict() for job in jobs]})
     oldest = f", the oldest for {elapsed(max(queued))}" if queued else ""
     counts = (counted(alive, "worker"), counted(len(jobs) - len(queued), "run") + " driven")
-    out().print(" · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request")]))
+    house = f"{open_now} of {most} connections"
+    out().print(
+        " · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request"), house])
+    )
     if jobs:
         show_table(
-            [_cells(job) for job in jobs],
+            [_cells(job) for job in jobs[:_ROWS]],
             ("run", "queue", "user", "priority", "job", "by", "since", "waits for"),
         )
+    if len(jobs) > _ROWS:
+        out().print(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
 
 
 def _cells(job: "Job") -> tuple[str, ...]:

@@ -218,6 +218,11 @@ class Fleet:
         with self._reading() as conn:
             return queue.standing(conn)
 
+    def connections(self) -> tuple[int, int]:
+        """Connections to the store's server, of everybody who uses it, and how many it takes."""
+        with self._reading() as conn:
+            return queue.connections(conn)
+
     def cancel(self, run: str) -> bool:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
         with self._writing() as conn:

@@ -77,7 +77,10 @@ def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str]
     if not drive.lease.held:  # another process has the run and its row
         return
     is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER
-    note_error(drive.conn, drive.lease.run, None if is_stopped and by_worker else details)  # it says why
+    if not (
+        is_stopped and by_worker
+    ):  # whoever cancelled the run said why; a worker that stops leaves nothing
+        note_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
         from interlock.engine.store.queue import leave_stopped
 

@@ -264,6 +264,11 @@ def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     return workers, jobs, conn.execute(_REQUESTS).fetchone()[0]
 
 
+def connections(conn: Connection) -> tuple[int, int]:
+    """Connections to this store's server, of everybody who uses it, and how many it takes."""
+    return conn.execute(_CONNECTIONS).fetchone()
+
+
 def unserved(conn: Connection, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
     """Queue and seconds of waiting of each of these runs that could go on, if no worker at all gives a sign of life."""
     query = _UNSERVED.format(", ".join("?" * len(runs)))
@@ -351,6 +356,11 @@ select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.h
 from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1 left join runs r on r.run = j.lock
 where j.status in ('todo', 'doing') and j.task_name = '{DRIVE}' order by j.status = 'todo', j.priority desc, j.id
 """
+_CONNECTIONS = (
+    "select (select count(*) from pg_stat_activity where datname is not null), "
+    "cast(current_setting('max_connections') as integer) "
+    "- cast(current_setting('superuser_reserved_connections') as integer)"
+)
 _REQUESTS = (
     "select count(*) from approvals a join runs r on r.run = a.run "
     f"where {_ASKED} and r.status not in ('done', 'failed', 'cancelled')"
