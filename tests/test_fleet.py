@@ -25,11 +25,11 @@ from patience import HANG_S, until
 from scripted import says, shell, tools
 
 from interlock.cli.catalog import parser_of
-from interlock.engine.store import Store, audit, state_home
+from interlock.engine.store import Store, audit, note_error, state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
 from interlock.engine.store.queue import hand_to_workers, put_job, take_back, unsure
-from interlock.engine.store.runs import read_lease
+from interlock.engine.store.runs import end_lease, read_lease
 
 __all__ = ["run"]
 
@@ -241,7 +241,8 @@ def test_a_worker_that_another_one_counted_out_begins_again(
         assert fleet("wait", name).code == 75
         until(lambda: fleet("fleet", "--json").json["jobs"] == [])
         told = fleet("cancel", name)
-        assert told.code == 0 and f"interlock resume {name} --cancel all" in told.err
+        assert told.code == 1 and "there is nothing to stop" in told.err
+        assert f"interlock resume {name} --cancel all" in told.err
         assert worker.end() == 0
         assert conn.execute("select from procrastinate_workers").rowcount == 0, "it signed off"
 
@@ -420,6 +421,57 @@ def test_the_fleet_lists_fifty_jobs_and_says_how_many_more_there_are(fleet: Run,
     lines = fleet("fleet").out.splitlines()
     assert len([line for line in lines if "queued" in line.split()[1:6]]) == 50
     assert lines[-1] == "10 more. See all with: interlock fleet --json"
+
+
+def test_a_worker_of_an_older_version_takes_no_more_runs_and_ends(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    import psycopg
+
+    script = put(tmp_path / "script.json", [tools(shell("touch begun; sleep 600"))])
+    begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go").out.strip()
+    until((tmp_path / "work" / "begun").exists)
+    waiting = _begin(fleet, tmp_path)
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+        conn.execute("insert into store_version values (999, 1)")
+        worker.line("A newer Interlock has upgraded the store: this worker takes no more runs, and ends.")
+        worker.line(f"{begun}: put back")
+        assert worker.process.wait() == 0
+        assert worker.process.stderr
+        worker.process.stderr.close()
+        conn.execute("delete from store_version where version = 999")
+    assert {job["run"]: job["doing"] for job in fleet("fleet", "--json").json["jobs"]} == {
+        begun: False,
+        waiting: False,
+    }
+
+
+def test_files_that_are_typed_for_a_worker_are_those_of_the_folder_where_they_are_typed(
+    fleet: Run, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "elsewhere" / "script.json", [{"text": "Done."}])
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    name = fleet("run", "main", "--detach", "-C", str(tmp_path / "work"), "-m", "script:script.json", "go")
+    assert fleet("wait", name.out.strip()).code == 0
+
+
+def test_audit_records_bear_the_databases_time(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    name, true = _begin(fleet, tmp_path), time.time
+    monkeypatch.setattr("interlock.engine.store.postgres_sessions._KEPT_S", 0.0)
+    monkeypatch.setattr("interlock.state.clock._ahead", 0.0)
+    monkeypatch.setattr(time, "time", lambda: true() + 3600)
+    with Store(state_home()).writing() as conn:  # a door that doesn't look which version the store has
+        note_error(conn, name, {"type": "cancelled", "message": ""})
+        end_lease(conn, name)
+        conn.execute("update approvals set superseded = 1")
+        conn.execute("update runs set status = 'cancelled' where run = ?", (name,))
+    with psycopg.connect(os.environ["INTERLOCK_STORE"]) as conn:
+        late = "select max(at) - extract(epoch from now()) < 60 from audit"
+        assert conn.execute(late).fetchone() == (True,)
 
 
 def test_an_address_may_name_a_primary_and_its_standby(

@@ -69,9 +69,7 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     fleet: Run, begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, count = begin(), tmp_path / "count.txt"
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
+    one, two = tmp_path / "one", tmp_path / "deep" / "two"  # which the workers make
     first = Worker("--workspaces", str(one))
     until(count.exists)
     was = _tree(one / name)

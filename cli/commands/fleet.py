@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.flags import existing_folder
 from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, action, duration, number, option, takes, word
 from interlock.cli.render.events import call_mark
@@ -48,13 +47,23 @@ def worker(args: Args) -> None:
     queues = [fleet.host_queue(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(existing_folder(args.workspaces, "--workspaces").resolve())
+        os.environ["INTERLOCK_WORKSPACES"] = str(_made_folder(args.workspaces))
     isolated = isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     err().print_all(isolated)
     fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
+
+
+def _made_folder(path: Path) -> Path:
+    """The folder, whether or not it was there. Raises `UserError` if it can't be made."""
+    folder = path.expanduser().resolve()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--workspaces: can't make {str(path)!r}: {error.strerror}.") from error
+    return folder
 
 
 @takes(
@@ -209,7 +218,7 @@ def _code(client: Client, run: str) -> int:
 
 
 @takes(Parser.run_flag)
-def cancel(args: Args) -> None:
+def cancel(args: Args) -> int:
     client = Client.at_home()
     stops = Fleet(state_home()).cancel(client.run(args.run).run)
     row = client.run(args.run)
@@ -218,11 +227,14 @@ def cancel(args: Args) -> None:
         err().print(f"The worker that drives it was asked to stop. {next_step}")
     elif row.status in ("done", "failed", "cancelled"):
         err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
+        return 1
     elif row.status == "waiting":
         stop = f"Stop it with: interlock resume {row.run} --cancel all"
-        err().print(f"Run {row.run} waits for a decision; no worker drives it. {stop}")
+        err().print(f"Run {row.run} waits for a decision: there is nothing to stop. {stop}")
+        return 1
     else:
         err().print(f"No worker drives it now. {next_step}")
+    return 0
 
 
 _FIGURES = ("runs", "requests", "tokens", "usd_per_day", "usd_per_month")

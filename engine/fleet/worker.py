@@ -18,6 +18,7 @@ from interlock.engine.fleet import scheduled as start_process
 from interlock.engine.store import Store, note_error, queue, queue_schema, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.postgres import is_upgraded
 from interlock.engine.store.runs import end_leases_of
 from interlock.services.process.identity import Owner, this_boot, this_host
 from interlock.state.errors import BusyError, StoreError
@@ -41,6 +42,13 @@ _SAID_BYTES = 4_000
 _LINE = 300
 _LOOK_S = 0.05
 """Seconds between two looks whether a process has ended."""
+
+
+_STOPPING = "Stopping: no new runs."
+_UPGRADED = (
+    "A newer Interlock has upgraded the store: this worker takes no more runs, and ends. "
+    "Start the newer one here."
+)
 
 
 class Process(Protocol):
@@ -96,15 +104,16 @@ class Worker:
     """What the sweep found, and since when."""
     _own: set[int] = field(default_factory=set[int])
     """What the queue calls this worker."""
+    _work: "asyncio.Future[None]" = field(init=False)
     _away: str = ""
     """Why the store doesn't answer, as it was reported last."""
 
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
-        worker = asyncio.ensure_future(self._take_jobs())
+        worker = self._work = asyncio.ensure_future(self._take_jobs())
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop, worker)
+            asyncio.get_running_loop().add_signal_handler(number, self._stop, _STOPPING)
         sweep = asyncio.ensure_future(self._sweep())
         try:
             with suppress(asyncio.CancelledError):
@@ -145,13 +154,13 @@ class Worker:
                 delete_jobs="always",
             )
 
-    def _stop(self, worker: "asyncio.Future[None]") -> None:
+    def _stop(self, why: str) -> None:
         if not self._stopping:
             self._stopping = True
-            self.report("Stopping: no new runs. Each run stops at its next commit and is put back.")
+            self.report(f"{why} Each run stops at its next commit and is put back.")
             for process in self._driving.values():
                 process.send_signal(signal.SIGTERM)
-            worker.cancel()
+            self._work.cancel()
 
     async def _drive(
         self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0, model: str = "", **_more: Any
@@ -174,6 +183,9 @@ class Worker:
     async def _drive_to_its_end(
         self, context: "JobContext", run: str, steps: int, deaths: int, model: str
     ) -> None:
+        if await self._stored(is_upgraded):
+            await self._stored(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
+            return self._stop(_UPGRADED)
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
@@ -285,6 +297,8 @@ class Worker:
         """Put back what nobody drives: jobs of dead workers, jobs whose run's lease is silent, runs without a job."""
         while True:
             await asyncio.sleep(_SWEEP_S)
+            if await self._stored(is_upgraded):
+                return self._stop(_UPGRADED)
             await self._stored(self._take_over)
             await self._stored(release)
             await self._stored(lambda conn: schedules.take_over(conn, _STALLED_S))

@@ -20,6 +20,7 @@ from psycopg.types.string import TextLoader
 
 from interlock.engine.store import address_of, shown
 from interlock.services.files import disk
+from interlock.state.clock import follow
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 _SILENCE = {
@@ -156,6 +157,8 @@ def connected(path: Path, options: str) -> Session:
         kept.conn.close()
     with explained(path):
         conn = _sign_in_once_there_is_room(path, options)
+        for (clock,) in conn.execute("select extract(epoch from clock_timestamp())::float8"):
+            follow(clock)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
         return Session(key, conn, now, now)
