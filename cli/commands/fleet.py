@@ -191,7 +191,7 @@ def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: boo
     rows = {row.run: row for row in client.named_runs(left)}
     for name in [*left]:
         row = rows.get(name)
-        delivering, pushing = _delivery(client, row)
+        delivering, pushing, kept_back = _delivery(client, row)
         if row and (row.status in _BUSY or delivering):
             continue
         left.remove(name)
@@ -199,11 +199,13 @@ def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: boo
             names.append(pushing)
             left.append(pushing)
         if not quiet:
-            out().print(f"{name}  {_ended(row)}" + (f"; {pushing} pushes what it changed" if pushing else ""))
+            but = f", but not {', '.join(kept_back)}: they may hold keys" if kept_back else ""
+            pushes = f"; {pushing} pushes what it changed{but}" if pushing else ""
+            out().print(f"{name}  {_ended(row)}{pushes}")
 
 
-def _delivery(client: Client, row: RunRow | None) -> tuple[bool, str]:
-    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else (False, "")
+def _delivery(client: Client, row: RunRow | None) -> tuple[bool, str, list[str]]:
+    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else (False, "", [])
 
 
 def _ended(row: RunRow | None) -> str:

@@ -74,8 +74,9 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
     return as_option(text, deliver)
 
 
-def delivery(home: Path, run: str) -> tuple[bool, str]:
-    """Whether a worker is still at a run that is done, to deliver it; and the run that pushes its branch, if any."""
+def delivery(home: Path, run: str) -> tuple[bool, str, list[str]]:
+    """Whether a worker is still at a run that is done, to deliver it; the run that pushes its branch, if any; and the
+    files that aren't pushed."""
     with reading(home) as conn:
         assert conn is not None
         return queue.delivery(conn, run)

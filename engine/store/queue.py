@@ -200,9 +200,12 @@ def take_over(conn: Connection, found: Unsure) -> None:
             end_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
 
 
-def delivery(conn: Connection, run: str) -> tuple[bool, str]:
-    """Whether a worker still has a job for the run, as it has until it delivered; and the run that pushes, if any."""
-    return has_job(conn, run), kept_repository(conn, run).get("pushed_by", "")
+def delivery(conn: Connection, run: str) -> tuple[bool, str, list[str]]:
+    """Whether a worker still has a job for the run, as it has until it delivered; the run that pushes, if any; and the
+    files that it doesn't push."""
+    kept = kept_repository(conn, run)
+    kept_back = [path for path in kept.get("kept_back", "").split("\n") if path]
+    return has_job(conn, run), kept.get("pushed_by", ""), kept_back
 
 
 def got_further(conn: Connection, run: str, steps: int) -> bool:
