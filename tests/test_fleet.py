@@ -48,7 +48,7 @@ def fleet(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_an_administrator_sets_up_the_database_and_gives_two_roles(
+def test_an_administrator_sets_up_the_database_and_gives_three_roles(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import psycopg
@@ -58,20 +58,26 @@ def test_an_administrator_sets_up_the_database_and_gives_two_roles(
     printed = run("fleet", "init", "--print").out
     with psycopg.connect(address, autocommit=True) as conn:
         conn.execute(printed.encode())
-        for name in ("worker", "viewer"):
+        for name in ("worker", "submitter", "viewer"):
             conn.execute(
                 f"drop role if exists a_{name}; create role a_{name} login in role interlock_{name}".encode()
             )
-    as_worker, as_viewer = (address.replace("postgres@", f"a_{name}@") for name in ("worker", "viewer"))
+    names = ("worker", "submitter", "viewer")
+    as_worker, as_submitter, as_viewer = (address.replace("postgres@", f"a_{name}@") for name in names)
     script = put(tmp_path / "script.json", [{"text": "Done."}])
     monkeypatch.setenv("INTERLOCK_STORE", as_worker)
     assert run("-p", "do it", "-m", f"script:{script}").code == 0
     assert run("-p", "once more", "-m", f"script:{script}").code == 0
     assert run("runs", "rm", "latest").code == 0, "a run is removed with all its rows"
     assert run("audit", "verify").code == 0
+    for who in (as_worker, as_submitter):
+        with psycopg.connect(who) as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            conn.execute("insert into served values ('token', 'me', '', '', '{}', 0)")
+    monkeypatch.setenv("INTERLOCK_STORE", as_submitter)
     assert run("run", "main", "--detach", "-m", f"script:{script}", "do it").code == 0
-    with psycopg.connect(as_worker) as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        conn.execute("insert into served values ('token', 'me', '', '', '{}', 0)")
+    assert run("run", "main", "--detach", "-m", f"script:{script}", "not this").code == 0
+    assert run("cancel", "latest").code == 0
+    assert "Missing rights" in run("limits", "user=*", "--runs", "9").err
     monkeypatch.setenv("INTERLOCK_STORE", as_viewer)
     assert "queued" in run("runs").out and "1 queued" in run("fleet").out
     refused = run("-p", "do it", "-m", f"script:{script}")
@@ -109,7 +115,7 @@ def _look_only(page: httpx.Client, why: str) -> None:
         *(f"/api/runs/{names[-1]}{look}" for look in looks),
     ]
     assert {path: page.get(path).status_code for path in seen} == dict.fromkeys(seen, 200)
-    assert len(page.post("/threads/search", json={}).json()) == 2
+    assert len(page.post("/threads/search", json={}).json()) == len(names)
     acts = [f"/api/runs/{names[0]}/{act}" for act in ("decide", "prompt", "stop", "fork", "rewind", "undo")]
     replay, swap = f"/api/runs/{names[0]}/replay", {"swap": f"finish={__file__}:run"}
     for path in ("/api/runs", *acts, "/threads", "/runs/wait", "/store/items", replay):

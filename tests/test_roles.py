@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,19 @@ def everything(ours: Ours) -> list[object]:
     return [*rows_of(home_of(ours)), *sorted(file.name for file in (home_of(ours) / "live").glob("*"))]
 
 
+def at_rest(ours: Ours) -> list[object]:
+    """As `everything`, once nothing is written any more: a drive's end is noted after programs hear of it."""
+    seen = [everything(ours)]
+
+    def is_same() -> bool:
+        time.sleep(0.5)
+        seen.append(everything(ours))
+        return seen[-1] == seen[-2]
+
+    until(is_same, "the last rows")
+    return seen[-1]
+
+
 def status(http: httpx.Client, method: str, path: str, **given: Any) -> int:
     """Without the body: some streams never end."""
     with http.stream(method, path, **given) as answer:
@@ -164,7 +178,7 @@ def test_looking_changes_nothing(ours: Ours, tokens: Mapping[str, str]) -> None:
         (run,) = (row["run"] for row in http.get("/api/runs").json()["runs"] if row["status"] == "waiting")
         request = http.get("/api/requests", params={"run": run}).json()[0]["id"]
     names = {"thread": thread, "id": request, "name": "ask", "assistant": "ask", "namespace": "x"}
-    before = everything(ours)
+    before = at_rest(ours)
     files = {
         path: path.read_bytes()
         for path in ours.folder.rglob("*")
@@ -256,7 +270,7 @@ def test_a_token_that_decides_answers_what_waits_and_starts_nothing(
     there = _threads(ours)
     mine, stopped = there.pop("mine"), there["stopped"]
     doors = ("runs", "runs/stream", "runs/wait")
-    before = everything(ours)
+    before = at_rest(ours)
     with ours.http(tokens["decide"]) as http:
         for door in doors:
             for what, more in {**REFUSED, "an assistant with a context": {"assistant_id": mine}}.items():
@@ -302,7 +316,7 @@ def test_a_socket_and_commands_take_an_answer_and_no_more(ours: Ours, tokens: Ma
     with ours.http() as http:
         name = http.get(f"/threads/{thread}/state").json()["interrupts"][0]["id"]
     address = f"{ours.url.replace('http', 'ws', 1)}/threads/{thread}/stream/events"
-    before = everything(ours)
+    before = at_rest(ours)
     for role, told in (("view", "'decide'"), ("decide", "'drive'")):
         headers = {"x-api-key": tokens[role]}
         with connect(address, additional_headers=headers, open_timeout=HANG_S, proxy=None) as socket:

@@ -68,7 +68,7 @@ def _made_folder(path: Path) -> Path:
 
 @takes(
     action("action", "init", nargs="?", help="make the tables"),
-    option("--print", "with `init`: print the SQL, with a role for workers and one for viewers"),
+    option("--print", "with `init`: print the SQL, with roles for workers, submitters and viewers"),
     Parser.json_flag,
 )
 def fleet(args: Args) -> None:

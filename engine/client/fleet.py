@@ -134,7 +134,7 @@ def migrate(home: Path) -> None:
 
 
 def set_up_by_hand() -> str:
-    """SQL that does what `Fleet.set_up` does, with two roles beside it. Raises `ConfigError` without the extra."""
+    """SQL that does what `Fleet.set_up` does, with three roles beside it. Raises `ConfigError` without the extra."""
     from interlock.engine.store.postgres_schema import for_administrators
 
     return for_administrators(queue_schema.definitions())

@@ -86,7 +86,7 @@ def _if_table(name: str, *statements: str) -> str:
 
 
 def for_administrators(queue: str) -> str:
-    """SQL that makes the tables of this version, the queue's, and two roles, for whoever may in the database.
+    """SQL that makes the tables of this version, the queue's, and three roles, for whoever may in the database.
 
     `queue`: the queue's definitions. The audit is begun by the first program that uses the store.
     """
