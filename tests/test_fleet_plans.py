@@ -13,6 +13,8 @@ from databases import fresh_database
 from folders import put
 from scripted import says, shell, tools
 
+from interlock.engine.store.connection import Values
+
 __all__ = ["run"]
 
 SCRIPT = [
@@ -110,10 +112,10 @@ def test_no_look_up_of_one_run_in_a_file_scans_a_table(
     script = put(tmp_path / "script.json", SCRIPT)
     assert run("-p", "make it", "-m", f"script:{script}").code == 75
     (name,) = [row["run"] for row in run("runs", "--json").json]
-    seen = dict[str, object]()
+    seen = dict[str, Values]()
     stored = sqlite.SqliteConnection.stored
 
-    def noted(conn: sqlite.SqliteConnection, sql: str, values: object = ()) -> object:
+    def noted(conn: sqlite.SqliteConnection, sql: str, values: Values = ()) -> object:
         seen.setdefault(sql, values)
         return stored(conn, sql, values)
 
@@ -128,8 +130,9 @@ def test_no_look_up_of_one_run_in_a_file_scans_a_table(
     for words in (*looks, ("wait", name), ("show", name[:5]), ("resume", name, "--approve", "all")):
         assert run(*words).code in (0, 75), words
     slow = dict[str, list[str]]()
-    with closing(sqlite.Sqlite(state_home() / "interlock.db").connect("NORMAL")) as conn:
-        sqlite.add_functions(conn._conn)
+    reader = sqlite.Sqlite(state_home() / "interlock.db").connect_reader()
+    assert reader
+    with closing(reader) as conn:
         for sql, values in seen.items():
             if sql.split()[0].lower() in ("select", "with", "update", "delete"):
                 plan = [row[3] for row in stored(conn, f"explain query plan {sql}", values)]

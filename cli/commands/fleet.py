@@ -216,7 +216,9 @@ def _ended(row: RunRow | None) -> str:
 
 def _code(client: Client, run: str) -> int:
     row = client.run(run)
-    return next((EXIT_CODES[why] for why in (row.why, row.outcome, row.status) if why in EXIT_CODES), 1)
+    # One that is done and couldn't be delivered has failed.
+    outcome = "" if row.status == "failed" and row.outcome == "done" else row.outcome
+    return next((EXIT_CODES[why] for why in (row.why, outcome, row.status) if why in EXIT_CODES), 1)
 
 
 @takes(Parser.run_flag)
