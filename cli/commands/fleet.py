@@ -231,11 +231,11 @@ def cancel(args: Args) -> int:
         err().print(f"The worker that drives it was asked to stop. {next_step}")
     elif row.status in ("done", "failed", "cancelled"):
         err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
-        return 1
+        return int(stops is None)
     elif row.status == "waiting":
         stop = f"Stop it with: interlock resume {row.run} --cancel all"
         err().print(f"Run {row.run} waits for a decision: there is nothing to stop. {stop}")
-        return 1
+        return int(stops is None)
     else:
         err().print(f"No worker drives it now. {next_step}")
     return 0

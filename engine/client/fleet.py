@@ -224,8 +224,11 @@ class Fleet:
         with self._reading() as conn:
             return queue.connections(conn)
 
-    def cancel(self, run: str) -> bool:
-        """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
+    def cancel(self, run: str) -> bool | None:
+        """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does.
+
+        None: there was nothing to stop.
+        """
         with self._writing() as conn:
             admission.waits_no_more(conn, run)
             return queue.take_back(conn, run)

@@ -165,8 +165,10 @@ def give(conn: Connection, run: str, queue: str) -> None:
         conn.execute("update runs set queue = ? where run = ?", (queue, one))
 
 
-def take_back(conn: Connection, run: str) -> bool:
+def take_back(conn: Connection, run: str) -> bool | None:
     """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does.
+
+    None: there was no job to take back.
 
     A worker that has a run that is done delivers what it changed, and isn't stopped.
     """
@@ -174,7 +176,7 @@ def take_back(conn: Connection, run: str) -> bool:
     found = conn.execute(_STOPPABLE, (run,)).fetchall()
     for job, _ in found:
         app().job_manager.cancel_job_by_id(job, abort=True, connection=_own(conn))
-    return any(doing for _, doing in found)
+    return any(doing for _, doing in found) if found else None
 
 
 def unsure(conn: Connection, stalled_s: float) -> list[Unsure]:
