@@ -86,7 +86,10 @@ def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str]
     if not drive.lease.held:  # another process has the run and its row
         return
     is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER
-    note_error(drive.conn, drive.lease.run, None if is_stopped and by_worker else details)  # it says why
+    if not (
+        is_stopped and by_worker
+    ):  # whoever cancelled the run said why; a worker that stops leaves nothing
+        note_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
         from interlock.engine.store.queue import leave_stopped
 
@@ -143,7 +146,7 @@ def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
 def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], options: Options) -> Outcome:
     """The decisions are persisted, as are limits given now, and a worker drives the run.
 
-    Of the queue that the options name, or of its own.
+    Of its own queue, unless it has none or is to move.
     """
     from interlock.engine.store.queue import give, hand_to_workers
 
@@ -152,7 +155,7 @@ def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], op
             if options.limits:
                 before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
                 keep_option(conn, row.run, "limits", {**before, **options.limits})
-            if options.queue:
+            if options.queue and (options.moves_queue or not row.queue):
                 keep_option(conn, row.run, "submitted", options.submitted or {})
                 give(conn, row.run, options.queue)
             if not decisions:

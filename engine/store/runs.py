@@ -233,6 +233,19 @@ def _update(conn: Connection, change: str, run: str, epoch: int) -> bool | None:
         return None
 
 
+def end_lease(conn: Connection, run: str) -> None:
+    """Inside a transaction: free a lease whose owner doesn't count any more; if it wakes up, it can't write."""
+    conn.execute("update lease set held = 0, epoch = epoch + 1 where run = ? and held = 1", (run,))
+
+
+def end_leases_of(conn: Connection, run: str, owner: Owner) -> None:
+    """Inside a transaction: free the leases of a process that has ended: those of the run and of its family."""
+    for one in with_subtasks(conn, first_task(conn, run)):
+        row = read_lease(conn, one)
+        if row and row.held and row.owner[:3] == owner[:3]:
+            end_lease(conn, one)
+
+
 def refuse_driven(conn: Connection, run: str) -> None:
     lease = read_lease(conn, run)
     if lease and lease.held and is_alive(lease.owner) is not False:

@@ -227,6 +227,11 @@ def _script(file: str) -> str:
     return f"script:{Path(file).expanduser().absolute()}"
 
 
+def with_whole_path(name: str | None) -> str | None:
+    """The model as it was typed, but a script's file by its whole path: who drives the run may be in another folder."""
+    return _script(name.removeprefix("script:")) if name and name.startswith("script:") else name
+
+
 def _no_script(file: str) -> UserError:
     return UserError(f"No script file {file!r}. Expected -m script:FILE with a YAML or JSON list of replies.")
 
