@@ -18,7 +18,7 @@ from interlock.graphs._additions import PLACES
 from interlock.graphs._fusing import Task
 from interlock.graphs._pipeline import Compiled
 from interlock.state import events
-from interlock.state.charts import CHARTS, moves_in, reached
+from interlock.state.charts import CHARTS, initial, moves_in
 from interlock.state.node import spec_of
 
 TABLE = yaml.load(
@@ -79,7 +79,11 @@ def is_edge(graph: str, source: str, label: str | None, target: str) -> bool:
 
 
 def is_state(chart: str, state: str) -> bool:
-    return state in reached(CHARTS[chart], "")
+    known, new = set[str](), {initial(CHARTS[chart])}
+    while new:
+        known |= new
+        new = {target for one in new for target in moves_in(CHARTS[chart], one).values()} - known
+    return state in known
 
 
 def is_move(chart: str, source: str, event: str | None, target: str) -> bool:
