@@ -23,6 +23,7 @@ from interlock.services.models.attachments import digest_of
 from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
 from interlock.services.models.ends import end_in, read_end
 from interlock.services.models.facts import ModelFacts
+from interlock.services.models.installing import install_command
 from interlock.services.models.names import (
     PUBLIC,
     ProviderSpec,
@@ -235,7 +236,8 @@ def chat_class(model: str) -> type[BaseChatModel]:
         cls = getattr(import_module(spec.module), spec.cls, None)
     except ImportError as error:
         raise UserError(
-            f"Model {model!r}: {spec.module} can't be loaded: {error}. Run: pip install -U {spec.package}"
+            f"Model {model!r}: {spec.module} can't be loaded: {error}. "
+            f"Run: {install_command(spec.package, upgrade=True)}"
         ) from error
     if not isinstance(cls, type) or not issubclass(cls, BaseChatModel):
         raise UserError(
@@ -317,7 +319,8 @@ def _spec(model: str) -> ProviderSpec:
 
 
 def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str, Any]:
-    options: dict[str, Any] = {"model": model.partition(":")[2]}
+    options: dict[str, Any] = {"model": model.partition(":")[2], **spec.fixed}
+    options |= {field: env[name] for field, name in spec.fields.items() if env.get(name)}
     if spec.retries_off is not None:
         options["max_retries"] = spec.retries_off
     url = env.get(spec.url) if spec.url else None
