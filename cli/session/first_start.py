@@ -141,9 +141,8 @@ def ask(options: Options) -> None:
     try:
         chosen = _until_it_works(lambda: _asked(settings, env), "\n\n")
     except (EOFError, KeyboardInterrupt):
-        print(
-            "\nNothing was stored. Next time, or now: export GEMINI_API_KEY=…, ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…, or -m provider:model"
-        )
+        keys = "GEMINI_API_KEY=…, ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…"
+        print(f"\nNothing was stored. Next time, or now: export {keys}, or -m provider:model")
         raise KeyboardInterrupt from None
     _store(chosen, options.user_home)
 

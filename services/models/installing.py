@@ -44,7 +44,8 @@ def _receipt(folder: Path) -> tuple[str, list[str]]:
 
     told: dict[str, Any] = tomllib.loads((folder / "uv-receipt.toml").read_text())
     listed: list[dict[str, Any]] = told.get("tool", {}).get("requirements", [])
-    own: dict[str, Any] = next((one for one in listed if one.get("name") == _NAME), {})
+    nothing: dict[str, Any] = {}
+    own = next((one for one in listed if one.get("name") == _NAME), nothing)
     source = next((own[key] for key in ("path", "directory", "url") if key in own), _NAME)
     extras = ",".join(own.get("extras", ()))
     others = [str(one["name"]) for one in listed if one.get("name") not in (None, _NAME)]

@@ -209,9 +209,15 @@ def provider_of(model: str) -> str:
     return provider if colon else "gemini"
 
 
+_THINKING = frozenset(
+    {"gemini", "openai", "anthropic", "openrouter", "azure", "vertex", "ollama", "xai", "groq"}
+)
+"""Providers that take a thought level, for some of their models."""
+
+
 def thinks(model: str) -> bool:
     """Whether `model.thinking` counts for a resolved model."""
-    return provider_of(model) in ("gemini", "openai")
+    return provider_of(model) in _THINKING
 
 
 def limit(settings: Settings, model: str, told: int | None = None) -> int:
@@ -293,11 +299,22 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
         raise CredentialsError(
             f"Model {resolved!r} needs {' and '.join(missing)}. Set it, or use another -m."
         )
-    if spec is not None and spec.key and not env.get(spec.key) and not (spec.url and env.get(spec.url)):
+    if spec is not None and not is_served(resolved, env):
         either = f"{spec.key} or {spec.url}" if spec.url else spec.key
         raise CredentialsError(
             f"No API key for model {resolved!r}: {either} is expected. Set it, or use another -m."
         )
+
+
+def is_served(model: str, env: Mapping[str, str]) -> bool:
+    """Return whether the environment has what the provider of a resolved model asks for: a key, or an address."""
+    provider = provider_of(model)
+    if provider == "gemini":
+        return gemini_key(env) is not None
+    spec = provider_spec(provider)
+    if spec is None or not all(env.get(name) for name in spec.needs):
+        return spec is None
+    return not spec.key or bool(env.get(spec.key) or (spec.url and env.get(spec.url)))
 
 
 def check_package(model: str) -> None:

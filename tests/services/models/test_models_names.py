@@ -10,6 +10,7 @@ import pytest
 from folders import table, tree
 
 from interlock.services.config.settings import load_settings
+from interlock.services.models.effort import effort_options
 from interlock.services.models.installing import install_command
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
@@ -153,3 +154,40 @@ def test_a_missing_package_is_installed_the_way_interlock_was(
     tree(tmp_path, files)
     told = install_command("langchain-groq", upgrade=upgrade, prefix=tmp_path, python="/v/bin/python")
     assert told == command
+
+
+EFFORTS: list[Any] = [
+    ("ChatAnthropic", "claude-opus-5-5", "medium", None, {"reasoning_effort": "medium"}),
+    ("ChatAnthropic", "claude-opus-4-5-20251101", "low", None, {"reasoning_effort": "low"}),
+    (
+        "ChatAnthropic",
+        "claude-sonnet-4-5",
+        "high",
+        None,
+        {"thinking": {"type": "enabled", "budget_tokens": 24_576}},
+    ),
+    (
+        "ChatAnthropic",
+        "claude-sonnet-4-5",
+        "high",
+        4000,
+        {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+    ),
+    ("ChatAnthropic", "claude-sonnet-4-5", "high", 1500, {}),
+    ("ChatAnthropic", "claude-3-5-haiku-latest", "high", None, None),
+    ("ChatOpenAI", "gpt-5", "medium", None, {"reasoning_effort": "medium"}),
+    ("ChatOpenAI", "anthropic/claude-sonnet-4.5", "low", None, {"reasoning_effort": "low"}),
+    ("ChatOpenAI", "gpt-4o", "high", None, None),
+    ("ChatOpenAI", "gpt-4o", "auto", None, {}),
+    ("ChatGoogleGenerativeAI", "gemini-3-pro", "high", None, {"reasoning_effort": "high"}),
+    ("ChatOllama", "gpt-oss:20b", "low", None, {"reasoning": "low"}),
+    ("ChatOllama", "qwen3:8b", "high", None, {"reasoning": True}),
+    ("ChatMistralAI", "mistral-small", "high", None, None),
+]
+
+
+@pytest.mark.parametrize(("client", "model", "level", "most", "options"), EFFORTS)
+def test_each_provider_gets_the_thought_level_in_its_own_way(
+    client: str, model: str, level: Any, most: int | None, options: dict[str, Any] | None
+) -> None:
+    assert effort_options(client, model, level, most) == options
