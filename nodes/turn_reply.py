@@ -242,7 +242,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     transcript = runtime.context.transcript
     message = transcript.message(state["candidate"])
     reason = state.get("finish_reason", "")
-    if reason in BLOCKED and not is_visible(message.text) and not message.tool_calls:
+    if reason in BLOCKED and not message.tool_calls:
         text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
         return _ended("error", "blocked", text)
     answers_tool = transcript.message(state["head"]).role == "tool"
