@@ -125,6 +125,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         attach=tuple(existing_file(p, "--attach") for p in args.attach),
         debug=args.debug,
         queue=_queue(args, env),
+        moves_queue=bool(args.queue),
         repository=_repository(args),
         submitted=_submitted(args),
         **allowed,

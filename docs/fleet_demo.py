@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -76,13 +77,19 @@ def main(words: Sequence[str]) -> int:
     made = Demo(
         folder, {**os.environ, "INTERLOCK_HOME": str(folder / "state"), "INTERLOCK_STORE": server.start()}
     )
+    keeps_logs = True
     try:
-        return _shown(made, once="--once" in words)
+        ended = _shown(made, once="--once" in words)
+        keeps_logs = False
+        return ended
     except KeyboardInterrupt:
+        keeps_logs = False
         return 0
     finally:
         made.stop()
         server.stop()
+        if not keeps_logs:
+            shutil.rmtree(folder)
 
 
 def _shown(made: Demo, *, once: bool) -> int:

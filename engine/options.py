@@ -113,6 +113,8 @@ class Options:
     """For a worker's drive: the limits over all workers."""
     queue: str = ""
     """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
+    moves_queue: bool = False
+    """Whether a run that has a queue already goes to `queue`, too."""
 
     def trusts(self, folder: Path) -> bool:
         """Whether a folder's own settings, rules, hooks, commands and workflows count."""

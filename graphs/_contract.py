@@ -1,8 +1,10 @@
 """_contract: enforces a graph's declarations: the whole graph before compiling; nodes, routers, senders at run time."""
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import cache
 from inspect import signature
 from typing import Any, NamedTuple, cast, get_type_hints
@@ -15,9 +17,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from interlock.graphs._fusing import Run
+from interlock.graphs._watch import is_exit
 from interlock.state.charted import ApprovalModeState, charted, check_moves, plain
 from interlock.state.deps import Deps, Stopped
-from interlock.state.errors import RunError, SetupError
+from interlock.state.errors import RunError, SetupError, exception_line
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
 from interlock.state.node import NodeSpec, spec_of, specified
 from interlock.state.run import RunChannels, newest
@@ -217,6 +220,22 @@ def _validator(state: type, keys: tuple[str, ...]) -> Any:
     return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator
 
 
+def of_types(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values, read from JSON, as the state declares them: a text as a datetime, a list as a tuple. One that
+    can't be is left as it is.
+    """
+    made = dict(values)
+    for key in values.keys() & channels_of(state).keys():
+        validator = _validator(state, (key,))
+        given = {key: values[key]}
+        try:
+            validator.validate_python(given)
+        except ValidationError:
+            with suppress(ValidationError):
+                made |= validator.validate_json(json.dumps(given))
+    return made
+
+
 def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
     context: Any = runtime.context
     info = runtime.execution_info
@@ -250,6 +269,10 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
                 update = await tried(inputs, runtime)
         except Stopped as stop:  # the task writes nothing, so that a resumed run repeats it
             raise GraphDrained from stop
+        except BaseException as error:
+            if is_exit(error):  # LangGraph notes the node on an `Exception` only
+                error.add_note(f"During task with name '{name}'")
+            raise
         ms = (time.perf_counter() - started) * 1000
         _check_update(where, update, contract)
         check_moves(where, governed, spec.moves if spec else (), state, update)
@@ -283,7 +306,11 @@ def _tried(
                 raise
             except Exception as error:
                 late = isinstance(error, TimeoutError) and timer.expired()
-                reason = f"{where} took longer than {spec.timeout_s:g} s." if late else str(error)
+                reason = (
+                    f"{where} took longer than {spec.timeout_s:g} s."
+                    if late
+                    else exception_line(error, 1_000)
+                )
                 if attempt <= spec.retries:
                     delay = spec.retry_wait_s * 2 ** (attempt - 1)
                     runtime.stream_writer(Retry(reason=reason, delay_s=delay, attempt=attempt))

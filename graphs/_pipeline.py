@@ -29,6 +29,7 @@ from interlock.graphs._contract import (
     hints_of,
     label,
     loop_in,
+    of_types,
     reducer_of,
     with_run_channels,
 )
@@ -379,6 +380,10 @@ class Pipeline:
             return self.input.model_validate(given)
         except ValidationError as error:
             raise input_error(self.input, error) from error
+
+    def started(self, first: dict[str, Any]) -> Any:
+        """What its graph begins with, of the JSON that its run's row holds."""
+        return of_types(self.declared().state, first)
 
     def title(self, input: WorkflowInput) -> str:
         """What lists call a run with this input."""

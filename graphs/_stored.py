@@ -15,6 +15,8 @@ import ormsgpack
 from langgraph.checkpoint.serde import jsonplus
 from pydantic import BaseModel
 
+from interlock.state.errors import exception_line
+
 Names = Container[tuple[str, ...]]
 """Classes, by module and name."""
 
@@ -58,7 +60,9 @@ def unstorable(value: Any, known: Names, serde: Any) -> str:
     try:
         serde.dumps_typed(value)
     except Exception as error:  # whatever its own methods raise
-        return f"{type(value).__name__} ({' '.join(str(error).split())})"
+        why = exception_line(error).partition(": ")[2]
+        lone = " (a lone surrogate, half of a character)" if "surrogate" in why or "UTF-8" in why else ""
+        return f"{type(value).__name__} ({why}){lone}"
     return ""
 
 
@@ -93,15 +97,17 @@ _CONTAINERS = (list, tuple, set, frozenset, dict, deque, Counter, OrderedDict, d
 def class_keeping_encoder() -> Callable[[Any], bytes]:
     """LangGraph's encoder, by which tuples and the dictionaries of `collections` come back as what they were, and a
     deque with its limit: its own makes lists, plain dictionaries and an endless deque of them."""
-    option = jsonplus._option | ormsgpack.OPT_PASSTHROUGH_TUPLE | ormsgpack.OPT_PASSTHROUGH_SUBCLASS  # pyright: ignore[reportPrivateUsage]
+    # LangGraph's own has `?` for a lone surrogate, so a text would come back as another one.
+    own: int = jsonplus._option & ~ormsgpack.OPT_REPLACE_SURROGATES  # pyright: ignore[reportPrivateUsage]
+    option = own | ormsgpack.OPT_PASSTHROUGH_TUPLE | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
 
     def encoded(value: Any) -> bytes:
         # What its own default hands on is a tuple of class and arguments.
         listed = [*cast("tuple[Any, ...]", value)] if type(value) is tuple else value
         return ormsgpack.packb(listed, default=default, option=option)
 
-    own: Any = jsonplus._msgpack_default  # pyright: ignore[reportPrivateUsage]
-    others = FunctionType(own.__code__, {**vars(jsonplus), "_msgpack_enc": encoded})
+    their_default: Any = jsonplus._msgpack_default  # pyright: ignore[reportPrivateUsage]
+    others = FunctionType(their_default.__code__, {**vars(jsonplus), "_msgpack_enc": encoded})
 
     def default(value: Any) -> Any:
         kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]

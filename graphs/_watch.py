@@ -18,6 +18,7 @@ from interlock.graphs._asking import plain
 from interlock.graphs._interrupts import TOOL_CALL, Questions
 from interlock.graphs._langgraph import streaming_handler, task_in
 from interlock.state.deps import Deps
+from interlock.state.errors import exception_line
 from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse
 
 _Base: Any = streaming_handler()
@@ -88,7 +89,7 @@ class Watch(_Base):
         if isinstance(error, GraphInterrupt):
             task, node = self._nodes[run_id][:2]
             self._questions.name_raised(task, node, error.args[0] if error.args else ())
-        elif isinstance(error, (Exception, *EXITS)) and not isinstance(error, GraphBubbleUp):
+        elif (isinstance(error, Exception) or is_exit(error)) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.failed(self._nodes[run_id][0])
         self._nodes.pop(run_id)
@@ -144,7 +145,7 @@ class Watch(_Base):
             if known := self._tools.pop(run_id, None):
                 TOOL_CALL.set(known.around)
         else:
-            self._tool(run_id, "error", f"{type(error).__name__}: {error}")
+            self._tool(run_id, "error", exception_line(error, 1_000))
 
     def _tool(self, run_id: UUID, status: Any, text: str) -> None:
         if (known := self._tools.pop(run_id, None)) is None:
@@ -171,16 +172,22 @@ _INJECTED = frozenset({"runtime", "state", "store", "config"})
 
 
 _INSIDE: ContextVar[bool] = ContextVar("inside a foreign graph", default=False)
-EXITS = (SystemExit, KeyboardInterrupt)
-"""What ends the event loop when a task raises it. Signals don't: `engine/driver/stop.py` takes them."""
+
+
+def is_exit(error: BaseException) -> bool:
+    """Return whether an exception ends the event loop or is lost when a task raises it: `SystemExit`, and whatever else
+    isn't an `Exception`. Signals don't raise: `engine/driver/stop.py` takes them.
+    """
+    return not isinstance(error, Exception | asyncio.CancelledError | GeneratorExit)
 
 
 class ExitError(Exception):
-    """Stands for one of `EXITS`, its cause, outside of the task that raised it."""
+    """Stands for an exit (`is_exit`), its cause, outside of the task that raised it."""
 
     def __init__(self, cause: BaseException) -> None:
-        why = " ".join(str(cause).split())
-        super().__init__(f"It exited ({type(cause).__name__}{why and f': {why}'}). That ends its run.")
+        super().__init__(f"It exited ({exception_line(cause)}). That ends its run.")
+        for note in getattr(cause, "__notes__", ()):
+            self.add_note(note)
 
 
 @contextmanager
@@ -194,7 +201,9 @@ def kept_aside() -> Generator[None]:
     token = _INSIDE.set(True)
     try:
         yield
-    except EXITS as error:
+    except BaseException as error:
+        if not is_exit(error):
+            raise
         raise ExitError(error) from error
     finally:
         _INSIDE.reset(token)
@@ -239,13 +248,17 @@ class _Kept(Coroutine[Any, Any, Any]):
     def send(self, value: Any) -> Any:
         try:
             return self.own.send(value)
-        except EXITS as error:
+        except BaseException as error:
+            if not is_exit(error):
+                raise
             raise ExitError(error) from error
 
     def throw(self, *given: Any) -> Any:
         try:
             return self.own.throw(*given)
-        except EXITS as error:
+        except BaseException as error:
+            if not is_exit(error):
+                raise
             raise ExitError(error) from error
 
     def close(self) -> None:

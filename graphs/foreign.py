@@ -39,7 +39,7 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._watch import ExitError, Watch, before_tool_calls, kept_aside, tool_nodes
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped
-from interlock.state.errors import THEIR_ERRORS, InterlockError, RunError, SetupError
+from interlock.state.errors import THEIR_ERRORS, InterlockError, RunError, SetupError, exception_line
 from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
@@ -290,8 +290,9 @@ def _line(node: str, error: BaseException) -> str:
         f for f in frames[-1:] if not _is_engine(f.filename)
     ]
     shown = " > ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in theirs[-_FRAMES:])
-    what = " ".join(str(error).split()) or (_SLOW if isinstance(error, TimeoutError) else "")
-    told = f"{type(error).__name__}: {what}" if what else type(error).__name__
+    told = exception_line(error, 1_000)
+    if told == type(error).__name__ and isinstance(error, TimeoutError):
+        told = f"{told}: {_SLOW}"
     return f"{f'Node {node!r}' if node else 'The graph'} failed: {told}{f' ({shown})' if shown else ''}"
 
 

@@ -34,7 +34,8 @@ def exception_line(error: BaseException, most: int = 300) -> str:
 
 def bug(error: object) -> BugError:
     """A one-line error for an exception that isn't ours."""
-    return BugError(f"a bug: {type(error).__name__}: {error}. See where with -d")
+    what = exception_line(error, 1_000) if isinstance(error, BaseException) else error
+    return BugError(f"a bug: {what}. See where with -d")
 
 
 class SetupError(InterlockError):

@@ -115,8 +115,8 @@ class HistoryMessage(Closed):
     signature: str | None = None
 
 
-class WorkflowOutput(Closed):
-    """Base of every workflow's output."""
+class WorkflowOutput(Closed, ser_json_bytes="base64", ser_json_inf_nan="constants"):
+    """Base of every workflow's output; JSON has no word for bytes, which become base64."""
 
 
 class ErrorInfo(Closed):

@@ -38,6 +38,7 @@ _ALIKE = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧνο\u0400-\u052f"
 _DECEIVING = re.compile(
     f"[{_HARMFUL}{_MARKS}{_BLANKS}]|{_JOINING}|(?<=[A-Za-z])[{_ALIKE}]+|[{_ALIKE}]+(?=[A-Za-z])"
 )
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 _HARMFUL_TO_READ = re.compile(f"[{_HARMFUL}]")
 _HOST_PART = r"[^\s/?#\\\"'<>(){},;\[\]]*"
 _HOST = re.compile(rf"(?<=://){_HOST_PART}[^\x00-\x7f\s]{_HOST_PART}")
@@ -54,6 +55,11 @@ def visible(text: str) -> str:
 def harmless(text: str) -> str:
     """For reading: escape only what a terminal would obey or never show."""
     return _HARMFUL_TO_READ.sub(_written_out, text.replace("\r", ""))
+
+
+def spell_controls(text: str) -> str:
+    """Spell out control characters, as `visible` does; everything else stays, also what can't be seen."""
+    return text if text.isprintable() else _CONTROLS.sub(_written_out, text)
 
 
 def json_text(value: object, indent: int | None = None) -> str:

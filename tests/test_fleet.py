@@ -25,10 +25,11 @@ from patience import HANG_S, until
 from scripted import says, shell, tools
 
 from interlock.cli.catalog import parser_of
-from interlock.engine.store import Store, audit, state_home
+from interlock.engine.store import Store, audit, note_error, state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
 from interlock.engine.store.queue import hand_to_workers, put_job, take_back, unsure
+from interlock.engine.store.runs import end_lease, read_lease
 
 __all__ = ["run"]
 
@@ -246,7 +247,8 @@ def test_a_worker_that_another_one_counted_out_begins_again(
         assert fleet("wait", name).code == 75
         until(lambda: fleet("fleet", "--json").json["jobs"] == [])
         told = fleet("cancel", name)
-        assert told.code == 0 and f"interlock resume {name} --cancel all" in told.err
+        assert told.code == 1 and "there is nothing to stop" in told.err
+        assert f"interlock resume {name} --cancel all" in told.err
         assert worker.end() == 0
         assert conn.execute("select from procrastinate_workers").rowcount == 0, "it signed off"
 
@@ -361,6 +363,121 @@ def test_what_a_server_refuses_is_one_line_that_says_what_to_do(
         conn.execute("delete from store_version where version = 999")
         monkeypatch.setattr(postgres, "_OLDEST", 990000)
         told("runs", "expected 14 or newer")
+
+
+def test_a_server_that_is_full_is_waited_for_and_is_no_wrong_sign_in(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    from interlock.engine.store import postgres_sessions as sessions
+
+    monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
+    assert run("fleet", "init").code == 0
+    connect, full = psycopg.connect, "connection failed: FATAL:  sorry, too many clients already"
+    tries = list[int]()
+
+    def crowded(*given: Any, **named: Any) -> Any:
+        tries.append(len(tries))
+        if len(tries) % 3:
+            raise psycopg.OperationalError(full)
+        return connect(*given, **named)
+
+    monkeypatch.setattr(psycopg, "connect", crowded)
+    monkeypatch.setattr(sessions, "_KEPT_S", 0.0)
+    monkeypatch.setattr(sessions, "_AGAIN_S", 0.0)
+    assert run("runs").code == 0 and len(tries) >= 3
+    monkeypatch.setattr(sessions, "_FULL_S", 0.0)
+    told = run("runs")
+    assert told.code == 1 and "takes no more connections" in told.err, "and a worker takes that for a wait"
+
+
+def test_idle_workers_and_drives_hold_two_connections_each_and_are_counted(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    import psycopg
+
+    of_others = (
+        "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+
+        def held() -> int:
+            return (conn.execute(of_others).fetchone() or (0,))[0]
+
+        until(lambda: held() == 2, "an idle worker with two connections")
+        script = put(tmp_path / "script.json", [tools(shell("touch begun; sleep 600"))])
+        begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go")
+        until((tmp_path / "work" / "begun").exists)
+        until(lambda: held() == 4, "a drive with two connections")
+        facts = fleet("fleet", "--json").json
+        assert 4 <= facts["connections"] <= facts["max_connections"]
+        assert re.search(r"\d+ of \d+ connections", fleet("fleet").out)
+        assert re.search(r"connections +\d+ of \d+ are open", fleet("doctor").out)
+        fleet("cancel", begun.out.strip())
+
+
+def test_the_fleet_lists_fifty_jobs_and_says_how_many_more_there_are(fleet: Run, tmp_path: Path) -> None:
+    _begin(fleet, tmp_path)
+    with Store(state_home()).writing() as conn:
+        conn.execute(
+            "insert into procrastinate_jobs (queue_name, task_name, lock, queueing_lock) "
+            "select 'q', 'interlock.drive', 'run' || n, 'run' || n from generate_series(1, 59) n"
+        )
+    lines = fleet("fleet").out.splitlines()
+    assert len([line for line in lines if "queued" in line.split()[1:6]]) == 50
+    assert lines[-1] == "10 more. See all with: interlock fleet --json"
+
+
+def test_a_worker_of_an_older_version_takes_no_more_runs_and_ends(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    import psycopg
+
+    script = put(tmp_path / "script.json", [tools(shell("touch begun; sleep 600"))])
+    begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go").out.strip()
+    until((tmp_path / "work" / "begun").exists)
+    waiting = _begin(fleet, tmp_path)
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+        conn.execute("insert into store_version values (999, 1)")
+        worker.line("A newer Interlock has upgraded the store: this worker takes no more runs, and ends.")
+        worker.line(f"{begun}: put back")
+        assert worker.process.wait() == 0
+        assert worker.process.stderr
+        worker.process.stderr.close()
+        conn.execute("delete from store_version where version = 999")
+    assert {job["run"]: job["doing"] for job in fleet("fleet", "--json").json["jobs"]} == {
+        begun: False,
+        waiting: False,
+    }
+
+
+def test_files_that_are_typed_for_a_worker_are_those_of_the_folder_where_they_are_typed(
+    fleet: Run, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "elsewhere" / "script.json", [{"text": "Done."}])
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    name = fleet("run", "main", "--detach", "-C", str(tmp_path / "work"), "-m", "script:script.json", "go")
+    assert fleet("wait", name.out.strip()).code == 0
+
+
+def test_audit_records_bear_the_databases_time(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    name, true = _begin(fleet, tmp_path), time.time
+    monkeypatch.setattr("interlock.engine.store.postgres_sessions._KEPT_S", 0.0)
+    monkeypatch.setattr("interlock.state.clock._ahead", 0.0)
+    monkeypatch.setattr(time, "time", lambda: true() + 3600)
+    with Store(state_home()).writing() as conn:  # a door that doesn't look which version the store has
+        note_error(conn, name, {"type": "cancelled", "message": ""})
+        end_lease(conn, name)
+        conn.execute("update approvals set superseded = 1")
+        conn.execute("update runs set status = 'cancelled' where run = ?", (name,))
+    with psycopg.connect(os.environ["INTERLOCK_STORE"]) as conn:
+        late = "select max(at) - extract(epoch from now()) < 60 from audit"
+        assert conn.execute(late).fetchone() == (True,)
 
 
 def test_an_address_may_name_a_primary_and_its_standby(
@@ -527,6 +644,90 @@ def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
     assert row["status"] == "failed"
     assert "died 3 times without getting further; its process died (SIGKILL)" in row["error"]["message"]
     assert (work / "tries.txt").read_text() == "try\n" * 3
+
+
+def _this_is_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """From now on this process counts as one of another host; workers that were started stay on theirs."""
+    monkeypatch.setattr("interlock.services.process.identity.this_host", lambda: name)
+
+
+def test_a_run_that_was_given_up_or_cancelled_is_over_on_every_other_host(
+    fleet: Run, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process was killed before it gave the lease back, and nobody here can see whether it lives."""
+    work = tmp_path / "work"
+    put(work / ".interlock" / "workflows" / "poison.py", POISON)
+    assert fleet("trust", "--yes").code == 0
+    _this_is_host(monkeypatch, "elsewhere")
+    given_up = fleet("run", "poison", "--detach").out.strip()
+    assert fleet("wait", given_up, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
+    assert _status(fleet, given_up) == "failed"
+    assert "is failed" in fleet("logs", given_up, "-f").err
+    script = put(tmp_path / "script.json", [tools(shell("touch begun; sleep 60"))])
+    begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go")
+    cancelled = begun.out.strip()
+    until((work / "begun").exists)
+    (job,) = fleet("fleet", "--json").json["jobs"]
+    pid = int(job["driver"].rpartition(":")[2])
+    os.kill(pid, signal.SIGSTOP)
+    assert "asked to stop" in fleet("cancel", cancelled).err
+    worker.line(f"{cancelled}: driven by process")
+    os.kill(pid, signal.SIGKILL)
+    assert fleet("wait", cancelled, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
+    assert "is interrupted" in fleet("logs", cancelled, "-f").err
+    with Store(state_home()).writing() as conn:  # as its owner left it, by an earlier version
+        conn.execute("update lease set held = 1 where run = ?", (given_up,))
+    assert _status(fleet, given_up) == "failed", "the row's end decides"
+    assert fleet("resume", given_up, "--detach").code == 0
+    assert _status(fleet, given_up) in ("queued", "running"), (
+        "who waits for it now doesn't see its earlier end"
+    )
+    assert fleet("wait", given_up, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
+
+
+def test_a_run_that_is_cancelled_stops_at_its_next_commit(fleet: Run, worker: Worker, tmp_path: Path) -> None:
+    slow = "touch begun; sleep 60; touch over"
+    script = put(tmp_path / "script.json", [tools(shell(slow)), {"text": "Done."}])
+    begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go")
+    name = begun.out.strip()
+    until((tmp_path / "work" / "begun").exists)
+    fleet("cancel", name)
+    worker.line(f"{name}: stopped on request")
+    with Store(state_home()).writing() as conn:
+        row = read_lease(conn, name)
+    assert row and not row.held and row.epoch == 2, (
+        "its process gave it back: who started the run had the first"
+    )
+    assert _status(fleet, name) == "interrupted"
+    until(lambda: fleet("fleet", "--json").json["jobs"] == [])
+
+
+def test_a_run_whose_host_died_while_it_was_being_cancelled_is_stopped_by_another_worker(
+    fleet: Run, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = put(tmp_path / "script.json", [tools(shell("touch begun; trap '' INT; sleep 60"))])
+    begun = fleet("run", "main", "--detach", "-y", "--skip-trust", "-m", f"script:{script}", "go")
+    name = begun.out.strip()
+    until((tmp_path / "work" / "begun").exists)
+    worker.process.send_signal(signal.SIGSTOP)
+    assert "asked to stop" in fleet("cancel", name).err
+    worker.end(signal.SIGKILL)
+    _this_is_host(monkeypatch, "elsewhere")
+    with Worker(program=HASTY):
+        assert fleet("wait", name, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
+    assert _status(fleet, name) == "interrupted"
+
+
+def test_a_run_that_is_resumed_elsewhere_keeps_its_queue_and_its_user(fleet: Run, tmp_path: Path) -> None:
+    name = _begin(fleet, tmp_path, "--queue", "special")
+    fleet("cancel", name)
+    assert fleet("resume", name, "--detach").code == 0
+    (job,) = fleet("fleet", "--json").json["jobs"]
+    assert job["queue"] == "special"
+    fleet("cancel", name)
+    assert fleet("resume", name, "--detach", "--queue", "another").code == 0
+    (job,) = fleet("fleet", "--json").json["jobs"]
+    assert job["queue"] == "another", "unless it is told to move"
 
 
 def test_a_host_whose_clock_is_wrong_counts_by_the_databases(

@@ -69,9 +69,7 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     fleet: Run, begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, count = begin(), tmp_path / "count.txt"
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
+    one, two = tmp_path / "one", tmp_path / "deep" / "two"  # which the workers make
     first = Worker("--workspaces", str(one))
     until(count.exists)
     was = _tree(one / name)
@@ -133,6 +131,29 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     (tmp_path / "changes.patch").write_text(fleet("export", name, "--format", "patch").out)
     git("apply", "../changes.patch", at=tmp_path / "again")
     assert (tmp_path / "again" / "made.txt").read_text() == "made\nmore\n"
+
+
+def test_files_that_may_hold_keys_are_not_pushed_unasked_and_are_named(
+    fleet: Run, begin: Begin, tmp_path: Path, origin: Path
+) -> None:
+    made = "mkdir deep; for f in server.pem deep/.env2 .env.example kept.txt; do echo x > $f; done; echo y >> a.txt"
+    put(tmp_path / "script.json", [tools(shell(made)), {"text": "Made it."}])
+    name = begin("--deliver", "branch")
+    with Worker("--workspaces", str(tmp_path / "one")):
+        told = fleet("wait", name)
+        while told.code == 75:
+            fleet("resume", fleet("approvals", "--json").json[0]["run"], "--approve", "all")
+            told = fleet("wait", name)
+    assert told.code == 0, told.err
+    assert "but not deep/.env2, server.pem: they may hold keys" in told.out
+    branch = f"interlock/{name}"
+    pushed = git("diff", "--name-only", "main", branch, at=origin).split()
+    assert pushed == [".env.example", "a.txt", "kept.txt"]
+    about = git("log", "-1", "--format=%B", branch, at=origin)
+    assert "Interlock-Not-Pushed: server.pem" in about and "Interlock-Not-Pushed: deep/.env2" in about
+    assert "+++ b/server.pem" in fleet("export", name, "--format", "patch").out, (
+        "the patch is the person's own"
+    )
 
 
 @pytest.mark.sweep

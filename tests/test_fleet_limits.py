@@ -1,6 +1,7 @@
 """Limits over all workers, priorities and turns: what waits for what, without a process, and goes on by itself."""
 
 import os
+import pwd
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -14,6 +15,7 @@ from scripted import shell, tools
 from test_fleet import Worker, fleet
 
 from interlock.engine.store import Store, state_home
+from interlock.engine.store.admission import admit
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import hand_to_workers, take_over, unsure
 
@@ -29,7 +31,7 @@ def writing() -> Generator[Connection]:
 def begin(fleet: Run, tmp_path: Path, user: str, *flags: str) -> str:
     script = put(tmp_path / "script.json", [tools(shell("true")), {"text": "Done."}])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGNAME", user)
+        patch.setattr("interlock.engine.store.approvals.this_user", lambda: user)
         begun = fleet("run", "main", "--detach", "-y", "-m", f"script:{script}", *flags, "do it")
     assert begun.code == 0, begun.err
     return begun.out.strip()
@@ -190,3 +192,25 @@ def test_a_limit_that_cannot_be_set_is_refused_in_one_line(fleet: Run) -> None:
     ):
         refused = fleet(*words)
         assert (refused.code, said in refused.err) == (2, True), refused
+
+
+def test_a_limit_counts_runs_that_were_begun_before_it_was_set(fleet: Run, tmp_path: Path) -> None:
+    names = [begin(fleet, tmp_path, "anna") for _ in range(2)]
+    job, run_name = fetched() or (0, "")
+    with writing() as conn:
+        assert not admit(conn, job, run_name, 0, "")
+    assert fleet("limits", "user=*", "--runs", "1").code == 0
+    job, run_name = fetched() or (0, "")
+    with writing() as conn:
+        assert "1 run at once" in admit(conn, job, run_name, 0, ""), names
+
+
+def test_users_are_those_who_signed_in_whatever_their_environment_says(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "mallory")
+    script = put(tmp_path / "script.json", [{"text": "Done."}])
+    assert fleet("run", "main", "--detach", "-m", f"script:{script}", "do it").code == 0
+    (job,) = fleet("fleet", "--json").json["jobs"]
+    assert job["user"] == pwd.getpwuid(os.getuid()).pw_name

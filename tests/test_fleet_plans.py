@@ -13,6 +13,8 @@ from databases import fresh_database
 from folders import put
 from scripted import says, shell, tools
 
+from interlock.engine.store.connection import Values
+
 __all__ = ["run"]
 
 SCRIPT = [
@@ -92,3 +94,50 @@ def _plan(conn: "psycopg.Connection[tuple[str]]", sql: str) -> str:  # noqa: F82
     rows = conn.execute(f"explain execute one{f'({given})' if names else ''}").fetchall()
     conn.execute("deallocate one")
     return "\n".join(line for (line,) in rows)
+
+
+_SCANNED = re.compile(r"SCAN (?!CONSTANT ROW|\(|SUBQUERY)(\w+)(?! (?:USING|VIRTUAL))")
+_SHORT = {"c", "s", "chosen", "above", "related", "reached", "family"}
+"""What a statement makes itself, and `runs` in `views` names so: it holds what was found."""
+
+
+def test_no_look_up_of_one_run_in_a_file_scans_a_table(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from contextlib import closing
+
+    from interlock.engine.store import sqlite, state_home
+
+    monkeypatch.delenv("INTERLOCK_STORE", raising=False)
+    script = put(tmp_path / "script.json", SCRIPT)
+    assert run("-p", "make it", "-m", f"script:{script}").code == 75
+    (name,) = [row["run"] for row in run("runs", "--json").json]
+    seen = dict[str, Values]()
+    stored = sqlite.SqliteConnection.stored
+
+    def noted(conn: sqlite.SqliteConnection, sql: str, values: Values = ()) -> object:
+        seen.setdefault(sql, values)
+        return stored(conn, sql, values)
+
+    monkeypatch.setattr(sqlite.SqliteConnection, "stored", noted)
+    looks = (
+        ("show", name),
+        ("show", name, "--calls"),
+        ("approvals", name),
+        ("history", name),
+        ("logs", name),
+    )
+    for words in (*looks, ("wait", name), ("show", name[:5]), ("resume", name, "--approve", "all")):
+        assert run(*words).code in (0, 75), words
+    slow = dict[str, list[str]]()
+    reader = sqlite.Sqlite(state_home() / "interlock.db").connect_reader()
+    assert reader
+    with closing(reader) as conn:
+        for sql, values in seen.items():
+            if sql.split()[0].lower() in ("select", "with", "update", "delete"):
+                plan = [row[3] for row in stored(conn, f"explain query plan {sql}", values)]
+                slow[sql] = [
+                    line for line in plan if (found := _SCANNED.match(line)) and found[1] not in _SHORT
+                ]
+    assert len(slow) > 30
+    assert not any(slow.values()), {sql: lines for sql, lines in slow.items() if lines}

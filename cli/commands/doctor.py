@@ -46,7 +46,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 )
 def doctor(args: Args) -> int | None:
     home = Client.at_home().home
-    here = [*_machine(), *_worker(home), *_settings(), *_state(home)]
+    here = [*_machine(), *_worker(home), *_connections(home), *_settings(), *_state(home)]
     findings = [*_workflow(args)] if args.workflow else here
     findings += _records(home) if args.store else ()
     if args.json:
@@ -124,6 +124,23 @@ def _worker(home: Path) -> Iterator[Finding]:
         return
     else:
         yield from (Finding("ok", "worker", line) for line in lines)
+
+
+_CROWDED = 0.8
+
+
+def _connections(home: Path) -> Iterator[Finding]:
+    """How full the store's server is; nothing where runs are in a file."""
+    try:
+        open_now, most = Fleet(home).connections()
+    except UserError:
+        return
+    except InterlockError as error:
+        yield Finding("note", "connections", str(error))
+    else:
+        full = open_now >= most * _CROWDED
+        advice = ". Raise max_connections, or start fewer workers" if full else ""
+        yield Finding("note" if full else "ok", "connections", f"{open_now} of {most} are open{advice}")
 
 
 def _settings() -> Iterator[Finding]:

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.flags import existing_folder
 from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, action, duration, number, option, takes, word
 from interlock.cli.render.events import call_mark
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 _BUSY = ("running", "queued")
 _LOOK_S = 0.5
 _TIMED_OUT = 124
+_ROWS = 50
+"""Jobs that `fleet` lists: those that are driven first."""
 
 
 @takes(
@@ -46,13 +47,23 @@ def worker(args: Args) -> None:
     queues = [fleet.host_queue(), *args.queue]
     if args.workspaces:
         queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(existing_folder(args.workspaces, "--workspaces").resolve())
+        os.environ["INTERLOCK_WORKSPACES"] = str(_made_folder(args.workspaces))
     isolated = isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
     if args.sandbox:
         os.environ["INTERLOCK_SANDBOX"] = "true"
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     err().print_all(isolated)
     fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
+
+
+def _made_folder(path: Path) -> Path:
+    """The folder, whether or not it was there. Raises `UserError` if it can't be made."""
+    folder = path.expanduser().resolve()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--workspaces: can't make {str(path)!r}: {error.strerror}.") from error
+    return folder
 
 
 @takes(
@@ -72,17 +83,24 @@ def fleet(args: Args) -> None:
     workers, jobs, requests = fleet.standing()
     queued = [job.age_s for job in jobs if not job.doing]
     alive = sum(age < STALLED_S for age in workers.values())
+    open_now, most = fleet.connections()
     if args.json:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
-        return show_json({**facts, "open_requests": requests, "jobs": [job._asdict() for job in jobs]})
+        house = {"connections": open_now, "max_connections": most, "open_requests": requests}
+        return show_json({**facts, **house, "jobs": [job._asdict() for job in jobs]})
     oldest = f", the oldest for {elapsed(max(queued))}" if queued else ""
     counts = (counted(alive, "worker"), counted(len(jobs) - len(queued), "run") + " driven")
-    out().print(" · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request")]))
+    house = f"{open_now} of {most} connections"
+    out().print(
+        " · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request"), house])
+    )
     if jobs:
         show_table(
-            [_cells(job) for job in jobs],
+            [_cells(job) for job in jobs[:_ROWS]],
             ("run", "queue", "user", "priority", "job", "by", "since", "waits for"),
         )
+    if len(jobs) > _ROWS:
+        out().print(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
 
 
 def _cells(job: "Job") -> tuple[str, ...]:
@@ -173,7 +191,7 @@ def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: boo
     rows = {row.run: row for row in client.named_runs(left)}
     for name in [*left]:
         row = rows.get(name)
-        delivering, pushing = _delivery(client, row)
+        delivering, pushing, kept_back = _delivery(client, row)
         if row and (row.status in _BUSY or delivering):
             continue
         left.remove(name)
@@ -181,11 +199,13 @@ def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: boo
             names.append(pushing)
             left.append(pushing)
         if not quiet:
-            out().print(f"{name}  {_ended(row)}" + (f"; {pushing} pushes what it changed" if pushing else ""))
+            but = f", but not {', '.join(kept_back)}: they may hold keys" if kept_back else ""
+            pushes = f"; {pushing} pushes what it changed{but}" if pushing else ""
+            out().print(f"{name}  {_ended(row)}{pushes}")
 
 
-def _delivery(client: Client, row: RunRow | None) -> tuple[bool, str]:
-    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else (False, "")
+def _delivery(client: Client, row: RunRow | None) -> tuple[bool, str, list[str]]:
+    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else (False, "", [])
 
 
 def _ended(row: RunRow | None) -> str:
@@ -196,11 +216,13 @@ def _ended(row: RunRow | None) -> str:
 
 def _code(client: Client, run: str) -> int:
     row = client.run(run)
-    return next((EXIT_CODES[why] for why in (row.why, row.outcome, row.status) if why in EXIT_CODES), 1)
+    # One that is done and couldn't be delivered has failed.
+    outcome = "" if row.status == "failed" and row.outcome == "done" else row.outcome
+    return next((EXIT_CODES[why] for why in (row.why, outcome, row.status) if why in EXIT_CODES), 1)
 
 
 @takes(Parser.run_flag)
-def cancel(args: Args) -> None:
+def cancel(args: Args) -> int:
     client = Client.at_home()
     stops = Fleet(state_home()).cancel(client.run(args.run).run)
     row = client.run(args.run)
@@ -209,11 +231,14 @@ def cancel(args: Args) -> None:
         err().print(f"The worker that drives it was asked to stop. {next_step}")
     elif row.status in ("done", "failed", "cancelled"):
         err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
+        return int(stops is None)
     elif row.status == "waiting":
         stop = f"Stop it with: interlock resume {row.run} --cancel all"
-        err().print(f"Run {row.run} waits for a decision; no worker drives it. {stop}")
+        err().print(f"Run {row.run} waits for a decision: there is nothing to stop. {stop}")
+        return int(stops is None)
     else:
         err().print(f"No worker drives it now. {next_step}")
+    return 0
 
 
 _FIGURES = ("runs", "requests", "tokens", "usd_per_day", "usd_per_month")

@@ -74,8 +74,9 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
     return as_option(text, deliver)
 
 
-def delivery(home: Path, run: str) -> tuple[bool, str]:
-    """Whether a worker is still at a run that is done, to deliver it; and the run that pushes its branch, if any."""
+def delivery(home: Path, run: str) -> tuple[bool, str, list[str]]:
+    """Whether a worker is still at a run that is done, to deliver it; the run that pushes its branch, if any; and the
+    files that aren't pushed."""
     with reading(home) as conn:
         assert conn is not None
         return queue.delivery(conn, run)
@@ -218,8 +219,16 @@ class Fleet:
         with self._reading() as conn:
             return queue.standing(conn)
 
-    def cancel(self, run: str) -> bool:
-        """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
+    def connections(self) -> tuple[int, int]:
+        """Connections to the store's server, of everybody who uses it, and how many it takes."""
+        with self._reading() as conn:
+            return queue.connections(conn)
+
+    def cancel(self, run: str) -> bool | None:
+        """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does.
+
+        None: there was nothing to stop.
+        """
         with self._writing() as conn:
             admission.waits_no_more(conn, run)
             return queue.take_back(conn, run)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from langgraph.errors import GraphDrained
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
+from pydantic import TypeAdapter
 
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
 from interlock.engine.driver.event_bus import EventBus
@@ -30,12 +31,12 @@ from interlock.engine.store.foreign import (
 )
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import fence, how_it_ended, lost
-from interlock.engine.store.saver import Saver, raise_id_clock
+from interlock.engine.store.saver import ClassKeepingSaver, Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._node_sources import node_sources
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
-from interlock.graphs.foreign import Foreign, NodeError, told_of
+from interlock.graphs.foreign import Foreign, NodeError, Workflow, told_of
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
@@ -105,7 +106,7 @@ class Drive:
             connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
             self.services = rewired(compose(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            if isinstance(self._saver, ForeignSaver):
+            if isinstance(self._saver, ClassKeepingSaver):
                 self._saver.stores(self.services.deps.effects)
             self._graph = pipeline.declared(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
@@ -208,6 +209,8 @@ def saver_for(
     workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
 ) -> Saver:
     """The saver of a drive; `path`: of the store, where a foreign graph's memories are, too."""
+    if isinstance(workflow, Workflow):
+        return ClassKeepingSaver(conn, steps, workflow.outcome)
     if not isinstance(workflow, Foreign):
         return Saver(conn, steps, workflow.outcome)
     return ForeignSaver(conn, steps, workflow, approvals, Memory(path))
@@ -317,12 +320,15 @@ def first_state(
             f"{chosen.name!r} begins in the approval mode {mode!r}, but the run was started in "
             f"{context.approval_mode!r}. Only a person switches it: leave it out of `enter`."
         )
-    return {**entered, **_channels(prepared), **hooked(drive, "startup")}
+    state = {**entered, **_channels(prepared), **hooked(drive, "startup")}
+    return TypeAdapter(Any).dump_python(state, mode="json") if isinstance(chosen, Workflow) else state
 
 
 def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: str) -> Any:
     """What a graph begins with, of the state that its run's row holds."""
-    return chosen.started(first) if isinstance(chosen, Foreign) else {**first, **hooked(drive, session)}
+    if isinstance(chosen, Foreign | Workflow):
+        first = chosen.started(first)
+    return first if isinstance(chosen, Foreign) else {**first, **hooked(drive, session)}
 
 
 def check_context(chosen: Pipeline, context: Mapping[str, Any] | None) -> None:

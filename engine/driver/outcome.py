@@ -20,10 +20,19 @@ from interlock.graphs.foreign import Foreign
 from interlock.prompts import load
 from interlock.state.calls import ToolResult, cancelled
 from interlock.state.conversation import refusals_in, warnings_of
-from interlock.state.errors import ENDED_WELL, EXIT_CODES, STOPPED, BusyError, InterlockError, StoreError
+from interlock.state.errors import (
+    ENDED_WELL,
+    EXIT_CODES,
+    STOPPED,
+    BusyError,
+    InterlockError,
+    StoreError,
+    exception_line,
+)
 from interlock.state.events import Result
 from interlock.state.messages import Message, open_calls
 from interlock.state.run import WorkflowOutput
+from interlock.state.text import clean_json, object_of
 from interlock.state.workflow import WorkflowContext
 
 
@@ -77,7 +86,10 @@ def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str]
     if not drive.lease.held:  # another process has the run and its row
         return
     is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER
-    note_error(drive.conn, drive.lease.run, None if is_stopped and by_worker else details)  # it says why
+    if not (
+        is_stopped and by_worker
+    ):  # whoever cancelled the run said why; a worker that stops leaves nothing
+        note_error(drive.conn, drive.lease.run, details)
     if is_stopped and not by_worker:
         from interlock.engine.store.queue import leave_stopped
 
@@ -134,7 +146,7 @@ def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
 def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], options: Options) -> Outcome:
     """The decisions are persisted, as are limits given now, and a worker drives the run.
 
-    Of the queue that the options name, or of its own.
+    Of its own queue, unless it has none or is to move.
     """
     from interlock.engine.store.queue import give, hand_to_workers
 
@@ -143,7 +155,7 @@ def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], op
             if options.limits:
                 before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
                 keep_option(conn, row.run, "limits", {**before, **options.limits})
-            if options.queue:
+            if options.queue and (options.moves_queue or not row.queue):
                 keep_option(conn, row.run, "submitted", options.submitted or {})
                 give(conn, row.run, options.queue)
             if not decisions:
@@ -162,7 +174,8 @@ def dumped(result: WorkflowOutput) -> dict[str, Any]:
     """Dump the result; null fields are omitted if optional, kept if required or values of somebody's graph."""
     kept = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
     kept |= dict.fromkeys(result.model_extra or ())
-    return {**kept, **result.model_dump(mode="json", exclude_none=True)}
+    shown = {**kept, **result.model_dump(mode="json", exclude_none=True)}
+    return object_of(clean_json(shown))  # NaN is a word: JSON would have it as null
 
 
 def result_event(outcome: Outcome) -> Result:
@@ -205,7 +218,7 @@ def _error_fields(error: Exception | None, drive: Drive) -> dict[str, str] | Non
     if isinstance(error, InterlockError):
         return {"type": error.kind, "message": str(error)}
     last = traceback.extract_tb(error.__traceback__)[-1]
-    message = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno}). This is a bug in Interlock."
+    message = f"{exception_line(error, 1_000)} ({last.filename}:{last.lineno}). This is a bug in Interlock."
     return {"type": "bug", "message": message}
 
 

@@ -25,7 +25,7 @@ from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
 from interlock.services.mcp.remote import TokenFile
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.names import check_credentials, resolve
+from interlock.services.models.names import check_credentials, resolve, with_whole_path
 from interlock.services.policy.books import Books
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
@@ -214,7 +214,7 @@ def with_input(options: Options, input: WorkflowInput) -> Options:
     return replace(
         options,
         workspace=Path(input.workspace) if input.workspace else options.workspace,
-        model=input.model or options.model,
+        model=with_whole_path(input.model or options.model),
         approval_mode=input.approval_mode or options.approval_mode,
         mode=input.mode or options.mode,
         protocol=input.protocol or options.protocol,

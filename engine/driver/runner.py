@@ -60,7 +60,7 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
 from interlock.engine.store import Store, diagnosed, first_input, forget_error, keep_option
 from interlock.engine.store.approvals import record_decisions
-from interlock.engine.store.runs import NewRun, above, deepest, insert_run, new_run_id, topmost
+from interlock.engine.store.runs import NewRun, above, check_run_id, deepest, insert_run, new_run_id, topmost
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register
@@ -139,7 +139,8 @@ async def begin(
     store = Store(options.home).open()
     title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
     kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
-    name, root = run_id or new_run_id(), place_of(options) or str(prepared.workspace.root)
+    name = new_run_id() if run_id is None else check_run_id(run_id)
+    root = place_of(options) or str(prepared.workspace.root)
 
     if options.schedule:
         from interlock.engine.fleet.scheduled import keep

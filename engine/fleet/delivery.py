@@ -6,9 +6,10 @@ runs in this worker's mirror, not in the clone, whose settings and hooks the run
 
 import asyncio
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,16 +61,51 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
         first, last = first_snapshot(conn, outcome.run), newest_snapshot(conn, outcome.run)
     if files.options["deliver"] == "none" or first == last:
         return False
-    patch = _snapshots(home, files.folder, first, last).patch(first, last)
+    snapshots = _snapshots(home, files.folder, first, last)
+    patch = snapshots.patch(first, last)
     is_pushed = files.options["deliver"] == "branch" and patch
     pushing = _pushing(home, outcome.run, last) if is_pushed else ""
     with Store(home).writing() as conn:
         put_blob(conn, f"patches/{outcome.run}", patch, owner=outcome.run)
         if pushing:
-            set_repository(conn, outcome.run, {**files.options, "pushed_by": pushing})
+            what = {**files.options, "pushed_by": pushing}
+            if kept_back := _likely_secrets(files.mirror, files.options["commit"], snapshots, first, last):
+                what["kept_back"] = "\n".join(kept_back)
+            set_repository(conn, outcome.run, what)
     if pushing:
+        files = replace(files, options=what)
         _begin_push(home, files, outcome.run, pushing, (first, last), options)
     return bool(pushing)
+
+
+_LIKELY_SECRET = re.compile(
+    r"\.env(?!.*\.(example|sample|template|dist)$).*|.*\.(pem|key|p12|pfx|jks|keystore)", re.IGNORECASE
+)
+"""Names of new files that nobody asked to push: they may hold keys or passwords."""
+
+
+def _likely_secrets(mirror: Mirror, commit: str, snapshots: Snapshots, first: str, last: str) -> list[str]:
+    """Files with such names that the run made, and the commit that was cloned hasn't."""
+    changed = [
+        entry.partition("\t")[2] for entry in snapshots.changed_entries(first, last).split("\0") if entry
+    ]
+    found = [path for path in changed if _LIKELY_SECRET.fullmatch(path.rpartition("/")[2])]
+    if not found:
+        return []
+    there = git("ls-tree", "-z", "--name-only", "--full-tree", commit, "--", *found, at=mirror.folder).split(
+        "\0"
+    )
+    return [path for path in found if path not in there]
+
+
+def _without(changes: str, paths: Collection[str]) -> str:
+    """Entries of `changed_entries`, except those of these files."""
+    entries = (entry for entry in changes.split("\0") if entry)
+    return "".join(f"{entry}\0" for entry in entries if entry.partition("\t")[2] not in paths)
+
+
+def _kept_back(what: Mapping[str, str]) -> list[str]:
+    return [path for path in what.get("kept_back", "").split("\n") if path]
 
 
 def _pushing(home: Path, run: str, last: str) -> str:
@@ -127,9 +163,9 @@ def push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
             commit = await asyncio.to_thread(_pushed, home, folder, what)
         except RunError as error:
             return failure("push", f"Branch {_branch(what)!r} wasn't pushed to {what['url']!r}: {error}")
-        return ToolResult(
-            status="success", content=f"Pushed {commit[:12]} to {_branch(what)} of {what['url']}."
-        )
+        done = f"Pushed {commit[:12]} to {_branch(what)} of {what['url']}."
+        left = f" Not pushed, as they may hold keys: {', '.join(kept)}." if (kept := _kept_back(what)) else ""
+        return ToolResult(status="success", content=done + left)
 
     return replace(TOOL, run=run, idempotent=True)
 
@@ -159,10 +195,12 @@ def _commit(mirror: Mirror, snapshots: Snapshots, run: RunRow, what: Mapping[str
             for part, value in (*_identity(mirror), ("DATE", f"{run.created:.0f} +0000"))
         }
         git("read-tree", what["commit"], at=mirror.folder, env=env)
-        changes = snapshots.changed_entries(what["first"], what["last"])
+        kept_back = _kept_back(what)
+        changes = _without(snapshots.changed_entries(what["first"], what["last"]), kept_back)
         git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
         tree = git("write-tree", at=mirror.folder, env=env)
         about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
+        about += "".join(f"Interlock-Not-Pushed: {path}\n" for path in kept_back)
         parent = ("-p", what["commit"])
         return git("commit-tree", tree, *parent, at=mirror.folder, env={**env, **author}, text=about)
 

@@ -20,6 +20,7 @@ from interlock.engine.fleet.limited import FleetLimits
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.admission import put_back
+from interlock.engine.store.postgres_sessions import keep_only_for
 from interlock.engine.store.queue import give_up, note_stopped, submitted
 from interlock.engine.store.runs import read_lease
 from interlock.services.sandbox.sandbox import cause
@@ -28,6 +29,8 @@ from interlock.state.errors import BusyError, InterlockError, SandboxError, Stor
 
 TRY_AGAIN = 3
 """Exit code: another process drives the run, or the store doesn't answer."""
+_IDLE_S = 0.2
+"""Seconds for which a drive keeps a connection beside its own and its heartbeat's: the server has few."""
 STALE_S = 8.0
 """Seconds without a heartbeat after which another host's driver is replaced; a takeover takes 45 s at most."""
 
@@ -36,6 +39,7 @@ def main(run: str, at: str) -> int:
     home = Path(at)
     threading.Thread(target=leave_with_worker, daemon=True).start()
     clear_own_environment()
+    keep_only_for(_IDLE_S)
     limits, env = FleetLimits(), without_database(os.environ)
     options = Options(home=home, door=WORKER, env=env, stale_after_s=STALE_S, limited=limits)
     try:

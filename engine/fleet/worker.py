@@ -18,6 +18,9 @@ from interlock.engine.fleet import scheduled as start_process
 from interlock.engine.store import Store, note_error, queue, queue_schema, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.postgres import is_upgraded
+from interlock.engine.store.runs import end_leases_of
+from interlock.services.process.identity import Owner, this_boot, this_host
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible
 
@@ -39,6 +42,13 @@ _SAID_BYTES = 4_000
 _LINE = 300
 _LOOK_S = 0.05
 """Seconds between two looks whether a process has ended."""
+
+
+_STOPPING = "Stopping: no new runs."
+_UPGRADED = (
+    "A newer Interlock has upgraded the store: this worker takes no more runs, and ends. "
+    "Start the newer one here."
+)
 
 
 class Process(Protocol):
@@ -94,15 +104,16 @@ class Worker:
     """What the sweep found, and since when."""
     _own: set[int] = field(default_factory=set[int])
     """What the queue calls this worker."""
+    _work: "asyncio.Future[None]" = field(init=False)
     _away: str = ""
     """Why the store doesn't answer, as it was reported last."""
 
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
-        worker = asyncio.ensure_future(self._take_jobs())
+        worker = self._work = asyncio.ensure_future(self._take_jobs())
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stop, worker)
+            asyncio.get_running_loop().add_signal_handler(number, self._stop, _STOPPING)
         sweep = asyncio.ensure_future(self._sweep())
         try:
             with suppress(asyncio.CancelledError):
@@ -143,13 +154,13 @@ class Worker:
                 delete_jobs="always",
             )
 
-    def _stop(self, worker: "asyncio.Future[None]") -> None:
+    def _stop(self, why: str) -> None:
         if not self._stopping:
             self._stopping = True
-            self.report("Stopping: no new runs. Each run stops at its next commit and is put back.")
+            self.report(f"{why} Each run stops at its next commit and is put back.")
             for process in self._driving.values():
                 process.send_signal(signal.SIGTERM)
-            worker.cancel()
+            self._work.cancel()
 
     async def _drive(
         self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0, model: str = "", **_more: Any
@@ -158,6 +169,23 @@ class Worker:
 
         `model`: for whose limit it waited.
         """
+        work = asyncio.ensure_future(self._drive_to_its_end(context, run, steps, deaths, model))
+        while True:
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # The queue cancels this task if somebody cancels the run. But the run's process stops at its next
+                # commit, and gives its lease back: until then it is waited for.
+                if self._stopping or work.done():
+                    work.cancel()
+                    raise
+
+    async def _drive_to_its_end(
+        self, context: "JobContext", run: str, steps: int, deaths: int, model: str
+    ) -> None:
+        if await self._stored(is_upgraded):
+            await self._stored(lambda conn: queue.hand_to_workers(conn, run, if_due=True))
+            return self._stop(_UPGRADED)
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
@@ -178,7 +206,9 @@ class Worker:
     async def _driven(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
         from procrastinate.exceptions import JobAborted
 
-        code, aborted, said = await self._process(context, run, drive_process.__name__, run)
+        code, aborted, said, owner = await self._process(context, run, drive_process.__name__, run)
+        if code:  # killed, or without the store at its end
+            await self._stored(partial(end_leases_of, run=run, owner=owner))
         if aborted:
             self.report(f"{run}: stopped on request")
             stopped = partial(queue.note_stopped, run=run, kind="cancelled")
@@ -199,7 +229,7 @@ class Worker:
     ) -> None:
         """A job: start a run of a schedule whose time has come."""
         what = f"schedule {schedule}"
-        code, _, said = await self._process(context, what, start_process.__name__, schedule, str(due))
+        code, _, said, _ = await self._process(context, what, start_process.__name__, schedule, str(due))
         if code:
             died = code != drive_process.TRY_AGAIN and not self._stopping
             self.report(f"{what}: put back: {said or _how(code)}")
@@ -208,8 +238,8 @@ class Worker:
 
     async def _process(
         self, context: "JobContext", what: str, module: str, *words: str
-    ) -> tuple[int, bool, str]:
-        """Exit code of a process, whether somebody asked it to stop, and the last line that it printed."""
+    ) -> tuple[int, bool, str, Owner]:
+        """Exit code of a process, whether somebody asked it to stop, the last line that it printed, and who it was."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
         stdin, lifeline = os.pipe()
         try:
@@ -220,7 +250,8 @@ class Worker:
                 )
                 self._driving[what] = process
                 self.report(f"{what}: driven by process {process.pid}")
-                return *await self._ended(process, context), _last_line(said)
+                owner = Owner(this_host(), this_boot(), process.pid, "")
+                return *await self._ended(process, context), _last_line(said), owner
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
@@ -266,6 +297,8 @@ class Worker:
         """Put back what nobody drives: jobs of dead workers, jobs whose run's lease is silent, runs without a job."""
         while True:
             await asyncio.sleep(_SWEEP_S)
+            if await self._stored(is_upgraded):
+                return self._stop(_UPGRADED)
             await self._stored(self._take_over)
             await self._stored(release)
             await self._stored(lambda conn: schedules.take_over(conn, _STALLED_S))
@@ -293,7 +326,9 @@ def _is_counted_out(error: Exception) -> bool:
 
 
 def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
-    """Inside a transaction: put a job for a run whose process died."""
+    """Inside a transaction: put a job for a run whose process died, unless it was cancelled meanwhile."""
+    if not queue.may_go_on(conn, run):
+        return
     note_error(conn, run, {"type": "died", "message": how})  # for whoever gives the run up
     before = 0 if queue.got_further(conn, run, steps) else deaths
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)

@@ -104,14 +104,15 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
     """
     if exact := exact_run(home, name):
         return exact
-    newest = list_runs(home, limit=_NEAR)
+    is_prefix = name not in ("", "latest")
+    found = [_run_row(row) for row in views.beginning(home, name, _FITS + 1)] if is_prefix else []
+    if len(found) == 1:
+        return found[0]
+    newest = list_runs(home, limit=1 if name == "latest" else _NEAR)
     if not newest:
         raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
     if name == "latest":
         return _latest(home, newest[0], (workspace or Path.cwd()).expanduser().resolve())
-    found = [_run_row(row) for row in views.beginning(home, name, _FITS + 1)] if name else []
-    if len(found) == 1:
-        return found[0]
     if found:
         ids = ", ".join(r.run for r in found[:5])
         number = f"more than {_FITS}" if len(found) > _FITS else str(len(found))
@@ -178,8 +179,7 @@ _ANSWERED = {"reject": "rejected", "cancel": "cancelled", "modify": "approved wi
 
 def past_requests(home: Path, run: str) -> dict[str, str]:
     """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
-    waiting = {request.id for request in waiting_requests(home)}
-    past = [(row, _became(row)) for row in views.past(home, run) if row["id"] not in waiting]
+    past = [(row, _became(row)) for row in views.past(home, run)]
     return {name: text for row, text in past for name in (row["id"], str(row["number"]))}
 
 
@@ -268,8 +268,9 @@ def _run_row(found: Row) -> RunRow:
     alive: bool | None = False
     if row["held"]:
         alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
-    # An owner on another host can't be checked from here: it counts as alive while it holds the lease.
-    if driven := alive is not False:
+    # An owner on another host can't be checked from here: it counts as alive while it holds the lease of a run that
+    # isn't over.
+    if driven := alive or (alive is None and row["status"] not in ENDED):
         status = "running"
     elif row["status"] in ENDED:
         status = row["status"]

@@ -59,7 +59,7 @@ def admit(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
     whose = submitted(conn, run)
     names = {"user": whose.user, "workflow": whose.workflow, **({"model": model} if model else {})}
     limits = applying(conn, names)
-    if not limits or not is_due(conn, run):
+    if not is_due(conn, run):
         return ""
     if wait := full_for(conn, limits, job):
         put_back(conn, run, whose, wait, deaths, model)

@@ -1,8 +1,8 @@
 """approvals: requests pending a person's answer, and the answers, checked and persisted before the run resumes."""
 
-import getpass
 import json
 import os
+import pwd
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -314,9 +314,10 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str,
 
 
 def this_user() -> str:
+    """The account that this process was started by, whatever the environment says: limits go by it."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have a number only
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user may have a number only
         return f"uid {os.getuid()}"
 
 

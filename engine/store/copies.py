@@ -79,9 +79,12 @@ def change_newest(
     home: Path, run: str, options: Mapping[str, Any], change: Callable[[dict[str, Any]], None]
 ) -> None:
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
-    from interlock.engine.store.saver import Serde
+    from interlock.engine.store.saver import ClassKeepingSerde
+    from interlock.graphs._langgraph import storable_types
+    from interlock.graphs._stored import Storable
 
-    serde, newest = Serde(), "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
+    serde = ClassKeepingSerde(Storable(storable_types()))
+    newest = "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
         kept = {**read_options(conn, run), **options}
         conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), run))

@@ -12,30 +12,20 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.types import Interrupt
 
-from interlock.engine.store import keep_option, packed, read_options
+from interlock.engine.store import keep_option, read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.saver import Saver, Serde
+from interlock.engine.store.saver import ClassKeepingSaver, Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import _langgraph
 from interlock.graphs._asking import pause_of, requests_of, value_of
-from interlock.graphs._stored import Storable, class_keeping_encoder, loader_of, unstorable
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.clock import unix_time
 from interlock.state.errors import RunError
-from interlock.state.journal import Approvals, Effects
+from interlock.state.journal import Approvals
 
 
-class _Serde(Serde):
-    """Tuples, dictionaries of `collections` and a graph's own objects come back as what they were."""
-
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        if obj is None or isinstance(obj, bytes | bytearray):
-            return super().dumps_typed(obj)
-        return packed("msgpack", class_keeping_encoder()(obj))
-
-
-class ForeignSaver(Saver):
+class ForeignSaver(ClassKeepingSaver):
     """Commits every checkpoint and every task's writes at once: a node that isn't ours may have had effects.
 
     Its methods may be called by threads: a node without `async` may invoke a graph of its own.
@@ -45,16 +35,10 @@ class ForeignSaver(Saver):
         self, conn: Connection, steps: StepLog, workflow: Foreign, approvals: Approvals, memory: Any
     ) -> None:
         """`memory`: the store that nodes find as `runtime.store`."""
-        super().__init__(conn, steps)
-        self.known = Storable(workflow.types | _langgraph.storable_types())
-        self.serde = _Serde(loader_of(self.known))
+        super().__init__(conn, steps, types=workflow.types)
         self.memory = memory
         self._approvals = approvals
         self._one = threading.RLock()
-
-    def stores(self, effects: Effects) -> None:
-        """Results of effects are stored as the state is."""
-        effects.serde, effects.known = self.serde, self.known
 
     def put(
         self,
@@ -63,8 +47,6 @@ class ForeignSaver(Saver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        values = checkpoint["channel_values"]
-        self._check({key: values[key] for key in new_versions if key in values})
         with self._one:
             made = super().put(config, checkpoint, metadata, new_versions)
             self._commit()
@@ -73,8 +55,9 @@ class ForeignSaver(Saver):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        self._check({channel: value for channel, value in writes if channel not in _langgraph.BOOKKEEPING})
         given = dict(writes)
+        kept = {key: value for key, value in given.items() if key not in _langgraph.BOOKKEEPING}
+        self.check_storable(kept, self.steps.node_of(task_id))
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
             for item in given.get("__interrupt__", ()):
@@ -91,7 +74,7 @@ class ForeignSaver(Saver):
 
     def take_over(self, run: str, found: CheckpointTuple) -> None:
         """Write a checkpoint of another saver's thread, with its tasks' writes, as the run's. Raises `RunError`."""
-        self._check(found.checkpoint["channel_values"])
+        self.check_storable(found.checkpoint["channel_values"])
         place: Any = {**found.config["configurable"], "thread_id": run}  # pyright: ignore[reportTypedDictNotRequiredAccess]
         parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
         self._put({"configurable": {**place, "checkpoint_id": parent}}, found.checkpoint, found.metadata, {})
@@ -144,15 +127,6 @@ class ForeignSaver(Saver):
 
     def _is_over(self, namespace: str) -> bool:
         return ":" in namespace  # without, a graph that remembers from call to call
-
-    def _check(self, values: Mapping[str, Any]) -> None:
-        """Raises `RunError` that names the key and the type of what wouldn't come back as it is."""
-        for key, value in values.items():
-            if wrong := unstorable(value, self.known, self.serde):
-                raise RunError(
-                    f"State key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
-                    "messages, collections, or pydantic models, dataclasses, enums and named tuples of a module."
-                )
 
 
 @contextmanager

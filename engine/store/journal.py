@@ -13,10 +13,10 @@ from pydantic import JsonValue
 from interlock.engine.store import blobs_of, put
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.saver import Serde
+from interlock.engine.store.saver import ClassKeepingSerde
 from interlock.engine.store.tables import TABLE
 from interlock.graphs._langgraph import storable_types
-from interlock.graphs._stored import Names, unstorable
+from interlock.graphs._stored import Names, Storable, unstorable
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.clock import unix_time
@@ -267,8 +267,8 @@ class SqlEffects:
 
 def effects_of(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
     """The journal of a drive, for results that any graph can store."""
-    known = storable_types()
-    return SqlEffects(conn, run, epoch, Serde().with_msgpack_allowlist(known), known, redact)
+    known = Storable(storable_types())
+    return SqlEffects(conn, run, epoch, ClassKeepingSerde(known), known, redact)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from interlock.engine.store.connection import Adapter, Column, Connection, Rows,
 from interlock.engine.store.postgres_schema import NOTED, SCHEMA_VERSION, definitions, dialect
 from interlock.engine.store.postgres_sessions import READS, Session, connected, explained, named
 from interlock.services.files import disk
-from interlock.state.clock import follow, unix_time
+from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, StoreError
 
 _ONE_WRITER, _ONE_CHAIN = 0x1A7E_0001, 0x1A7E_0002
@@ -249,11 +249,7 @@ class Postgres(Adapter):
         session = conn.session if isinstance(conn, PostgresConnection) else None
         if session and session.current:
             return True
-        about = (
-            "select current_setting('server_version_num')::int, extract(epoch from clock_timestamp())::float8"
-        )
-        server, clock = conn.execute(about).fetchone()
-        follow(clock)
+        (server,) = conn.execute("select current_setting('server_version_num')::int").fetchone()
         if server < _OLDEST:
             raise StoreError(
                 f"The server of {shown(self.path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
@@ -306,6 +302,11 @@ def _versions(conn: Connection) -> dict[int, float]:
         if there
         else {}
     )
+
+
+def is_upgraded(conn: Connection) -> bool:
+    """Whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
+    return max(_versions(conn), default=0) > SCHEMA_VERSION
 
 
 class _Changes:

@@ -37,7 +37,6 @@ _INDEXES = (
     "runs_updated on runs (updated)",
     "runs_status on runs (status, updated)",
     "runs_workspace on runs (workspace, updated)",
-    "runs_parent on runs (parent) where parent is not null",
     "runs_loose on runs (run) where queue is not null and status = 'open'",
     "chain_run on chain (run)",
     "chain_parent on chain (parent)",

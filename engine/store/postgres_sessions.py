@@ -20,6 +20,7 @@ from psycopg.types.string import TextLoader
 
 from interlock.engine.store import address_of, shown
 from interlock.services.files import disk
+from interlock.state.clock import follow
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 _SILENCE = {
@@ -38,6 +39,9 @@ READS = "-c default_transaction_read_only=on"
 _IDLE_S, _KEPT_S = 2.0, 60.0
 """Seconds for which a connection waits for its next use, which saves as much as 30 statements take; and after which
 another is made, because somebody may have changed the schema."""
+_FULL_S, _AGAIN_S = 5.0, 0.2
+"""Seconds for which a server that takes no more connections is asked again, and between two tries."""
+_FULL = ("too many clients already", "too many connections for", "connection slots")
 _Key = tuple[int, str, str]
 """Process, server and options: sessions with the same are interchangeable."""
 
@@ -68,18 +72,25 @@ class Session:
         if not self.is_usable() or _kept.setdefault(self.key, self) is not self:
             self.conn.close()
         elif self.timer is None:
-            self.timer = Timer(_IDLE_S, _let_go, [self])
+            self.timer = Timer(_idle_s, _let_go, [self])
             self.timer.daemon = True
             self.timer.start()
 
 
+def keep_only_for(seconds: float) -> None:
+    """From now on, let this process keep a connection that isn't used no longer than this."""
+    global _idle_s
+    _idle_s = seconds
+
+
+_idle_s = _IDLE_S
 _kept: dict[_Key, Session] = {}
 
 
 def _let_go(session: Session) -> None:
     session.timer = None
     found = _kept.pop(session.key, None)
-    if found is session and time.monotonic() - session.used >= _IDLE_S:
+    if found is session and time.monotonic() - session.used >= _idle_s:
         session.conn.close()
     elif found:
         found.keep()
@@ -145,11 +156,31 @@ def connected(path: Path, options: str) -> Session:
     if kept:
         kept.conn.close()
     with explained(path):
-        address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off")
-        conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
+        conn = _sign_in_once_there_is_room(path, options)
+        for (clock,) in conn.execute("select extract(epoch from clock_timestamp())::float8"):
+            follow(clock)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
         return Session(key, conn, now, now)
+
+
+def _sign_in_once_there_is_room(path: Path, options: str) -> "psycopg.Connection[Any]":
+    """Connect; to a server that takes no more connections, as soon as one is free, for some seconds."""
+    address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off")
+    until = time.monotonic() + _FULL_S
+    while True:
+        try:
+            return psycopg.connect(address, autocommit=True)
+        except psycopg.OperationalError as error:
+            if not _is_full(error) or time.monotonic() > until:
+                raise
+            time.sleep(_AGAIN_S)
+
+
+def _is_full(error: psycopg.Error) -> bool:
+    """Whether the server, a database or a role takes no more connections; at sign-in the driver knows no code."""
+    said = "" if error.sqlstate else str(error)
+    return error.sqlstate == "53300" or any(words in said for words in _FULL)
 
 
 @contextmanager
@@ -174,9 +205,10 @@ def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | Confi
             f"No space left on the server of {store!r}. Free some, then try again. Workers go on by themselves."
         )
     refused = said.partition("FATAL: ")[2] if not code else ""  # at sign-in the driver knows no code
-    if code == "53300" or "too many connections" in refused or "connection slots" in refused:
+    if _is_full(error):
         return StoreError(
-            f"The server of {store!r} takes no more connections ({said}). Raise max_connections."
+            f"The server of {store!r} takes no more connections ({said}). See who holds them: interlock fleet; or "
+            "raise max_connections."
         )
     if code == "42501":
         return StoreError(

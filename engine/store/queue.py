@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from interlock.engine.store import kept_repository, note_error, stopped
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue_schema import app, has_queue, need_queue
-from interlock.engine.store.runs import IS_SUBTASK, first_task, set_status, with_subtasks
+from interlock.engine.store.runs import IS_SUBTASK, end_lease, first_task, with_subtasks
 from interlock.state.errors import PASSING
 
 DRIVE = "interlock.drive"
@@ -154,6 +154,7 @@ def hand_to_workers(
     if row and row[0]:
         if not if_due:
             note_error(conn, run, None)
+            _reopen(conn, run)
         put_job(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
@@ -164,8 +165,10 @@ def give(conn: Connection, run: str, queue: str) -> None:
         conn.execute("update runs set queue = ? where run = ?", (queue, one))
 
 
-def take_back(conn: Connection, run: str) -> bool:
+def take_back(conn: Connection, run: str) -> bool | None:
     """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does.
+
+    None: there was no job to take back.
 
     A worker that has a run that is done delivers what it changed, and isn't stopped.
     """
@@ -173,7 +176,7 @@ def take_back(conn: Connection, run: str) -> bool:
     found = conn.execute(_STOPPABLE, (run,)).fetchall()
     for job, _ in found:
         app().job_manager.cancel_job_by_id(job, abort=True, connection=_own(conn))
-    return any(doing for _, doing in found)
+    return any(doing for _, doing in found) if found else None
 
 
 def unsure(conn: Connection, stalled_s: float) -> list[Unsure]:
@@ -194,11 +197,17 @@ def take_over(conn: Connection, found: Unsure) -> None:
     conn.execute(
         f"select procrastinate_{end} from procrastinate_jobs where id = ? and status = 'doing'", (found.job,)
     )
+    if found.held and not is_due(conn, found.run):
+        for one in with_subtasks(conn, first_task(conn, found.run)):
+            end_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
 
 
-def delivery(conn: Connection, run: str) -> tuple[bool, str]:
-    """Whether a worker still has a job for the run, as it has until it delivered; and the run that pushes, if any."""
-    return has_job(conn, run), kept_repository(conn, run).get("pushed_by", "")
+def delivery(conn: Connection, run: str) -> tuple[bool, str, list[str]]:
+    """Whether a worker still has a job for the run, as it has until it delivered; the run that pushes, if any; and the
+    files that it doesn't push."""
+    kept = kept_repository(conn, run)
+    kept_back = [path for path in kept.get("kept_back", "").split("\n") if path]
+    return has_job(conn, run), kept.get("pushed_by", ""), kept_back
 
 
 def got_further(conn: Connection, run: str, steps: int) -> bool:
@@ -209,6 +218,11 @@ def got_further(conn: Connection, run: str, steps: int) -> bool:
 def is_due(conn: Connection, run: str) -> bool:
     """Whether it isn't over, and waits for no person."""
     return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_IS_DUE}", (run,)).fetchone())
+
+
+def may_go_on(conn: Connection, run: str) -> bool:
+    """Whether nobody stopped it, and it waits for no person; it may be done, and not delivered yet."""
+    return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_MAY_GO_ON}", (run,)).fetchone())
 
 
 def note_stopped(conn: Connection, run: str, kind: str) -> None:
@@ -234,8 +248,18 @@ def last_death(conn: Connection, run: str) -> str:
 def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
     note_error(conn, run, {"type": kind, "message": why})
-    (step,) = conn.execute("select step from runs where run = ?", (run,)).fetchone()
-    set_status(conn, run, "failed", "failed", step)
+    # Its outcome still says how far its graph is: `_reopen` goes by that.
+    conn.execute("update runs set status = 'failed' where run = ?", (run,))
+    end_lease(conn, run)
+
+
+def _reopen(conn: Connection, run: str) -> None:
+    """Inside a transaction: a run that was given up is to be driven, or delivered, again."""
+    conn.execute(
+        "update runs set status = case outcome when 'done' then 'done' else 'open' end "
+        "where run = ? and status = 'failed' and outcome in ('', 'done')",
+        (run,),
+    )
 
 
 def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
@@ -243,6 +267,11 @@ def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     workers: dict[int, float] = dict(conn.execute(_WORKERS).fetchall())
     jobs = [Job(*facts, waits=_waits(error)) for *facts, error in conn.execute(_JOBS)]
     return workers, jobs, conn.execute(_REQUESTS).fetchone()[0]
+
+
+def connections(conn: Connection) -> tuple[int, int]:
+    """Connections to this store's server, of everybody who uses it, and how many it takes."""
+    return conn.execute(_CONNECTIONS).fetchone()
 
 
 def unserved(conn: Connection, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
@@ -332,6 +361,11 @@ select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.h
 from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1 left join runs r on r.run = j.lock
 where j.status in ('todo', 'doing') and j.task_name = '{DRIVE}' order by j.status = 'todo', j.priority desc, j.id
 """
+_CONNECTIONS = (
+    "select (select count(*) from pg_stat_activity where datname is not null), "
+    "cast(current_setting('max_connections') as integer) "
+    "- cast(current_setting('superuser_reserved_connections') as integer)"
+)
 _REQUESTS = (
     "select count(*) from approvals a join runs r on r.run = a.run "
     f"where {_ASKED} and r.status not in ('done', 'failed', 'cancelled')"

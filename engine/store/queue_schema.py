@@ -6,7 +6,7 @@ Procrastinate is imported where it is used: one of its packages starts a process
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from interlock.engine.store.connection import Connection
 from interlock.state.errors import ConfigError, StoreError
@@ -19,6 +19,9 @@ _INDEXES = (
     ("interlock_jobs_user", "(queue_name, (args ->> 'user'), priority) where status = 'todo'"),
 )
 
+_POOL: dict[str, Any] = {"min_size": 1, "max_size": 4, "max_idle": 5.0}
+"""A worker's connections to its queue, which most of the time does nothing: the server has few."""
+
 
 def app(store: Path | None = None) -> "App":
     """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
@@ -30,7 +33,9 @@ def app(store: Path | None = None) -> "App":
         raise ConfigError(
             "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
         ) from error
-    return App(connector=PsycopgConnector(conninfo=sign_in(store)) if store else SyncPsycopgConnector())
+    if store is None:
+        return App(connector=SyncPsycopgConnector())
+    return App(connector=PsycopgConnector(conninfo=sign_in(store, application_name="interlock"), **_POOL))
 
 
 @contextmanager

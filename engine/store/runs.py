@@ -18,7 +18,7 @@ from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
-from interlock.state.errors import BusyError, StoreError
+from interlock.state.errors import BusyError, StoreError, UserError
 
 if TYPE_CHECKING:
     from interlock.engine.driver.lease import Lease
@@ -49,10 +49,23 @@ def new_run_id() -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(_ID_LENGTH))
 
 
+def check_run_id(given: str) -> str:
+    """Return the id that a caller gives a run. Raises `UserError` for one that commands or files would take wrongly."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", given) or given in ("latest", "all"):
+        raise UserError(
+            f"{given[:80]!r} can't be a run_id: expected 1 to 128 letters, digits, _, ., : and -, beginning with a "
+            "letter, a digit or _, "
+            "and neither 'latest' nor 'all'."
+        )
+    return given
+
+
 def insert_run(conn: Connection, run: NewRun) -> None:
-    """Insert the row. Fails if the id is taken: a run is never overwritten."""
+    """Insert the row. Raises `UserError` if the id is taken: a run is never overwritten."""
     now = unix_time()
     with conn.transaction():
+        if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone():
+            raise UserError(f"There is a run {run.run!r} already. Give another run_id, or none.")
         texts = {"options": json.dumps(run.options), "input": json.dumps(run.input)}
         times = {"created": now, "updated": now}
         kind = {"status": "open", "subtask_of": run.options.get("subtask_of")}
@@ -218,6 +231,19 @@ def _update(conn: Connection, change: str, run: str, epoch: int) -> bool | None:
         # A busy store costs a beat, not the run; a lasting error (a full disk) hits the driver at its next
         # write. If `held` stays set, this process's end or silence frees the run as well.
         return None
+
+
+def end_lease(conn: Connection, run: str) -> None:
+    """Inside a transaction: free a lease whose owner doesn't count any more; if it wakes up, it can't write."""
+    conn.execute("update lease set held = 0, epoch = epoch + 1 where run = ? and held = 1", (run,))
+
+
+def end_leases_of(conn: Connection, run: str, owner: Owner) -> None:
+    """Inside a transaction: free the leases of a process that has ended: those of the run and of its family."""
+    for one in with_subtasks(conn, first_task(conn, run)):
+        row = read_lease(conn, one)
+        if row and row.held and row.owner[:3] == owner[:3]:
+            end_lease(conn, one)
 
 
 def refuse_driven(conn: Connection, run: str) -> None:

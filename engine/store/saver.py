@@ -1,7 +1,7 @@
 """saver: LangGraph's checkpoints in the store, with `runs`, `approvals` and `steps` in the same transactions."""
 
 import json
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -26,9 +26,12 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.graphs import _langgraph
+from interlock.graphs._stored import Names, Storable, class_keeping_encoder, loader_of, unstorable
 from interlock.state.charts import RunChart, step
 from interlock.state.clock import unix_time
-from interlock.state.errors import ENDED_WELL, exception_line
+from interlock.state.errors import ENDED_WELL, RunError, exception_line
+from interlock.state.journal import Effects
+from interlock.state.text import clean
 
 
 class Serde(JsonPlusSerializer):
@@ -42,6 +45,18 @@ class Serde(JsonPlusSerializer):
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         return super().loads_typed(unpacked(*data))
+
+
+class ClassKeepingSerde(Serde):
+    """Tuples, dictionaries of `collections` and objects of a workflow's own classes come back as what they were."""
+
+    def __init__(self, known: Names) -> None:
+        super().__init__(loader_of(known))
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        if obj is None or isinstance(obj, bytes | bytearray):
+            return super().dumps_typed(obj)
+        return packed("msgpack", class_keeping_encoder()(obj))
 
 
 @dataclass
@@ -174,6 +189,8 @@ class Saver(BaseCheckpointSaver[int]):
         where = {**dict(zip(_COLUMNS, place, strict=False)), "task_id": task, "task_path": task_path}
         again = "replace" if all(channel in WRITES_IDX_MAP for channel, _ in writes) else "keep"
         for number, (channel, value) in enumerate(writes):
+            if channel == "__error__" and isinstance(value, BaseException):
+                value = _bounded_repr(value)  # its own code may raise
             kind, data = self.serde.dumps_typed(value)
             row = {"idx": WRITES_IDX_MAP.get(channel, number), "channel": channel, "type": kind}
             put(self.conn, "writes", {**where, **row, "value": data}, again)
@@ -333,9 +350,61 @@ class Saver(BaseCheckpointSaver[int]):
         self.delete_thread(thread_id)
 
 
+class ClassKeepingSaver(Saver):
+    """The state of a workflow of the user's own comes back with the types that its nodes wrote, or is refused."""
+
+    def __init__(
+        self, conn: Connection, steps: StepLog, outcome: str = "status", types: Iterable[tuple[str, ...]] = ()
+    ) -> None:
+        """`types`: classes (module, name) that its checkpoints may hold beside those that its program imports."""
+        super().__init__(conn, steps, outcome)
+        self.known = Storable(frozenset(types) | _langgraph.storable_types())
+        self.serde = ClassKeepingSerde(self.known)
+
+    def stores(self, effects: Effects) -> None:
+        """Results of effects are stored as the state is."""
+        effects.serde, effects.known = self.serde, self.known
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        values = checkpoint["channel_values"]
+        self.check_storable({key: values[key] for key in new_versions if key in values})
+        return super().put(config, checkpoint, metadata, new_versions)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        kept = {channel: value for channel, value in writes if channel not in _langgraph.BOOKKEEPING}
+        self.check_storable(kept, self.steps.node_of(task_id))
+        super().put_writes(config, writes, task_id, task_path)
+
+    def check_storable(self, values: Mapping[str, Any], node: str = "") -> None:
+        """Raise `RunError` that names the key and the type of what wouldn't come back as it is."""
+        for key, value in values.items():
+            if wrong := unstorable(value, self.known, self.serde):
+                where = f"Node {node!r} failed: state" if node else "State"
+                raise RunError(
+                    f"{where} key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
+                    "messages, collections, or pydantic models, dataclasses, enums and named tuples of a module."
+                )
+
+
 _TABLES = ("checkpoints", "writes")
 _COLUMNS = (*TABLE["checkpoints"].key, "parent_checkpoint_id", "type", "checkpoint", "metadata")
 _NAMESPACE = "thread_id = ? and checkpoint_ns = ?"
+
+
+def _bounded_repr(error: BaseException, most: int = 2_000) -> str:
+    try:
+        text = repr(error)
+    except Exception:
+        text = exception_line(error)
+    return clean(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
 def typed(row: tuple[str, bytes]) -> Any:

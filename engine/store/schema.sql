@@ -18,6 +18,7 @@ create table if not exists runs (
     error text,                       -- JSON {type, message}
     queue text                        -- whose workers drive it; null: whoever starts or resumes it
 );
+create index if not exists runs_parent on runs (parent) where parent is not null;
 -- LangGraph's own. `writes` without rowid saves a copy of its long keys: most of its rows never reach the disk.
 create table if not exists checkpoints (
     thread_id text not null,
@@ -48,6 +49,7 @@ create table if not exists chain (
     body blob not null,               -- the exact bytes that `id` names, UTF-8 JSON, deflated; or a reference to a file
     file text                         -- name in outputs/ when the bytes are over 8 KB
 );
+create index if not exists chain_roots on chain (run) where parent = '';
 create table if not exists model_calls (
     run text not null,
     agent text not null,

@@ -173,7 +173,7 @@ def _triggers(table: str) -> Iterable[str]:
     yield f"{made}_gone after delete on {table} begin select {noting(table, 'delete', 'null')}; end"
 
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (
     (6, "approvals", "number", "integer", "rowid"),

@@ -89,10 +89,12 @@ def waiting(home: Path, run: str | None, limit: int | None = None) -> list[Row]:
 
 
 def past(home: Path, run: str) -> list[Row]:
-    """Requests of this run, which come last, and of related ones, that a run stopped for or that were answered."""
+    """Requests of this run, which come last, and of related ones, that were answered, or that no longer wait."""
     sql = (
         RELATED + "select a.id, a.number, a.request, a.answer, a.answered_at, a.answered_by from approvals a "
-        "where a.run in (select run from related) and (a.interrupt is not null or a.answer is not null) "
+        "join runs r on r.run = a.run where a.run in (select run from related) "
+        "and (a.interrupt is not null or a.answer is not null) "
+        f"and not ({_WAITS} and r.status not in ('done', 'failed', 'cancelled')) "
         "order by a.run = ?, a.asked_at, a.seq"
     )
     return select(home, sql, run, run)

@@ -17,7 +17,12 @@ _REFUSALS = (400, 413, 415, 422, None)
 def is_refusal(error: ModelError) -> bool:
     """Return whether a server may have refused an attachment: by its status and its words."""
     about_request = error.status in _REFUSALS and not (error.retryable or error.overflow or error.terminal)
-    return about_request and not isinstance(error, ModelAuthError) and bool(_NAMED.search(str(error)))
+    return about_request and not isinstance(error, ModelAuthError) and names_attachment(str(error))
+
+
+def names_attachment(text: str) -> bool:
+    """Return whether a server's words may be about what was attached."""
+    return bool(_NAMED.search(text))
 
 
 def digest_of(part: DataPart) -> str:

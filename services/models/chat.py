@@ -11,6 +11,7 @@ from random import Random
 from typing import Literal
 
 from interlock.services.models.attachments import is_refusal, newest_attached, without_refused
+from interlock.services.models.controls import tools_without_controls, without_controls
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
@@ -130,7 +131,8 @@ class ChatModels:
         self._sizes = PerMessage(estimate_message)
         self._tool_size = PerTools(_tokens_of)
         self._redact = redact
-        self._redacted = PerMessage(redact.message)
+        self._redacted = PerMessage(lambda message: without_controls(redact.message(message)))
+        self._declared = PerTools(tools_without_controls)
         self._taken = Growing(set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls))
         """Ids of a conversation's calls."""
         self._texts = {"xml": PerMessage(as_text), "json": PerMessage(as_json)}
@@ -283,7 +285,7 @@ class ChatModels:
         if call.protocol == "json" and call.tools:
             messages = explained(messages, call.tools)
             schema = schema_of(call.tools, call.messages, self._files)
-        tools = () if texts else call.tools
+        tools = () if texts else self._declared(call.tools)
         return ModelRequest(
             model=model,
             messages=messages,

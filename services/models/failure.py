@@ -4,7 +4,6 @@ Uses only what all clients' exceptions share (a status, a response, a cause), so
 """
 
 import asyncio
-import json
 import re
 import socket
 import ssl
@@ -16,8 +15,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
+from interlock.services.models.refusals import Meaning, Told, details_of, meaning_of_text, read_error
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 
 ATTEMPTS = 10
@@ -135,7 +135,6 @@ def _reminders(
         yield loop.call_later(wait_s * part / _PARTS, on_silence, wait_s * part / _PARTS)
 
 
-_RETRIED = frozenset({408, 429, 499})
 _TRANSPORT = ("APIConnectionError", "APITimeoutError", "UnknownApiResponseError", "JSONDecodeError")
 _LOST = frozenset({"TransportError", "DecodingError"})
 """Classes of httpx, and of httpx2, which some clients prefer."""
@@ -144,12 +143,18 @@ _ABSENT = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
 _ABSENT_ATTEMPTS, _ABSENT_S = 3, 1.0
 _PLAIN = ("builtins", "pydantic_core._pydantic_core")
 """Modules of exceptions that any code can raise."""
-_OVERFLOW = re.compile(
-    r"exceeds the maximum number of tokens|context_length_exceeded|maximum context length|prompt is too long",
-    re.I,
+_ADVICE: Mapping[Meaning, str] = {
+    "key": " Check the API key, or use another model with -m.",
+    "used_up": " The quota is used up: use another model with -m.",
+    "absent": " Name another model with -m, or in model.aliases.",
+    "overflow": "",
+    "busy": "",
+    "": "",
+}
+_NEVER = re.compile(
+    r"Illegal header (value|name)|missing an '?https?://|UnsupportedProtocol|InvalidURL", re.I
 )
-_BAD_KEY = re.compile(r"API[ _]key (not valid|expired|not found)|API_KEY_INVALID|invalid.{0,8}api.key", re.I)
-_USED_UP = re.compile(r"Per(Day|Month)|Daily|QUOTA_EXHAUSTED|insufficient_quota", re.I)
+"""What clients say of a key or an address that no repetition mends."""
 _CAUSES = 5
 """Maximum length of the cause chain searched (gemini-cli: 5)."""
 
@@ -166,9 +171,12 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
     if isinstance(error, StalledError):
         return ModelError(f"Model {model!r} does not answer: {error}.", retryable=True, attempts=1)
     for cause in _causes(error):
-        status = _status(cause)
-        if status is not None:
-            return _answered(cause, status, model, now)
+        if told := read_error(cause):
+            return _answered(told, cause, model, now)
+        if _NEVER.search(f"{type(cause).__name__} {cause}"):
+            says = f"Model {model!r} can't be asked: {_line(str(cause))} Correct its API key or its address."
+            return ModelError(says)
+    for cause in _causes(error):
         if _is_lost(cause):
             inner = _innermost(cause)
             why = _line(str(inner)).rstrip(".") or "no text"
@@ -177,33 +185,26 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
                 says += " Check the connection and the address."
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
             return ModelError(says, retryable=True)
-    overflow = "ContextOverflow" in type(error).__name__ or bool(_OVERFLOW.search(str(error)))
-    return ModelError(
-        f"The request to model {model!r} failed: {type(error).__name__}: {_line(str(error))}",
-        overflow=overflow,
-    )
+    says = f"The request to model {model!r} failed: {type(error).__name__}: {_line(str(error))}"
+    means = meaning_of_text(f"{type(error).__name__} {error}")
+    if means == "key":
+        return ModelAuthError(f"{says}{_ADVICE[means]}")
+    overflow = means == "overflow" or "ContextOverflow" in type(error).__name__
+    return ModelError(f"{says}{_ADVICE[means]}", overflow=overflow, terminal=means in ("used_up", "absent"))
 
 
-def _answered(error: BaseException, status: int, model: str, now: float) -> ModelError:
-    details, text = _details(error), _text(error)
-    says = f"Model {model!r} answered {status}: {text}"
-    evidence = f"{error} {json.dumps(details, default=str)}"
-    if status in (401, 403) or (status == 400 and _BAD_KEY.search(evidence)):
-        return ModelAuthError(f"{says} Check the API key, or use another model with -m.", status=status)
-    if status == 404:
-        return ModelError(
-            f"{says} Name another model with -m, or in model.aliases.", status=status, terminal=True
-        )
-    if status < 500 and status != 429 and _OVERFLOW.search(evidence):
+def _answered(told: Told, error: BaseException, model: str, now: float) -> ModelError:
+    status, means = told.status, told.meaning
+    text = f"Model {model!r} answered {status}: {_line(told.text) or 'no reason given.'}"
+    says = f"{text}{_ADVICE[means]}"
+    if means == "key":
+        return ModelAuthError(says, status=status)
+    if means in ("used_up", "absent"):
+        return ModelError(says, status=status, terminal=True)
+    if means == "overflow":
         return ModelError(says, status=status, overflow=True)
-    used_up = status in (402, 429) and bool(_USED_UP.search(evidence))
-    return ModelError(
-        f"{says} The quota is used up: use another model with -m." if used_up else says,
-        status=status,
-        retryable=not used_up and (status in _RETRIED or status >= 500),
-        retry_after_s=_server_delay(error, details, now),
-        terminal=used_up,
-    )
+    delay_s = _server_delay(told.headers, details_of(getattr(error, "details", None)), now)
+    return ModelError(says, status=status, retryable=means == "busy", retry_after_s=delay_s)
 
 
 def _is_lost(error: BaseException) -> bool:
@@ -246,72 +247,22 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         at = at.__cause__ or at.__context__
 
 
-def _status(error: BaseException) -> int | None:
-    """Return the HTTP status: `code` in google-genai, `status_code` in others, sometimes only on the response."""
-    for holder in (error, getattr(error, "response", None)):
-        for name in ("status_code", "code"):
-            value = getattr(holder, name, None)
-            if isinstance(value, int) and 400 <= value < 600:
-                return value
-    return _streamed_status(getattr(error, "body", None))
-
-
-_STREAMED = (
-    ("rate_limit", 429),
-    ("overloaded", 529),
-    ("timeout", 504),
-    ("server_error", 500),
-    ("api_error", 500),
-)
-"""Words in the error types of OpenAI and Anthropic → status."""
-
-
-def _streamed_status(body: Any) -> int | None:
-    """Return the status of an error sent inside a stream that began with 200: by its code, else by its type."""
-    if not isinstance(body, Mapping):
-        return None
-    told = cast("Mapping[str, Any]", body)
-    inner: Any = told.get("error", told)
-    if not isinstance(inner, Mapping):
-        return None
-    code, kind = (str(cast("Mapping[str, Any]", inner).get(name)) for name in ("code", "type"))
-    if re.fullmatch("[45][0-9][0-9]", code):
-        return int(code)
-    return next((status for word, status in _STREAMED if word in kind or word in code), None)
-
-
-def _details(error: BaseException) -> list[Mapping[str, Any]]:
-    """Return Google's `error.details` (RetryInfo, QuotaFailure, ErrorInfo), or an empty list for other bodies."""
-    body: Any = getattr(error, "details", None)
-    try:
-        found: list[Any] = (cast("list[Any]", body)[0] if isinstance(body, list) else body)["error"][
-            "details"
-        ]
-        return [detail for detail in found if isinstance(detail, Mapping)]
-    except (LookupError, TypeError):
-        return []
-
-
-def _text(error: BaseException) -> str:
-    text = getattr(error, "message", None)
-    return _line(text if isinstance(text, str) and text else str(error)) or "no reason given."
-
-
 def _line(text: str) -> str:
     """Shorten to one line: some servers answer with pages of HTML."""
     line = " ".join(text.split())
     return line if len(line) <= 300 else f"{line[:300]}…"
 
 
-def _server_delay(error: BaseException, details: list[Mapping[str, Any]], now: float) -> float | None:
-    """Return the delay in seconds from RetryInfo, else from Retry-After (seconds or a date)."""
+def _server_delay(headers: Mapping[str, str], details: list[Mapping[str, Any]], now: float) -> float | None:
+    """Return the delay in seconds from RetryInfo, else from Retry-After-Ms or Retry-After (seconds or a date)."""
     for detail in details:
         if str(detail.get("@type", "")).endswith("RetryInfo"):
             match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
             if match:
                 return float(match[1])
-    headers = cast("Mapping[str, str] | None", getattr(getattr(error, "response", None), "headers", None))
-    value = (headers or {}).get("retry-after", "").strip()
+    milliseconds, value = (headers.get(name, "").strip() for name in ("retry-after-ms", "retry-after"))
+    if re.fullmatch(r"\d+(\.\d+)?", milliseconds):
+        return float(milliseconds) / 1000
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)
     try:

@@ -6,6 +6,7 @@ LangSmith is always off, whatever the environment says: no run is sent to a thir
 import asyncio
 import logging
 import os
+import re
 import socket
 import ssl
 import warnings
@@ -22,6 +23,7 @@ from interlock.services.models.installing import install_command
 from interlock.services.models.network import check_proxies, trusted_file
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
+from interlock.services.models.whole_answers import read_as_stream
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.frames import with_room
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, SHORT, guess_provider
@@ -259,6 +261,11 @@ def _script(file: str) -> str:
     return f"script:{Path(file).expanduser().absolute()}"
 
 
+def with_whole_path(name: str | None) -> str | None:
+    """The model as it was typed, but a script's file by its whole path: who drives the run may be in another folder."""
+    return _script(name.removeprefix("script:")) if name and name.startswith("script:") else name
+
+
 def _no_script(file: str) -> UserError:
     return UserError(f"No script file {file!r}. Expected -m script:FILE with a YAML or JSON list of replies.")
 
@@ -288,6 +295,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
         return
     check_proxies(os.environ)
     trusted_file(os.environ)
+    check_address(resolved, env)
     if provider == "gemini":
         if gemini_key(env) is None:
             what = f"for model {resolved!r}" if name != "auto" else "and no model was named"
@@ -315,6 +323,35 @@ def is_served(model: str, env: Mapping[str, str]) -> bool:
     if spec is None or not all(env.get(name) for name in spec.needs):
         return spec is None
     return not spec.key or bool(env.get(spec.key) or (spec.url and env.get(spec.url)))
+
+
+_WEB = re.compile(r"https?://[^/]", re.I)
+
+
+def check_address(model: str, env: Mapping[str, str]) -> None:
+    """Raise `UserError` for an address, and `CredentialsError` for a key, that no client can send.
+
+    Without a scheme it isn't known whether the key would be sent encrypted.
+    """
+    spec = provider_spec(provider_of(model))
+    keys, variable = (spec.key,) if spec else GEMINI_KEYS, spec.url if spec else "GOOGLE_GEMINI_BASE_URL"
+    url = url_of(model, env) if provider_of(model) == "ollama" else env.get(variable, "")
+    if url and not _WEB.match(url):
+        bare = re.sub(r"^\w*:?//", "", url)
+        scheme = "http" if re.match(r"localhost|127\.|\[::1\]", bare) else "https"
+        raise UserError(
+            f"{variable}={re.sub('//[^/@]*@', '//', url)!r} isn't the address of a server: it has to begin with"
+            f" http:// or https://. Set it to {scheme}://{bare}"
+            if bare
+            else f"{variable}={url!r} names no server."
+        )
+    for name in keys:
+        value = env.get(name, "") if name else ""
+        if value and (value != value.strip() or not value.isascii() or not value.isprintable()):
+            end = "ends in" if not re.search(r"[^!-~]", value.rstrip()) else "contains"
+            raise CredentialsError(
+                f"{name} {end} a line break, a space or a sign that no key has. Set it again without."
+            )
 
 
 def check_package(model: str) -> None:
@@ -361,6 +398,7 @@ class Providers:
         provider = provider_of(model)
         if provider == "script":
             return ScriptProvider(Path(model.partition(":")[2]))
+        check_address(model, self._env)
         if provider != "gemini":
             check_package(model)
             return (await asyncio.to_thread(with_room(_imported_langchain), model))(
@@ -407,7 +445,7 @@ _ACKNOWLEDGE = getattr(socket, "TCP_QUICKACK", None)
 
 
 async def acknowledge(response: Any) -> None:
-    """Acknowledge what came so far, at once: a response hook of httpx and httpx2.
+    """Acknowledge what came so far, at once, and take a plain answer as a stream: a response hook of httpx and httpx2.
 
     A server that sends head and body apart without TCP_NODELAY keeps the body until then, and the kernel waits 40 ms.
     """
@@ -416,6 +454,7 @@ async def acknowledge(response: Any) -> None:
     if own and _ACKNOWLEDGE is not None:
         with suppress(OSError):  # the connection is lost: reading the body says so
             own.setsockopt(socket.IPPROTO_TCP, _ACKNOWLEDGE, 1)
+    await read_as_stream(response)
 
 
 def _imported_langchain(model: str) -> "type[LangChainProvider]":

@@ -85,6 +85,7 @@ def client_environment() -> Generator[None]:
     """
     check_proxies(os.environ)
     changes = {name: _DESKTOPS.sub("socks5://", v) for name in _PROXIES if (v := os.environ.get(name))}
+    changes["AWS_MAX_ATTEMPTS"] = "1"  # each attempt is ours: Bedrock's client takes this from nowhere else
     if file := trusted_file(os.environ):
         changes |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), file)
     changes = {name: value for name, value in changes.items() if os.environ.get(name) != value}

@@ -159,7 +159,7 @@ async def test_an_error_inside_a_stream_is_asked_again(sample: Any, body: dict[s
     asked = await run.ask("hi")
     assert (asked.text, len(asked.retries)) == ("ok", 1)
     model.turns.append(StreamedError({"code": "invalid_prompt", "type": "invalid_request_error"}))
-    with pytest.raises(ModelError, match="failed: StreamedError: overloaded"):
+    with pytest.raises(ModelError, match="answered 400: overloaded"):
         await run.ask("hi")
 
 

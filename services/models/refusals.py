@@ -1,0 +1,281 @@
+"""refusals: what providers' errors mean, by their status, their codes and their words. Data first, then its readers.
+
+Uses only what all clients' exceptions share, so that no client is imported.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from interlock.services.models.attachments import names_attachment
+
+Meaning = Literal["key", "used_up", "overflow", "absent", "busy", ""]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What an error means that has one of these statuses and says this; 0 is an error without a status."""
+
+    means: Meaning
+    statuses: tuple[int, ...]
+    says: re.Pattern[str]
+
+
+def _sign(means: Meaning, statuses: tuple[int, ...], *words: str) -> Sign:
+    return Sign(means, statuses, re.compile("|".join(words), re.I))
+
+
+SIGNS = (
+    _sign(
+        *("used_up", (402, 429)),
+        *("Per(Day|Month)", "Daily", "QUOTA_EXHAUSTED", r"\bper[- _](day|month)\b", "ByDay"),
+    ),
+    _sign("used_up", (402,), ""),
+    _sign(
+        *("used_up", (0, 400, 403, 412, 429)),
+        *(
+            "insufficient_?quota",
+            "exceeded_current_quota",
+            "billing_(hard_limit|not_active)",
+            "budget_exceeded",
+        ),
+        *(
+            "credit balance is too low",
+            "insufficient[ _](account )?(balance|credits?|funds)",
+            "out of credits",
+        ),
+        *(
+            "used all available credits",
+            "spending limit",
+            "account (is )?not active",
+            "reached your .{0,20}usage limits",
+        ),
+        *(
+            "Arrearage",
+            "AllocationQuota",
+            "ServiceQuotaExceeded",
+            "budget has been exceeded",
+            "key limit exceeded",
+        ),
+    ),
+    _sign("overflow", (429,), r"request too large[\s\S]*tokens per min"),
+    _sign(
+        *("overflow", (0, 400, 413, 422, 500)),
+        *(
+            "context_length_exceeded",
+            "exceed_context_size",
+            "ContextWindowExceeded",
+            "context_window_exceeded",
+        ),
+        *("request_too_large", "string_above_max_length", "max_prompt_tokens_exceeded"),
+        "maximum (context|prompt|model|input) length",
+        "(prompt|input|request|conversation)( is| was|) too long",
+        r"(exceed\w*|greater than|larger than|longer than|overflows?|too large for)\b.{0,60}\bcontext\b",
+        r"\bcontext (length|window|size|limit)\b.{0,20}\b(exceed|overflow|too)",
+        r"exceed\w* (the |your |its |this )?(model'?s? )?(max\w* |model |input |configured )*"
+        r"(number of (input )?tokens|token (limit|count)|input (tokens|length)|limit of [\d,]+ tokens)",
+        r"reduce the (length|size) of (the|your) (messages|prompt|input|conversation)",
+        r"too many (input |prompt |total )?tokens",
+        r"prompt (contains|has) .{0,40}tokens.{0,20}too (large|many)",
+        r"max_new_tokens`? must be",
+        "range of input length should be",
+        r"total number of tokens .{0,40}cannot exceed",
+        r"decrease input length",
+    ),
+    _sign("overflow", (413,), ""),
+    _sign(
+        *("key", (0, 400)),
+        *(r"API[ _-]?key (not valid|expired|not found)", "API_KEY_INVALID", r"invalid.{0,8}api.key"),
+        *("incorrect api key", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "AccessDenied"),
+        *("InvalidClientTokenId", "MissingAuthenticationToken", "authentication_error"),
+        *(
+            "Unable to locate credentials",
+            "Partial credentials",
+            "token .{0,20}(has )?expired and refresh failed",
+        ),
+    ),
+    _sign("", (403,), "moderation", r"\bflagged\b"),
+    _sign("key", (401, 403), ""),
+    _sign("absent", (404,), ""),
+    _sign(
+        *("absent", (0, 400)),
+        *("model_not_found", "model (identifier|id) is invalid", "is not a valid model", "model not exist"),
+        *("invalid model:", "on-demand throughput isn.t supported"),
+    ),
+)
+"""In order: the first that fits counts."""
+RETRIED = frozenset({408, 409, 424, 425, 429, 498, 499})
+"""Statuses below 500 after which the same request may succeed."""
+_CODES = (
+    (r"rate.?limit|throttling|too.?many.?requests|modelnotready|resource_exhausted", 429),
+    (r"overloaded", 529),
+    (r"timeout|timed.?out", 504),
+    (r"serviceunavailable|service_unavailable", 503),
+    (r"server_?error|api_error|internalserver|internal_error|modelstreamerror|modelerror", 500),
+    (r"accessdenied|unrecognizedclient|expiredtoken|permission|authentication", 403),
+    (r"resourcenotfound|not_found", 404),
+    (r"validationexception|invalid_request|invalid_prompt", 400),
+)
+"""Words in the codes of errors that come without a status, as those inside of streams → status."""
+_WORDS = re.compile(
+    r"server had an error|error occurred while processing your request|\boverloaded\b|try again later", re.I
+)
+"""Said by errors inside of streams that have neither code nor status, but may pass."""
+_IN_TEXT = (
+    re.compile(r"AWS exception (\w+)"),
+    re.compile(r"\bcode='(\w+)'"),
+    re.compile(r"^([a-z][a-z_]+): "),
+    re.compile(r"^Response \S+ (failed)\.$"),
+)
+"""How LangChain writes the code of an error inside of a stream into the text of a `ValueError`."""
+_QUOTED = re.compile(r"""\bmessage=(['"])(.+?)\1, """)
+"""A message in the text of an exception that shows an object."""
+_TELLING = frozenset(
+    {
+        *(
+            "message",
+            "msg",
+            "code",
+            "type",
+            "status",
+            "error",
+            "detail",
+            "reason",
+            "quotaId",
+            "raw",
+            "details",
+        ),
+        *("violations", "metadata", "Message", "Code", "Error"),
+    }
+)
+"""Parts of a body that say why; others may repeat the request."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a provider's error says."""
+
+    status: int
+    text: str
+    """For people."""
+    evidence: str
+    """All of its words and codes."""
+    headers: Mapping[str, str]
+
+    @property
+    def meaning(self) -> Meaning:
+        fits = (sign for sign in SIGNS if self.status in sign.statuses and sign.says.search(self.evidence))
+        sign = next(fits, None)
+        if sign and sign.means == "overflow" and self.status == 413 and names_attachment(self.evidence):
+            return ""
+        return sign.means if sign else "busy" if self.status in RETRIED or self.status >= 500 else ""
+
+
+def read_error(error: BaseException) -> Told | None:
+    """Return what a client's exception tells of the provider's error; None if it isn't of a provider."""
+    response = getattr(error, "response", None)
+    body: Any = getattr(error, "body", None)
+    if isinstance(response, Mapping):  # botocore's
+        body = cast("Mapping[str, Any]", response)
+    if body is None:
+        body = getattr(error, "details", None)
+    said = [*_strings(body)]
+    evidence = "\n".join([str(error), *said])
+    status = _status(error, body) or _coded(error, body)
+    if not status:
+        return None
+    return Told(
+        status, _message(body) or str(getattr(error, "message", "") or error), evidence, _headers(error)
+    )
+
+
+def meaning_of_text(text: str) -> Meaning:
+    """Return what an error means of which only the text is known."""
+    return Told(0, text, text, {}).meaning
+
+
+def _status(error: BaseException, body: Any) -> int:
+    """Return the HTTP status: `code` in google-genai, `status_code` in others, sometimes only on the response."""
+    for holder in (error, getattr(error, "response", None)):
+        for name in ("status_code", "code"):
+            value = getattr(holder, name, None)
+            if isinstance(value, int) and 400 <= value < 600:
+                return value
+    if not isinstance(body, Mapping):
+        return 0
+    told = cast("Mapping[str, Any]", body)
+    value = _mapping(told.get("ResponseMetadata")).get("HTTPStatusCode")  # botocore's
+    return value if isinstance(value, int) and 400 <= value < 600 else 0
+
+
+def _coded(error: BaseException, body: Any) -> int:
+    """Return the status of an error sent inside a stream that began with 200: by its code, else by its words."""
+    inner = _inner(body)
+    codes = [str(inner[name]) for name in ("code", "type", "Code") if inner.get(name)]
+    if isinstance(error, ValueError):
+        codes += [found[1] for pattern in _IN_TEXT if (found := pattern.search(str(error)))][:1]
+    if number := next((code for code in codes if re.fullmatch("[45][0-9][0-9]", code)), ""):
+        return int(number)
+    if not codes:
+        return 500 if isinstance(error, ValueError) and _WORDS.search(str(error)) else 0
+    words = " ".join(codes)
+    if meaning_of_text(f"{words} {_message(body) or error}") == "overflow":
+        return 400
+    found = next((status for word, status in _CODES if re.search(word, words, re.I)), 0)
+    return found or (500 if codes == ["failed"] else 429 if meaning_of_text(words) == "used_up" else 0)
+
+
+def _message(body: Any) -> str:
+    """Return the sentence that a body has for people; OpenAI's client takes it out of some."""
+    if isinstance(body, str):
+        return body
+    inner = _inner(body)
+    around = _mapping(body)
+    choices = (
+        inner.get("message"),
+        inner.get("Message"),
+        around.get("message"),
+        around.get("error"),
+        around.get("detail"),
+    )
+    return next((text for text in choices if isinstance(text, str) and text), "")
+
+
+def details_of(body: Any) -> list[Mapping[str, Any]]:
+    """Return Google's `error.details` (RetryInfo, QuotaFailure, ErrorInfo), or an empty list for other bodies."""
+    found = _inner(body).get("details")
+    if not isinstance(found, list):
+        return []
+    return [_mapping(detail) for detail in cast("list[Any]", found)]
+
+
+def _inner(body: Any) -> Mapping[str, Any]:
+    if isinstance(body, list) and body:
+        body = cast("list[Any]", body)[0]
+    around = _mapping(body)
+    return _mapping(around.get("error")) or _mapping(around.get("Error")) or around
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _strings(item)
+    else:
+        for name, item in _mapping(value).items():
+            if name in _TELLING:
+                yield from _strings(item)
+
+
+def _headers(error: BaseException) -> Mapping[str, str]:
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        metadata = _mapping(cast("Mapping[str, Any]", response).get("ResponseMetadata"))
+        return cast("Mapping[str, str]", _mapping(metadata.get("HTTPHeaders")))
+    return cast("Mapping[str, str]", getattr(response, "headers", None) or {})
