@@ -25,7 +25,9 @@ _MANY: Any = {"action": "append", "default": []}
 def add_running_flags(parser: Parser, *, serving: bool = False) -> None:
     """Add the flags of a run. `serving`: of many runs, which others start, show and attach files to."""
     group = parser.add_argument_group("model and limits")
-    flag(group, "-m --model MODEL", "auto, pro, flash, a model id, provider:model or script:FILE")
+    flag(group, "-m --model MODEL", "auto, pro, flash, sonnet, gpt, an id, provider:model, script:FILE")
+    efforts = one_of(("auto", "low", "medium", "high"))
+    flag(group, "--effort LEVEL", "how much the model thinks: low, medium or high", type=efforts)
     flag(group, "--max-turns N", "limit model turns per prompt (default: 100)", type=number(int, 0))
     flag(
         group,
@@ -97,6 +99,8 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
     allowed = permissions(args)
     if args.no_loop_check:
         allowed["overrides"]["model"] = {"disableLoopDetection": True}
+    if args.effort:
+        allowed["overrides"].setdefault("model", {})["thinking"] = args.effort
     if args.check is not None and not args.check.strip():
         raise UserError("--check: no command. Give one that fails while work is left: --check 'make test'.")
     more = [part.strip() for value in args.include_directories for part in value.split(",") if part.strip()]

@@ -10,6 +10,39 @@ ALIASES = {
     "image": "gemini-2.5-flash-image",
 }
 """Defaults of `model.aliases`. `auto` isn't here: it means routed per prompt."""
+TIERS = {
+    "anthropic": {
+        "pro": "anthropic:claude-opus-5-5",
+        "flash": "anthropic:claude-haiku-5-5",
+        "flash-lite": "anthropic:claude-haiku-5-5",
+    },
+    "openai": {
+        "pro": "openai:gpt-6.1-sol",
+        "flash": "openai:gpt-6-luna",
+        "flash-lite": "openai:gpt-6-luna",
+    },
+}
+"""Vendor → what these aliases mean where its models are the default. Gemini's are above."""
+SHORT = {
+    "opus": "anthropic:claude-opus-5-5",
+    "sonnet": "anthropic:claude-sonnet-5-5",
+    "haiku": "anthropic:claude-haiku-5-5",
+    "gpt": "openai:gpt-6.1-sol",
+}
+"""Names that mean the same model whatever the default is, unless `model.aliases` says otherwise."""
+_OWN_NAMES = (
+    (re.compile(r"(models/)?(gemini|gemma|learnlm|tunedModels/)[\w./-]*"), "gemini"),
+    (re.compile(r"claude-[\w.-]+"), "anthropic"),
+    (re.compile(r"(?!gpt-oss)(gpt-|chatgpt-|codex-|o[1-9]\b)[\w.-]*"), "openai"),
+)
+
+
+def guess_provider(name: str) -> str:
+    """Return the provider of a model name with or without a prefix; empty: none is known by this name."""
+    provider, colon, _ = SHORT.get(name, name).partition(":")
+    return provider if colon else next((whose for names, whose in _OWN_NAMES if names.fullmatch(name)), "")
+
+
 GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 GEMINI_URL = "https://generativelanguage.googleapis.com"
 ADDRESSES = {
@@ -28,9 +61,11 @@ ADDRESSES = {
                 ("XAI", "API_BASE"),
                 ("TOGETHER", "API_BASE"),
                 ("FIREWORKS", "API_BASE"),
+                ("OPENROUTER", "BASE_URL"),
             ),
         )
     },
+    "AZURE_OPENAI_ENDPOINT": ("AZURE_OPENAI_API_KEY",),
 }
 """Variable of a model server's address → those of its key. A key goes only to the address that it was set with."""
 

@@ -40,11 +40,13 @@ class ModelEntry(Section):
     """What it can take; null: as its provider's package says."""
     price: Price | None = None
     """What it costs; null: as the provider says, or as the table of models does. A budget in US dollars needs it."""
+    api: Literal["responses", "chat"] | None = None
+    """Which of OpenAI's APIs it is asked by, Responses or chat completions; null: as the model needs."""
     prompt_profile: Literal["full", "small"] | None = Field(None, alias="promptProfile")
     """Which system prompt and tools it gets; null: small ones if its window is under 32k, or its server slow."""
 
 
-Thinking = Literal["auto", "low", "high"]
+Thinking = Literal["auto", "low", "medium", "high"]
 
 
 class ModelSettings(Section):
@@ -60,7 +62,7 @@ class ModelSettings(Section):
     temperature: float | None = None
     """Sampling temperature; null: 1, or 0.2 for model servers nearby, and 0 for helpers."""
     thinking: Thinking = "auto"
-    """How much the model thinks before it answers; `auto`: the model's default. Only for Gemini and OpenAI."""
+    """How much the model thinks before it answers; `auto`: the model's default."""
     compression_threshold: float = Field(0.5, alias="compressionThreshold", gt=0, le=1)
     """Share of the model's window at which the conversation is compressed (gemini-cli: 0.5)."""
     summarize_tool_output: dict[str, OutputRule] = Field(

@@ -159,7 +159,8 @@ def agents(args: Args) -> int | None:
 def models(args: Args) -> None:
     from interlock.engine.client.models import offered_models, source
 
-    rows = offered_models(options_here(args))
+    rows, problems = offered_models(options_here(args))
+    warn(problems)
     if args.json:
         return show_json(rows)
     if not rows:

@@ -141,7 +141,8 @@ def ask(options: Options) -> None:
     try:
         chosen = _until_it_works(lambda: _asked(settings, env), "\n\n")
     except (EOFError, KeyboardInterrupt):
-        print("\nNothing was stored. Next time, or now: export GEMINI_API_KEY=…, or -m provider:model")
+        keys = "GEMINI_API_KEY=…, ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…"
+        print(f"\nNothing was stored. Next time, or now: export {keys}, or -m provider:model")
         raise KeyboardInterrupt from None
     _store(chosen, options.user_home)
 
@@ -233,11 +234,7 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     from interlock.services.models.names import check_package
     from interlock.services.models.probe import bearer, fetched
 
-    try:
-        check_package("openai:any")
-    except UserError:
-        install = f"{sys.executable} -m pip install langchain-openai"
-        raise UserError(f"That needs a package that isn't installed. Run: {install}") from None
+    check_package("openai:any")
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
 
     def server() -> tuple[str, str, list[str]]:

@@ -20,6 +20,7 @@ LOOPS = {"on": "a model that repeats itself is stopped", "off": "nothing stops a
 THINKING: "Mapping[Thinking, str]" = {
     "auto": "the model's default",
     "low": "answers sooner",
+    "medium": "thinks a while before it answers",
     "high": "thinks longer before it answers",
 }
 _YOLO = {"yolo": "asks nothing"}
@@ -101,7 +102,7 @@ def take_thinking(talk: "Conversation", level: str) -> None:
     """Let the model think this much from the next prompt on. Raises `UserError`."""
     known = thinking(talk)[1]
     if not known:
-        raise UserError(f"Model {talk.model!r} has no thought level. Choose one of Gemini's or OpenAI's.")
+        raise UserError(f"Model {talk.model!r} has no thought level. Choose another with -m or /model.")
     _one_of(level, {**known}, "thought level")
     _override(talk, thinking=level)
     talk.tell("chosen", f"From the next prompt on, thought level {level}.")

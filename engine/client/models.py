@@ -1,5 +1,7 @@
 """models: what the configured providers and the servers nearby offer."""
 
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from interlock.engine.driver.prepare import RunConfig, prepare
@@ -7,13 +9,33 @@ from interlock.engine.options import Options
 from interlock.services.models.facts import offered
 from interlock.services.models.known import FREE
 from interlock.services.models.known import source as source
+from interlock.services.models.names import PROVIDERS, provider_of
+from interlock.services.models.probe import models_at
+from interlock.state.errors import UserError
 from interlock.state.text import visible
 
 
-def offered_models(options: Options) -> list[dict[str, Any]]:
-    """A row for each model: window, longest reply, what it takes, price, how it calls tools, whether it was tried."""
+def offered_models(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return a row for each model (window, reply, what it takes, price, calls, whether it was tried), and problems."""
     prepared = prepare(options, needs_model=False)
-    return [_row(name, prepared) for name in offered(prepared.settings, prepared.env, prepared.facts)]
+    found = offered(prepared.settings, prepared.env, prepared.facts)
+    listed, problems = _listed(prepared.env, {provider_of(name) for name in found})
+    rows = [_row(name, prepared) for name in dict.fromkeys([*found, *listed])]
+    return rows, problems
+
+
+def _listed(env: Mapping[str, str], named: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the models of providers that have a key and none of whose models is named, and what went wrong."""
+    keyed = [p for p, s in PROVIDERS.items() if s.key and env.get(s.key) and p not in named and p != "azure"]
+    models: list[str] = []
+    problems: list[str] = []
+    with ThreadPoolExecutor(len(keyed) or 1) as pool:
+        for provider, asked in [(p, pool.submit(models_at, p, env)) for p in keyed]:
+            try:
+                models += [f"{provider}:{name}" for name in asked.result()]
+            except UserError as error:
+                problems.append(f"{provider}: {error}")
+    return models, problems
 
 
 def _row(name: str, prepared: RunConfig) -> dict[str, Any]:

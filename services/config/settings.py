@@ -13,6 +13,7 @@ from typing import Any, TypeGuard, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from interlock.services.config.formats import parse_json
+from interlock.services.config.vendor import with_vendor
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.state.errors import ConfigError
@@ -263,12 +264,15 @@ def load_settings(
     layers += [_without_users_own(layer, warnings) for file, layer in read if file in project]
     layers += [check_layer("environment", _from_environment(env)), check_layer(FLAGS, overrides)]
     defaults = Settings.model_validate({}).model_dump(by_alias=True)
+    settings = Settings.model_validate(reduce(_merge, (layer.data for layer in layers), defaults))
+    names = [str(layer.data.get("model", {}).get("name") or "auto") for layer in reversed(layers)]
+    model, said = with_vendor(settings.model, names, env)
     return LoadedSettings(
-        settings=Settings.model_validate(reduce(_merge, (layer.data for layer in layers), defaults)),
+        settings=settings.model_copy(update={"model": model}),
         files=[file for file, _ in read],
         ignored=[] if trusted else [file for file in project if os.path.lexists(file)],
         unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
-        warnings=[*warnings, *(line for layer in layers for line in _warnings(layer))],
+        warnings=[*warnings, *(line for layer in layers for line in _warnings(layer)), *filter(None, [said])],
         hooks=_hooks(layers, {str(file) for file in project}),
     )
 

@@ -25,7 +25,7 @@ from interlock.services.models.known import (
     known,
 )
 from interlock.services.models.names import (
-    gemini_key,
+    is_served,
     limit,
     provider_of,
     provider_spec,
@@ -171,6 +171,8 @@ class Seen(BaseModel):
     answered: bool = False
     warned: bool = False
     """Whether the user was told what is assumed of it."""
+    effort_told: bool = False
+    """Whether the user was told that it takes no thought level."""
     table: str = ""
     """Edition of the table of models that these are from."""
     window: int | None = None
@@ -297,6 +299,10 @@ class ModelFacts:
         own = self._settings.entry(model).first_token_timeout_s
         return own or (_NEAR_FIRST_S if self.server(model).near else elsewhere)
 
+    def api(self, model: str) -> str:
+        """Return which of OpenAI's APIs settings name for the model; empty: what the client chooses."""
+        return self._settings.entry(model).api or ""
+
     def constrains(self, model: str) -> bool:
         own = self._settings.entry(model).response_format
         return self.server(model).constrains if own is None else own
@@ -407,7 +413,7 @@ def offered(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> li
     """The models that settings name and credentials serve, then all those of servers nearby."""
     named = [settings.model.name, *settings.model.aliases, *(n for n in settings.models if ":" in n)]
     resolved = dict.fromkeys(resolve(settings, name) for name in named)
-    found = [name for name in resolved if provider_of(name) != "gemini" or gemini_key(env)]
+    found = [name for name in resolved if is_served(name, env)]
     for provider in ("openai", "ollama"):
         served = facts.server(f"{provider}:").models or {}
         found += [f"{provider}:{name}" for name in served if f"{provider}:{name}" not in found]

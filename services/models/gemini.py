@@ -70,8 +70,8 @@ async def _keep_answer(response: Any) -> None:
 FIXED_SAMPLING = frozenset({"gemini-3.5-flash-lite", "gemini-3.6-flash"})
 """Models that reject a temperature (the client's own list)."""
 _THINKS = re.compile(r"gemini-(2\.5|[3-9]|\d\d)")
-_BUDGETS = {"low": 1024, "high": 24_576}
-"""Thought level → tokens, for the models that count them; every one of these models takes both."""
+_BUDGETS = {"low": 1024, "medium": 8192, "high": 24_576}
+"""Thought level → tokens, for the models that count them; every one of these models takes each."""
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"

@@ -21,8 +21,10 @@ from langchain_core.messages import (
 
 from interlock.services.models.attachments import digest_of
 from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
+from interlock.services.models.effort import effort_options, effort_untaken
 from interlock.services.models.ends import end_in, read_end
 from interlock.services.models.facts import ModelFacts
+from interlock.services.models.installing import install_command
 from interlock.services.models.names import (
     PUBLIC,
     ProviderSpec,
@@ -127,6 +129,8 @@ class LangChainProvider:
         self._spec = _spec(model)
         self._name = model
         options = _options(model, self._spec, env)
+        if (api := facts.api(model)) and self._spec.cls in ("ChatOpenAI", "AzureChatOpenAI"):
+            options["use_responses_api"] = api == "responses"
         if facts.server(model).near and self._spec.cls == "ChatOpenAI":
             options["timeout"] = None  # ours counts; the client's own is 10 minutes, and 2 between chunks
             options["stream_chunk_timeout"] = None
@@ -144,6 +148,7 @@ class LangChainProvider:
             self._model: BaseChatModel = marking(cls)(**options)
             getattr(self._model, "_async_client", None)  # Anthropic's is made when it is first used
         self._plans = CachePlans()
+        self._told_effort = facts.seen(model).effort_told
         self._facts, self._refused = facts, set(facts.seen(model).refuses)
         self._messages = PerMessage(partial(converted, model=model))
 
@@ -181,7 +186,7 @@ class LangChainProvider:
             usd = chunk.response_metadata.pop(_COST, usd)
             yield Chunk(text=text, thought=thought, progress=progress)  # also an empty one: the server lives
         text, thought = tags.rest()
-        yield Chunk(text=text, thought=thought)
+        yield Chunk(text=text, thought=thought, warning=self._effort_notice(request))
         if pieces:
             whole = _sum(pieces)
             usage = usage_of(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
@@ -199,12 +204,25 @@ class LangChainProvider:
     def _options(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options that this model's server takes."""
         warm = {"temperature": request.temperature} if self._facts.able(self._name).temperature else {}
-        return without_refused({**warm, **self._caching(request)}, self._refused)
+        name = self._name.partition(":")[2]
+        effort = effort_options(self._spec.cls, name, request.thinking, request.most)
+        if effort and "thinking" in effort:
+            warm = {}  # Anthropic takes no temperature beside a number of tokens to think
+        return without_refused({**warm, **(effort or {}), **self._caching(request)}, self._refused)
+
+    def _effort_notice(self, request: ModelRequest) -> str:
+        """Return what is said, once, of a model that takes no thought level."""
+        if self._told_effort or request.thinking == "auto":
+            return ""
+        taken = effort_options(self._spec.cls, self._name.partition(":")[2], request.thinking)
+        if taken is not None and not self._refused & taken.keys():
+            return ""
+        self._told_effort = True
+        self._facts.see(self._name, effort_told=True)
+        return effort_untaken(self._name, request.thinking)
 
     def _bound(self, request: ModelRequest) -> Any:
         options = self._options(request)
-        if request.thinking != "auto" and self._spec.cls == "ChatOpenAI":
-            options["reasoning_effort"] = request.thinking
         if request.schema is not None and self._spec.json == "format":
             options["format"] = dict(request.schema)
         elif request.schema is not None and self._spec.json:
@@ -235,7 +253,8 @@ def chat_class(model: str) -> type[BaseChatModel]:
         cls = getattr(import_module(spec.module), spec.cls, None)
     except ImportError as error:
         raise UserError(
-            f"Model {model!r}: {spec.module} can't be loaded: {error}. Run: pip install -U {spec.package}"
+            f"Model {model!r}: {spec.module} can't be loaded: {error}. "
+            f"Run: {install_command(spec.package, upgrade=True)}"
         ) from error
     if not isinstance(cls, type) or not issubclass(cls, BaseChatModel):
         raise UserError(
@@ -317,7 +336,8 @@ def _spec(model: str) -> ProviderSpec:
 
 
 def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str, Any]:
-    options: dict[str, Any] = {"model": model.partition(":")[2]}
+    options: dict[str, Any] = {"model": model.partition(":")[2], **spec.fixed}
+    options |= {field: env[name] for field, name in spec.fields.items() if env.get(name)}
     if spec.retries_off is not None:
         options["max_retries"] = spec.retries_off
     url = env.get(spec.url) if spec.url else None

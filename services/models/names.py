@@ -13,19 +13,20 @@ import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.request import getproxies
 
+from interlock.services.models.installing import install_command
 from interlock.services.models.network import check_proxies, trusted_file
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.services.models.whole_answers import read_as_stream
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.frames import with_room
-from interlock.state.names import GEMINI_KEYS, GEMINI_URL
+from interlock.state.names import GEMINI_KEYS, GEMINI_URL, SHORT, guess_provider
 from interlock.state.settings import Settings
 from interlock.state.text import nearest
 
@@ -53,6 +54,12 @@ class ProviderSpec:
     """How a JSON Schema is passed; empty: only through the prompt."""
     retries_off: int | None = 0
     """The `max_retries` value that means one attempt; None if the client has no such field."""
+    needs: tuple[str, ...] = ()
+    """Environment variables without which it can't be asked."""
+    fields: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Field of the class → the environment variable that fills it."""
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the class that always have this value, unless the environment fills them."""
 
 
 def _openai_like(package: str, cls: str, key: str) -> ProviderSpec:
@@ -90,6 +97,27 @@ PROVIDERS: dict[str, ProviderSpec] = {
     "together": _openai_like("together", "ChatTogether", "TOGETHER_API_KEY"),
     "fireworks": _openai_like("fireworks", "ChatFireworks", "FIREWORKS_API_KEY"),
     "bedrock": ProviderSpec("langchain-aws", "langchain_aws", "ChatBedrockConverse", retries_off=None),
+    "openrouter": ProviderSpec(
+        *("langchain-openai", "langchain_openai", "ChatOpenAI", "OPENROUTER_API_KEY"),
+        url="OPENROUTER_BASE_URL",
+        json="response_format",
+    ),
+    "azure": ProviderSpec(
+        *("langchain-openai", "langchain_openai", "AzureChatOpenAI", "AZURE_OPENAI_API_KEY"),
+        url="AZURE_OPENAI_ENDPOINT",
+        url_field="azure_endpoint",
+        json="response_format",
+        needs=("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT"),
+        fields={"api_version": "OPENAI_API_VERSION"},
+        fixed={"api_version": "2024-10-21"},
+    ),
+    "vertex": ProviderSpec(
+        *("langchain-google-genai", "langchain_google_genai", "ChatGoogleGenerativeAI"),
+        retries_off=1,
+        needs=("GOOGLE_CLOUD_PROJECT",),
+        fields={"project": "GOOGLE_CLOUD_PROJECT", "location": "GOOGLE_CLOUD_LOCATION"},
+        fixed={"vertexai": True, "location": "global"},
+    ),
 }
 PUBLIC = {
     "openai": "https://api.openai.com/v1",
@@ -100,6 +128,7 @@ PUBLIC = {
     "xai": "https://api.x.ai/v1",
     "together": "https://api.together.xyz/v1",
     "fireworks": "https://api.fireworks.ai/inference/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
 }
 """Providers' own addresses, as their clients take them."""
 GEMINI = ("gemini", "google", "google_genai")
@@ -146,7 +175,6 @@ ROLES = {
 DEFAULT_LIMIT = 1_048_576
 """Default context window in tokens (gemini-cli: the same for all its models)."""
 _LIMITS = (("gemma-4", 256_000),)
-_GEMINI_ID = re.compile(r"(models/)?(gemini|gemma|learnlm|tunedModels/)[\w./-]*")
 
 
 def resolve(settings: Settings, name: str) -> str:
@@ -183,9 +211,15 @@ def provider_of(model: str) -> str:
     return provider if colon else "gemini"
 
 
+_THINKING = frozenset(
+    {"gemini", "openai", "anthropic", "openrouter", "azure", "vertex", "ollama", "xai", "groq"}
+)
+"""Providers that take a thought level, for some of their models."""
+
+
 def thinks(model: str) -> bool:
     """Whether `model.thinking` counts for a resolved model."""
-    return provider_of(model) in ("gemini", "openai")
+    return provider_of(model) in _THINKING
 
 
 def limit(settings: Settings, model: str, told: int | None = None) -> int:
@@ -197,14 +231,14 @@ def limit(settings: Settings, model: str, told: int | None = None) -> int:
 def _alias(settings: Settings, name: str) -> str | None:
     if name in settings.model.aliases:
         return settings.model.aliases[name]
-    return ROUTED if name == "auto" else None
+    return ROUTED if name == "auto" else SHORT.get(name)
 
 
 def _canonical(settings: Settings, name: str) -> str:
     provider, colon, model = name.partition(":")
     if not colon:
-        if _GEMINI_ID.fullmatch(name):
-            return name.removeprefix("models/")
+        if found := guess_provider(name):
+            return name.removeprefix("models/") if found == "gemini" else f"{found}:{name}"
         raise UserError(f"No model {name!r}.{_nearest(settings, name)} {_EXPECTED}")
     if provider == "script":
         return _script(model)
@@ -217,7 +251,7 @@ def _canonical(settings: Settings, name: str) -> str:
     return name
 
 
-_EXPECTED = "Expected an alias, a Gemini model id, provider:model or script:FILE, like -m openai:gpt-5."
+_EXPECTED = "Expected an alias, a model id, provider:model or script:FILE, like -m sonnet or -m openai:gpt-5."
 
 
 def _script(file: str) -> str:
@@ -237,11 +271,14 @@ def _no_script(file: str) -> UserError:
 
 
 def _nearest(settings: Settings, name: str) -> str:
-    known = ["auto", *settings.model.aliases, *settings.model.aliases.values(), *PROVIDERS, "script"]
+    known = ["auto", *settings.model.aliases, *SHORT, *settings.model.aliases.values(), *PROVIDERS, "script"]
     return nearest(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
 
 
-_WAYS = "Use one of: interlock auth set gemini, export GEMINI_API_KEY=…, -m provider:model."
+_WAYS = (
+    "Use one of: interlock auth set gemini (or anthropic, openai), export GEMINI_API_KEY=…, "
+    "ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…, -m provider:model."
+)
 
 
 def check_credentials(settings: Settings, env: Mapping[str, str], model: str | None = None) -> None:
@@ -266,11 +303,26 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
         return
     check_package(resolved)
     spec = provider_spec(provider)
-    if spec is not None and spec.key and not env.get(spec.key) and not (spec.url and env.get(spec.url)):
+    if missing := [name for name in (spec.needs if spec else ()) if not env.get(name)]:
+        raise CredentialsError(
+            f"Model {resolved!r} needs {' and '.join(missing)}. Set it, or use another -m."
+        )
+    if spec is not None and not is_served(resolved, env):
         either = f"{spec.key} or {spec.url}" if spec.url else spec.key
         raise CredentialsError(
             f"No API key for model {resolved!r}: {either} is expected. Set it, or use another -m."
         )
+
+
+def is_served(model: str, env: Mapping[str, str]) -> bool:
+    """Return whether the environment has what the provider of a resolved model asks for: a key, or an address."""
+    provider = provider_of(model)
+    if provider == "gemini":
+        return gemini_key(env) is not None
+    spec = provider_spec(provider)
+    if spec is None or not all(env.get(name) for name in spec.needs):
+        return spec is None
+    return not spec.key or bool(env.get(spec.key) or (spec.url and env.get(spec.url)))
 
 
 _WEB = re.compile(r"https?://[^/]", re.I)
@@ -303,11 +355,13 @@ def check_address(model: str, env: Mapping[str, str]) -> None:
 
 
 def check_package(model: str) -> None:
-    """Raise `UserError` with the `pip install` command if the package for `provider:model` is missing."""
+    """Raise `UserError` with the command that installs it if the package for `provider:model` is missing."""
     spec = provider_spec(provider_of(model))
     if spec is None or find_spec(spec.module.partition(".")[0]) is None:
         package = spec.package if spec else provider_of(model)
-        raise UserError(f"Model {model!r} needs a package that isn't installed. Run: pip install {package}")
+        raise UserError(
+            f"Model {model!r} needs a package that isn't installed. Run: {install_command(package)}"
+        )
 
 
 def gemini_key(env: Mapping[str, str]) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 _OPTIONS = {
     "temperature": re.compile(r"temperature", re.I),
+    "reasoning_effort": re.compile(r"reasoning[._ ]?effort|output_config|thinking[_ ]level", re.I),
     "prompt_cache_key": re.compile(r"prompt_cache_key"),
     "cache_control": re.compile(r"cache_control|cache_?point|prompt caching", re.I),
 }

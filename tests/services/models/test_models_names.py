@@ -1,5 +1,6 @@
 """What a model's name means, and whether the model can be used at all."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any
 import pytest
 from folders import table, tree
 
+from interlock.services.config.settings import load_settings
+from interlock.services.models.effort import effort_options
+from interlock.services.models.installing import install_command
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
     ROLES,
@@ -87,3 +91,103 @@ def test_importing_the_service_and_checking_credentials_loads_no_langchain() -> 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+VENDORS: list[Any] = [
+    (
+        {},
+        {"ANTHROPIC_API_KEY": "x"},
+        None,
+        ["anthropic:claude-opus-5-5", "anthropic:claude-haiku-5-5"],
+        "Claude",
+    ),
+    ({}, {"OPENAI_API_KEY": "x"}, None, ["openai:gpt-6.1-sol", "openai:gpt-6-luna"], "GPT"),
+    ({}, {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x"}, None, ["anthropic:claude-opus-5-5"], "Claude"),
+    ({}, {"GEMINI_API_KEY": "x", "ANTHROPIC_API_KEY": "x"}, None, ["gemini-2.5-pro", "gemini-3.8-flash"], ""),
+    ({}, {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://box:8080/v1"}, None, ["gemini-2.5-pro"], ""),
+    ({}, {}, None, ["gemini-2.5-pro"], ""),
+    ({}, {"GEMINI_API_KEY": "x"}, "sonnet", ["anthropic:claude-sonnet-5-5"], ""),
+    ({"name": "gpt-5"}, {"GEMINI_API_KEY": "x"}, "flash", ["openai:gpt-6-luna"], ""),
+    ({"name": "gpt-5"}, {"GEMINI_API_KEY": "x"}, "auto", ["openai:gpt-6.1-sol"], ""),
+    ({"aliases": {"flash": "ollama:q"}}, {"OPENAI_API_KEY": "x"}, "flash", ["ollama:q"], ""),
+]
+
+
+@pytest.mark.parametrize(("model", "env", "flag", "means", "said"), VENDORS)
+def test_large_and_small_are_those_of_the_default_models_vendor(
+    tmp_path: Path, model: dict[str, Any], env: dict[str, str], flag: str | None, means: list[str], said: str
+) -> None:
+    """The default is the model that is set, whatever `-m` says of its size, else the first vendor with a key."""
+    tree(tmp_path, {".interlock/settings.json": json.dumps({"model": model}), "w/x": ""})
+    over = {"model": {"name": flag}} if flag else {}
+    given: dict[str, Any] = {"workspace": tmp_path / "w", "home": tmp_path, "trusted": True}
+    loaded = load_settings(**given, env=env, overrides=over)
+    names = [flag or "auto", "flash"]
+    assert [resolve(loaded.settings, name) for name in names][: len(means)] == means
+    assert [said in line for line in loaded.warnings] == [True] * bool(said)
+
+
+WAYS: list[Any] = [
+    ({"pipx_metadata.json": "{}"}, False, "pipx inject interlock-agent langchain-groq"),
+    ({"pipx_metadata.json": "{}"}, True, "pipx inject --force interlock-agent langchain-groq"),
+    (
+        {"uv-receipt.toml": '[tool]\nrequirements = [{name = "interlock-agent"}]\n'},
+        False,
+        "uv tool install --with langchain-groq interlock-agent",
+    ),
+    (
+        {
+            "uv-receipt.toml": '[tool]\nrequirements = [{name = "interlock-agent", extras = ["code"]}, {name = "a"}]\n'
+        },
+        True,
+        "uv tool install --with a --with langchain-groq --upgrade-package langchain-groq 'interlock-agent[code]'",
+    ),
+    ({"pyvenv.cfg": "home = /usr/bin\n"}, False, "/v/bin/python -m pip install langchain-groq"),
+    ({}, True, "/v/bin/python -m pip install -U langchain-groq"),
+]
+
+
+@pytest.mark.parametrize(("files", "upgrade", "command"), WAYS)
+def test_a_missing_package_is_installed_the_way_interlock_was(
+    tmp_path: Path, files: dict[str, str], upgrade: bool, command: str
+) -> None:
+    tree(tmp_path, files)
+    told = install_command("langchain-groq", upgrade=upgrade, prefix=tmp_path, python="/v/bin/python")
+    assert told == command
+
+
+EFFORTS: list[Any] = [
+    ("ChatAnthropic", "claude-opus-5-5", "medium", None, {"reasoning_effort": "medium"}),
+    ("ChatAnthropic", "claude-opus-4-5-20251101", "low", None, {"reasoning_effort": "low"}),
+    (
+        "ChatAnthropic",
+        "claude-sonnet-4-5",
+        "high",
+        None,
+        {"thinking": {"type": "enabled", "budget_tokens": 24_576}},
+    ),
+    (
+        "ChatAnthropic",
+        "claude-sonnet-4-5",
+        "high",
+        4000,
+        {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+    ),
+    ("ChatAnthropic", "claude-sonnet-4-5", "high", 1500, {}),
+    ("ChatAnthropic", "claude-3-5-haiku-latest", "high", None, None),
+    ("ChatOpenAI", "gpt-5", "medium", None, {"reasoning_effort": "medium"}),
+    ("ChatOpenAI", "anthropic/claude-sonnet-4.5", "low", None, {"reasoning_effort": "low"}),
+    ("ChatOpenAI", "gpt-4o", "high", None, None),
+    ("ChatOpenAI", "gpt-4o", "auto", None, {}),
+    ("ChatGoogleGenerativeAI", "gemini-3-pro", "high", None, {"reasoning_effort": "high"}),
+    ("ChatOllama", "gpt-oss:20b", "low", None, {"reasoning": "low"}),
+    ("ChatOllama", "qwen3:8b", "high", None, {"reasoning": True}),
+    ("ChatMistralAI", "mistral-small", "high", None, None),
+]
+
+
+@pytest.mark.parametrize(("client", "model", "level", "most", "options"), EFFORTS)
+def test_each_provider_gets_the_thought_level_in_its_own_way(
+    client: str, model: str, level: Any, most: int | None, options: dict[str, Any] | None
+) -> None:
+    assert effort_options(client, model, level, most) == options

@@ -53,3 +53,19 @@ async def test_a_thought_level_is_sent(bench: Any, local: Local) -> None:
     local.turns.append([delta(role="assistant", content="Yes."), delta("stop")])
     await bench(local.env, {"model": {"name": "openai:qwen", "thinking": "low"}}).ask("why?")
     assert local.asked[0]["reasoning_effort"] == "low"
+
+
+async def test_a_model_that_takes_no_thought_level_is_named_once(bench: Any, local: Local) -> None:
+    run = bench(local.env, {"model": {"name": "openai:gpt-4o", "thinking": "medium"}})
+    local.turns += [[delta(role="assistant", content="Yes."), delta("stop")] for _ in range(2)]
+    asked = [await run.ask("why?"), await run.ask("why?")]
+    said = [e for one in asked for e in one.events if "takes no thought level" in getattr(e, "message", "")]
+    assert len(said) == 1 and "reasoning_effort" not in local.asked[0]
+
+
+async def test_settings_choose_chat_completions_where_the_client_would_not(bench: Any, local: Local) -> None:
+    """A model of OpenAI's that is asked by Responses otherwise."""
+    local.turns.append([delta(role="assistant", content="Yes."), delta("stop")])
+    models = {"openai:gpt-5-pro": {"api": "chat"}}
+    asked = await bench(local.env, {"model": {"name": "openai:gpt-5-pro"}, "models": models}).ask("why?")
+    assert asked.text == "Yes." and local.asked[0]["messages"]

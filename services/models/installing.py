@@ -1,0 +1,59 @@
+"""installing: the command that adds a package to Interlock, for the way in which Interlock was installed."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_NAME = "interlock-agent"
+
+
+def install_command(
+    package: str, *, upgrade: bool = False, prefix: Path | None = None, python: str = ""
+) -> str:
+    """Return the shell command that installs `package` where this Interlock runs.
+
+    `prefix` and `python` are the environment and its interpreter; by default those of this process.
+    """
+    folder, program = prefix or Path(sys.prefix), python or sys.executable
+    if (folder / "pipx_metadata.json").is_file():
+        return _joined(["pipx", "inject", *(["--force"] if upgrade else []), _NAME, package])
+    if (folder / "uv-receipt.toml").is_file():
+        own, others = _receipt(folder)
+        more = [word for name in [*others, package] for word in ("--with", name)]
+        return _joined(["uv", "tool", "install", *more, *_again(upgrade, package), own])
+    if _is_of_uv(folder):
+        more = ["--upgrade"] if upgrade else []
+        return _joined(["uv", "pip", "install", *more, "--python", program, package])
+    return _joined([program, "-m", "pip", "install", *(["-U"] if upgrade else []), package])
+
+
+def _joined(words: Sequence[str]) -> str:
+    return shlex.join(words)
+
+
+def _again(upgrade: bool, package: str) -> list[str]:
+    return ["--upgrade-package", package] if upgrade else []
+
+
+def _receipt(folder: Path) -> tuple[str, list[str]]:
+    """Return how Interlock was named when uv installed it, and the packages beside it, which a new install drops."""
+    import tomllib
+
+    told: dict[str, Any] = tomllib.loads((folder / "uv-receipt.toml").read_text())
+    listed: list[dict[str, Any]] = told.get("tool", {}).get("requirements", [])
+    nothing: dict[str, Any] = {}
+    own = next((one for one in listed if one.get("name") == _NAME), nothing)
+    source = next((own[key] for key in ("path", "directory", "url") if key in own), _NAME)
+    extras = ",".join(own.get("extras", ()))
+    others = [str(one["name"]) for one in listed if one.get("name") not in (None, _NAME)]
+    return f"{source}[{extras}]" if extras else str(source), others
+
+
+def _is_of_uv(folder: Path) -> bool:
+    """Return whether uv made the environment, without pip in it."""
+    config = folder / "pyvenv.cfg"
+    made = config.is_file() and any(line.startswith("uv") for line in config.read_text().splitlines())
+    return made and find_spec("pip") is None
