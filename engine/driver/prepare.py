@@ -211,10 +211,15 @@ class RunConfig:
 def with_input(options: Options, input: WorkflowInput) -> Options:
     """Fill the fields every input has from flags; the input wins."""
     limits = {**options.limits, **input.limits.model_dump(exclude_unset=True)}
+    workspace, model = (
+        Path(input.workspace) if input.workspace else options.workspace,
+        input.model or options.model,
+    )
+    elsewhere = options.queue or (workspace and workspace.resolve() != Path.cwd())
     return replace(
         options,
-        workspace=Path(input.workspace) if input.workspace else options.workspace,
-        model=with_whole_path(input.model or options.model),
+        workspace=workspace,
+        model=with_whole_path(model) if elsewhere else model,
         approval_mode=input.approval_mode or options.approval_mode,
         mode=input.mode or options.mode,
         protocol=input.protocol or options.protocol,

@@ -90,10 +90,9 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     for by, key in ((b"", time.strftime("%Y-%m-%d")), (b"by=workflow", "main")):
         request = Request({"type": "http", "query_string": by, "headers": []})
         made = asyncio.run(stats(SimpleNamespace(client=Client.at_home()), request))
-        page = bytes(made.body).decode()
-        assert f"<title>{key}: $0.0099</title></rect>" in page
-        assert f"<td>{key}</td><td>4</td><td>5</td>" in page
-        assert "<td>1 model, 1 refused</td>" in page and "style=" not in page
+        assert made["chart"]["bars"] == [{"key": key, "part": 1.0, "shown": "$0.0099"}]
+        (row,) = made["rows"]
+        assert row[:3] == [key, "4", "5"] and row[-1] == "1 model, 1 refused"
 
 
 def test_stats_count_what_a_fork_copied_once(run: Run, ended: dict[str, str]) -> None:

@@ -167,7 +167,7 @@ def test_a_broken_file_is_one_line_with_its_place_and_the_others_work(
     ("breaks", "error"),
     [
         ('raise ValueError("no words")', "Node 'draft' failed: ValueError: no words (note.py:27 in draft)"),
-        ("raise SystemExit", "The graph failed: SystemExit (note.py:27 in draft)"),
+        ("raise SystemExit", "Node 'draft' failed: SystemExit (note.py:27 in draft)"),
     ],
 )
 def test_what_its_node_raises_is_its_own_error(
