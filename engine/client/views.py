@@ -18,6 +18,7 @@ from interlock.engine.store.places import undone as undone_of
 from interlock.engine.store.runs import deepest
 from interlock.state.errors import UserError
 from interlock.state.names import display_name, is_hidden_node
+from interlock.state.text import one_line
 
 if TYPE_CHECKING:
     from interlock.engine.client import changes as changes
@@ -88,6 +89,19 @@ def of_run(
 
 _TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
 """Kind of a run's error → what happened."""
+
+
+_MOST_CALLS = 20
+
+
+def _listed_calls(made: Sequence[Call]) -> str:
+    """The calls that there are, one a line, each with its number."""
+    if not made:
+        return "The run made none."
+    shown = [f"  {number}  {one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(made, 1)]
+    more = len(shown) - _MOST_CALLS
+    rest = [f"  … and {more} earlier"] if more > 0 else []
+    return "\n".join(["There are:", *rest, *shown[-_MOST_CALLS:]])
 
 
 class Views:
@@ -195,9 +209,7 @@ class Views:
                 f"The path of a run through {chart!r} isn't recorded. Its status: interlock show {run}"
             )
         if chart == "tool-call" and call is None:
-            raise UserError(
-                f"Which call? Name it with --call N. List them with: interlock show {run} --calls"
-            )
+            raise UserError(f"Which call? Name it with --call N. {_listed_calls(self.calls(run))}")
         found = lives.mode_life(self.home, run) if call is None else lives.call_life(self.home, run, call)
         moves = (
             move._replace(why=move.why or sentence(move.by)) if move.by else move for move in found.moves
