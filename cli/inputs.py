@@ -47,8 +47,8 @@ def prompt_from(words: str | None, how: str = "interlock -p") -> str:
 def follow_up_from(words: str | None, needed: bool, decides: bool = False) -> str | None:
     """The next prompt of a run, from words and piped text like the first one; None: it is resumed without a prompt.
 
-    `needed`: the run has ended, so that only a prompt gives it something to do. `decides`: the command line decides
-    requests; stdin may belong to a loop around it, and is read only for `-`.
+    `needed`: the run has ended, so that only a prompt gives it something to do. `decides`: the command line says what
+    to do without a prompt; stdin may belong to a loop around it, and is read only for `-`.
     """
     prompt = typed_prompt(words)
     if decides and words != STDIN:

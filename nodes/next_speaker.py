@@ -20,11 +20,13 @@ _RULES: Mapping[str, tuple[str, Callable[[list[Message]], bool]]] = {
 }
 """Reason → speaker (empty: undecided), and when it holds."""
 
-_ENDS: Mapping[str, tuple[str, str]] = {
+_ENDS: dict[str, tuple[str, str]] = {
     "stop": ("user", "the answer is complete"),
     "length": ("model", "the answer was cut off at its greatest length"),
 }
 """End of an answer → speaker and reason, where the vendor's ends are reliable."""
+_PAUSED: dict[str, tuple[str, str]] = {"pause_turn": ("model", "the vendor paused the answer")}
+"""The same, for ends that no vendor means otherwise."""
 
 
 @node(
@@ -33,7 +35,10 @@ _ENDS: Mapping[str, tuple[str, str]] = {
     labels=("decided", "open"),
     parts=(
         Part("the first that holds", tuple(f"{why}: {who or 'nobody'}" for why, (who, _) in _RULES.items())),
-        Part("the end, where it is reliable", tuple(f"{why}: {who}" for who, why in _ENDS.values())),
+        Part(
+            "the end, where it is reliable",
+            tuple(f"{why}: {who}" for who, why in (*_PAUSED.values(), *_ENDS.values())),
+        ),
     ),
 )
 async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
@@ -44,12 +49,11 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
         if holds(spoken):
             decided: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
             return {**decided, "label": "decided", "next_speaker": speaker}
-    if ended := _ENDS.get(state.get("finish_reason", "")):
-        model = state.get("sticky_model", "")
-        if runtime.context.models.ends_reliably(model):
-            speaker, reason = ended
-            said: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
-            return {**said, "label": "decided", "next_speaker": speaker}
+    reliable = runtime.context.models.ends_reliably(state.get("sticky_model", ""))
+    if ended := (_ENDS | _PAUSED if reliable else _PAUSED).get(state.get("finish_reason", "")):
+        speaker, reason = ended
+        said: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
+        return {**said, "label": "decided", "next_speaker": speaker}
     return {"label": "open"}
 
 

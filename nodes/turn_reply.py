@@ -19,6 +19,7 @@ from interlock.nodes.loop_detectors import (
 from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
+from interlock.state.ends import BLOCKED
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import (
     ErrorEvent,
@@ -36,12 +37,6 @@ from interlock.state.node import node, task_of
 from interlock.state.run import is_hooked
 from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
-
-_BLOCKED = {
-    *("safety", "recitation", "blocklist", "prohibited_content", "spii", "image_safety"),
-    "prompt_blocked",
-}
-"""Finish reasons that a retry doesn't change."""
 
 _UNNOTICED_S = 0.5
 """What a wait may lack of its planned length and still be told, and waited, as planned."""
@@ -247,7 +242,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     transcript = runtime.context.transcript
     message = transcript.message(state["candidate"])
     reason = state.get("finish_reason", "")
-    if reason in _BLOCKED and not is_visible(message.text) and not message.tool_calls:
+    if reason in BLOCKED and not message.tool_calls:
         text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
         return _ended("error", "blocked", text)
     answers_tool = transcript.message(state["head"]).role == "tool"
@@ -333,7 +328,9 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     text = replacement("AfterModel", outcome, runtime)
     if text and text != answer.text:
         # Thoughts and their signature belong to the replaced text; calls keep their own.
-        answer = answer.model_copy(update={"content": text, "thought": None, "signature": None})
+        answer = answer.model_copy(
+            update={"content": text, "thought": None, "signature": None, "opaque": None}
+        )
         record = deps.transcript.append(state["head"], [answer])
     _tell(answer, runtime)
     return {**accepted(state, deps.transcript, record), "label": "end"}

@@ -59,6 +59,17 @@ class ToolCall(Frozen):
     """The provider's thought signature (base64); must be sent back unchanged."""
 
 
+class Opaque(Frozen):
+    """What a model's provider wants back unchanged beside an answer: its thinking, signed or encrypted."""
+
+    model: str
+    """The model that made it; another one that goes on gets the answer without."""
+    blocks: tuple[dict[str, JsonValue], ...] = ()
+    """Blocks of the answer's content, before its text."""
+    fields: dict[str, JsonValue] = {}
+    """Fields of the answer's message."""
+
+
 class Message(Frozen):
     """One record of the chain; in inputs and outputs, a dict of the same shape."""
 
@@ -75,6 +86,7 @@ class Message(Frozen):
     thought: str | None = None
     signature: str | None = None
     """Thought signature of a message without calls (base64)."""
+    opaque: Opaque | None = None
 
     @property
     def text(self) -> str:

@@ -18,6 +18,7 @@ OUTSIDE: Mapping[str, frozenset[str]] = {
     "plans": frozenset({"find"}),
     "steps": frozenset({"spent_s"}),
     "modes": frozenset({"refusal"}),
+    "checks": frozenset({"changes"}),
 }
 """Service → methods whose results may differ another time and aren't recorded."""
 INSIDE: Mapping[str, frozenset[str]] = {
@@ -26,6 +27,8 @@ INSIDE: Mapping[str, frozenset[str]] = {
     # The system prompt is rebuilt, so that a replay reports a changed one.
     "context": frozenset({"roots", "has_ide", "replacement", "rules", "facts"}),
     "modes": frozenset({"get", "all"}),
+    # A replay has how each check ended.
+    "checks": frozenset({"command", "holds_tests", "is_test", "run", "run_in_view"}),
     # A replay has the results of calls, and the problems of those that never ran.
     "toolset": frozenset({"run", "plan", "preview", "invalid", "now"})
     | {"declarations", "info", "nearest", "summary"},

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from commands import Ended, execute
+from folders import put, tree
 from local_server import Local, delta
 
 from interlock.state.text import estimate_tokens
@@ -78,6 +79,48 @@ def test_a_files_text_is_asked_for_by_itself_as_code(
     assert told["text"].strip() == "It must be pear." and told["call"]["args"]["content"].startswith(
         "the word"
     )
+
+
+TEST = "from calc import half\nassert half(4) == 2\n"
+
+
+def test_a_repair_never_rewrites_the_test(interlock: Interlock, local: Local, tmp_path: Path) -> None:
+    """It reads the test last, and means to write that."""
+    tree(tmp_path / "work", {"calc.py": "half = lambda n: n * 2\n", "test_calc.py": TEST})
+    write = said("", "write_file", file_path="test_calc.py")
+    local.turns += [said("", "read_file", file_path="test_calc.py"), write]
+    local.turns += [said("", "read_file", file_path="calc.py"), write]
+    local.turns += ["It halves.\n```python\nhalf = lambda n: n // 2\n```\n", said("Done.")]
+    done = interlock("--protocol", "json", "-y", "-o", "json", "-p", "fix half, don't change the test")
+    assert ended(done)["response"] == "Done.", done.stderr
+    assert (tmp_path / "work/test_calc.py").read_text() == TEST
+    assert (tmp_path / "work/calc.py").read_text() == "half = lambda n: n // 2\n"
+    paths = [_paths(request) for request in local.asked if "response_format" in request]
+    assert paths[1] == {"read_file": ["calc.py"]}, "the module that the test imports is read first"
+    assert paths[-1] == {"write_file": ["calc.py"]}
+
+
+def test_a_task_may_ask_for_a_test(interlock: Interlock, local: Local, tmp_path: Path) -> None:
+    put(tmp_path / "work" / "test_calc.py", TEST)
+    local.turns += [said("", "read_file", file_path="test_calc.py")]
+    local.turns += [
+        said("", "write_file", file_path="test_calc.py"),
+        "So.\n```python\nassert 1\n```\n",
+        said("Done."),
+    ]
+    done = interlock("--protocol", "json", "-y", "-o", "json", "-p", "rewrite the test in test_calc.py")
+    assert ended(done)["response"] == "Done.", done.stderr
+    assert (tmp_path / "work/test_calc.py").read_text() == "assert 1\n"
+
+
+def _paths(request: dict[str, Any]) -> dict[str, list[str]]:
+    """The files that a request's schema lets calls name."""
+    found: dict[str, list[str]] = {}
+    for one in offered(request)[0]:
+        path = one["properties"]["args"]["properties"].get("file_path", {})
+        if "enum" in path:
+            found[one["properties"]["name"]["enum"][0]] = path["enum"]
+    return found
 
 
 def test_a_page_keeps_its_own_code_blocks(interlock: Interlock, local: Local, tmp_path: Path) -> None:

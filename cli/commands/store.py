@@ -89,7 +89,7 @@ def _prune(args: Args) -> None:
         err().print(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
 
 
-_HEADER = ("runs", "turns", "tokens", "cost", "asked", "given", "refused", "waited", "failed")
+_HEADER = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refused", "waited", "failed")
 
 
 @takes(
@@ -126,11 +126,12 @@ def _cells(sums: "Sums", by: str) -> tuple[str, ...]:
     priced = sums.usd or not sums.unpriced
     cost = (dollars(sums.usd) + (" + ?" if sums.unpriced else "")) if priced else "—"
     tokens = amount(sums.input_tokens + sums.output_tokens)
+    cached = "—" if sums.cached_share is None else f"{sums.cached_share:.0%}"
     if by == "model":
-        return str(sums.runs), str(sums.turns), tokens, cost, *("",) * 5
+        return str(sums.runs), str(sums.turns), tokens, cached, cost, *("",) * 5
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(sums.failures.items())) or "0"
     waited = elapsed(sums.waited_s) if sums.asked else "0"
     return (
-        *(str(sums.runs), str(sums.turns), tokens, cost),
+        *(str(sums.runs), str(sums.turns), tokens, cached, cost),
         *(str(sums.asked), str(sums.given), str(sums.refused), waited, failed),
     )

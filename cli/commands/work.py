@@ -221,7 +221,7 @@ def resume(args: Args) -> int | None:
     options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
     client = Client(options)
     run = client.run(args.run)
-    prompt = follow_up_from(args.prompt, run.status in ENDED, bool(args.decisions))
+    prompt = follow_up_from(args.prompt, run.status in ENDED, bool(args.decisions) or args.compress)
     decisions = _decisions(args, client, run.run) if args.decisions else []
     view = view_for(args, run.title, [d.approval for d in decisions])
     return go_on(run.run, decisions, prompt, options, view)

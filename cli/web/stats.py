@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from interlock.engine.client.views import Sums
 
 _KEYS = ("day", "model", "workflow", "repository")
-_COLUMNS = ("runs", "turns", "tokens", "cost", "asked", "given", "refused", "waited", "failed")
+_COLUMNS = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refused", "waited", "failed")
 
 
 async def stats(page: Served, request: Request) -> dict[str, Any]:
@@ -48,6 +48,7 @@ def _cells(sums: "Sums") -> list[str]:
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(sums.failures.items()))
     cells: tuple[Any, ...] = (
         *(sums.runs, sums.turns, amount(sums.input_tokens + sums.output_tokens)),
+        "" if sums.cached_share is None else f"{sums.cached_share:.0%}",
         dollars(sums.usd if sums.usd or not sums.unpriced else None),
         *(sums.asked, sums.given, sums.refused, elapsed(sums.waited_s) if sums.asked else "", failed or 0),
     )

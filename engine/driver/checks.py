@@ -1,8 +1,10 @@
 """checks: runs a run's check, in the workspace and in views of it, through a log that survives a kill."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +49,8 @@ class RunChecks:
     home: Path
     processes_in: Callable[[Path | None], Processes]
     """Processes for the check in the workspace, or in a copy of it."""
+    commands: Processes
+    """The model's own."""
     copies: bool
     """Views are copies: commands run in a sandbox, which has mounts of its own."""
 
@@ -66,7 +70,34 @@ class RunChecks:
         return CheckTable(self.command)
 
     async def run(self, key: str) -> CheckEnd:
-        return await self._logged(key, "", lambda: self._run(self.workspace.root, (), None))
+        return await self._logged(key, "", self._run_here)
+
+    async def _run_here(self) -> CheckEnd:
+        """Run it in the workspace. A background process of the model's may not put other tests there meanwhile."""
+        watched = any(process["running"] for process in self.commands.background())
+        before = await asyncio.to_thread(self._marks) if watched else {}
+        end = await self._run(self.workspace.root, (), None)
+        after = await asyncio.to_thread(self._marks) if watched else {}
+        moved = sorted(path for path, mark in before.items() if after.get(path) != mark)
+        if end.how != "passed" or not moved:
+            return end
+        text = f"{', '.join(moved[:3])} changed while the check ran. Stop the background process that changes tests."
+        return CheckEnd(how="failed", output=text)
+
+    def _marks(self) -> dict[str, tuple[int, int]]:
+        """Return change time and inode of all that concerns tests; files without a change keep theirs."""
+        found: dict[str, tuple[int, int]] = {}
+        root = self.workspace.root
+        for folder, folders, files in os.walk(root):
+            inside = os.path.relpath(folder, root)
+            folders[:] = [name for name in folders if not self._table.is_foreign(f"{name}/")]
+            for name in files:
+                path = os.path.normpath(f"{inside}/{name}")
+                if self._table.kind_of(path):
+                    with suppress(OSError):
+                        status = os.lstat(f"{folder}/{name}")
+                        found[path] = (status.st_ctime_ns, status.st_ino)
+        return found
 
     async def run_in_view(self, key: str, changes: TestChanges) -> CheckEnd:
         return await self._logged(
@@ -99,7 +130,8 @@ class RunChecks:
             limit_chars=_READ_CHARS,
             env=env,
         )
-        return self._end_of(ended)
+        output = ended.output.replace(str(copy), str(self.workspace.root)) if copy else ended.output
+        return self._end_of(replace(ended, output=output))
 
     def _end_of(self, ended: Ended) -> CheckEnd:
         from interlock.services.checks.outcome import ran_no_tests

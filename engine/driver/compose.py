@@ -155,7 +155,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         plans=RunPlans(store, info, prepared),
         tasks=RunTasks(store, info, prepared),
         hooks=hooks,
-        checks=_checks(prepared, hooks, kept, outputs),
+        checks=_checks(prepared, hooks, kept, outputs, commands),
         mcp=cast("Servers", servers),
         index=index,
         modes=prepared.modes,
@@ -297,7 +297,13 @@ def holds_tests(prepared: RunConfig) -> bool:
     return bool(prepared.options.check) and how == AS_BEFORE
 
 
-def _checks(prepared: RunConfig, hooks: RunHooks, snapshots: SqlSnapshots, outputs: OutputFiles) -> RunChecks:
+def _checks(
+    prepared: RunConfig,
+    hooks: RunHooks,
+    snapshots: SqlSnapshots,
+    outputs: OutputFiles,
+    commands: SupervisedProcesses,
+) -> RunChecks:
     def processes_in(copy: Path | None) -> SupervisedProcesses:
         sandbox = prepared.sandbox
         if sandbox and copy:
@@ -313,6 +319,7 @@ def _checks(prepared: RunConfig, hooks: RunHooks, snapshots: SqlSnapshots, outpu
         around=hooks.around,
         home=prepared.options.home,
         processes_in=processes_in,
+        commands=commands,
         copies=prepared.sandbox is not None,
     )
 

@@ -131,6 +131,8 @@ class Sums:
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the input: read from a provider's cache."""
     usd: float = 0.0
     unpriced: int = 0
     """Model calls whose price isn't known."""
@@ -142,6 +144,11 @@ class Sums:
     """From the requests to the answers."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Error type → runs that failed so."""
+
+    @property
+    def cached_share(self) -> float | None:
+        """Share of the input that was read from a provider's cache; None: there was no input."""
+        return self.cached_tokens / self.input_tokens if self.input_tokens else None
 
     def add(self, other: "Sums") -> None:
         for name, value in vars(other).items():
@@ -174,7 +181,7 @@ def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
     join = "" if by in ("day", "model") else "join runs r on r.run = m.run"
     sql = (
         f"select {key}, {runs}, sum({TURN}), sum(m.input_tokens), sum(m.output_tokens), "
-        "coalesce(sum(m.usd), 0.0), sum(case when m.usd is null then 1 else 0 end) "
+        "sum(m.cached_tokens), coalesce(sum(m.usd), 0.0), sum(case when m.usd is null then 1 else 0 end) "
         f"from model_calls m {join} where m.at >= ? and {_OWN.format('m', 'at')} group by 1"
     )
     for name, runs, *sums in select(home, sql, since):

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from interlock.services.checks.separate import InseparableError, with_tests_of
-from interlock.services.checks.table import Kind, CheckTable
+from interlock.services.checks.table import CheckTable, Kind
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository
@@ -68,6 +68,8 @@ class Comparison:
         return self.repository.contents(self.now)
 
     def _changes(self) -> Iterator[TestChange]:
+        if self.before == self.now:
+            return
         for path, kept in self._was.files.items():
             if self._is.files.get(path) == kept:
                 continue
@@ -91,7 +93,7 @@ class Comparison:
 
     def _change(self, path: str, kind: Kind, kept: Kept) -> TestChange | None:
         now = self._found(path)
-        if now == kept or self._is_accepted(path):
+        if (now and _same(now, kept)) or self._is_accepted(path):
             return None
         if now is None:
             # Code that is gone takes its tests along: nothing of it can be tested any more.
@@ -116,7 +118,7 @@ class Comparison:
     def _new_tests(self) -> set[str]:
         """Tests that weren't there, other than those that the command names: what they need may be put back."""
         new = self._is.files.keys() - self._was.files.keys()
-        return {path for path in new if self.table.kind_of(path) == "test" and path not in self.table.words}
+        return {path for path in new if self.table.kind_of(path) == "test"} - {*self.table.operands}
 
     def _parts(self, path: str) -> str:
         return with_tests_of(path, self._text_before(path) or "", self._text_now(path), self.table)
@@ -169,6 +171,12 @@ class Comparison:
             lines += shown
         more = [f"[… {len(lines) - _LINES} more lines …]"] if len(lines) > _LINES else []
         return "\n".join([*lines[:_LINES], *more])
+
+
+def _same(now: Kept, kept: Kept) -> bool:
+    """Whether bytes, kind and the right to run it are the same."""
+    kinds = [(stat.S_IFMT(file.mode), file.mode & stat.S_IXUSR) for file in (now, kept)]
+    return now.blob == kept.blob and (kinds[0] == kinds[1] or stat.S_ISLNK(kept.mode))
 
 
 def _lines(text: str) -> list[str]:

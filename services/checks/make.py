@@ -61,11 +61,9 @@ def _concerning(before: list[_Block], now: list[_Block], words: Iterable[str]) -
     ]
     bare = [] if {*words} & {*old, *new} else goals
     # A prerequisite is built for the tests, and is none itself, unless it runs some or nothing else is done.
-    runs = {
-        name for name in {*old, *new} if any(_RUNS.search(_recipe(each.get(name, ""))) for each in (old, new))
-    }
-    recipes = ({name: _recipe(text) or text for name, text in each.items()} for each in (old, new))
-    wanted = concerning(*recipes, [*words, *bare, *runs])
+    runs = [name for each in (old, new) for name, text in each.items() if _RUNS.search(_recipe(text))]
+    did, does = ({name: _recipe(text) or text for name, text in each.items()} for each in (old, new))
+    wanted = concerning(did, does, [*words, *bare, *runs])
     patterns = {name for name in (*old, *new) if "%" in name or name.startswith(".")}
     wanted |= patterns
     variables = (_bodies(before, "variable"), _bodies(now, "variable"))

@@ -16,7 +16,7 @@ import yaml
 
 from interlock.services.checks.in_code import code_with_tests_of
 from interlock.services.checks.make import make_with_tests_of
-from interlock.services.checks.table import Mixed, CheckTable
+from interlock.services.checks.table import CheckTable, Mixed
 from interlock.services.checks.targets import concerning
 
 

@@ -111,7 +111,7 @@ class CheckTable:
 
     def kind_of(self, path: str) -> Kind:
         """Return what a path relative to the workspace is."""
-        if _of_others().fullmatch(path):
+        if self.is_foreign(path):
             return ""
         if _is_setting()(path):
             return "settings"
@@ -121,6 +121,10 @@ class CheckTable:
         if row is None:
             return ""
         return row.format if row.format in ("whole", "code") else "mixed"
+
+    def is_foreign(self, path: str) -> bool:
+        """Whether a path lies in a folder with packages of others, or in a cache."""
+        return _of_others().fullmatch(path) is not None
 
     def mixed(self, path: str) -> Mixed | None:
         """Return the row of a file of which only a part concerns tests."""

@@ -198,7 +198,7 @@ class ChatModels:
                     raise
                 await self._wait(error, failures, delay_s, emit)
                 request = replace(request, attempt=call.failures + failures)
-        for text in (self.facts.unknown(request.model), _cut_short(request, answer)):
+        for text in (self.facts.unknown(request.model), _cut_short(request, answer), answer.warning):
             if text:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record(call, request, answer, started)

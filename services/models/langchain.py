@@ -3,7 +3,8 @@
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from importlib import import_module
 from mimetypes import guess_extension
 from typing import Any, cast
@@ -20,6 +21,7 @@ from langchain_core.messages import (
 
 from interlock.services.models.attachments import digest_of
 from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
+from interlock.services.models.ends import end_in, read_end
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
     PUBLIC,
@@ -40,15 +42,21 @@ from interlock.services.models.request import (
     ModelRequest,
     PerMessage,
     base64_of,
-    ending,
     usage_of,
 )
+from interlock.services.models.thinking import (
+    Thinking,
+    ThoughtTags,
+    is_of_openai,
+    reading_thoughts,
+    with_thinking,
+)
 from interlock.state.errors import UserError
-from interlock.state.messages import DataPart, Message, TextPart
+from interlock.state.messages import DataPart, Message, TextPart, Usage
 
 
-def converted(message: Message) -> BaseMessage:
-    """Convert one message, without thoughts and Gemini's signatures."""
+def converted(message: Message, model: str = "") -> BaseMessage:
+    """Convert one message. Thinking goes back only to the model that made it."""
     data = any(isinstance(part, DataPart) for part in message.content)
     content: Any = [_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
     if message.role == "system":
@@ -59,7 +67,8 @@ def converted(message: Message) -> BaseMessage:
         status = "success" if message.status in (None, "success") else "error"
         return ToolMessage(content, tool_call_id=message.tool_call_id or "", name=message.name, status=status)
     calls = [{"type": "tool_call", "id": c.id, "name": c.name, "args": c.args} for c in message.tool_calls]
-    return AIMessage(content, tool_calls=calls)
+    made = AIMessage(content, tool_calls=calls)
+    return with_thinking(made, message.opaque) if message.opaque and message.opaque.model == model else made
 
 
 def _block(part: TextPart | DataPart) -> dict[str, Any]:
@@ -72,12 +81,6 @@ def _block(part: TextPart | DataPart) -> dict[str, Any]:
     return {**block, "name": name, "filename": f"{name}{guess_extension(part.mime_type) or ''}"}
 
 
-_FINISH = {
-    **dict.fromkeys(("end_turn", "stop_sequence", "tool_calls", "tool_use", "function_call"), "stop"),
-    "max_tokens": "length",
-}
-
-
 _MOST = ("max_tokens", "max_output_tokens", "num_predict")
 """How classes name the most tokens of a reply."""
 _SHOWN = 300
@@ -86,8 +89,35 @@ _TOGETHER = 1000
 """Chunks added up at a time: each sum parses the arguments of calls anew, so one per chunk is quadratic."""
 
 
+_ADDING = ("ChatAnthropic", "ChatBedrockConverse")
+"""Clients whose pieces hold parts of the usage. Others repeat a running total, if they tell it more than once."""
+
+
 def _sum(pieces: list[AIMessageChunk]) -> AIMessageChunk:
     return pieces[0] + pieces[1:]
+
+
+def _as_chunk(message: BaseMessage) -> AIMessageChunk:
+    """Return the message as a piece of a stream: clients of models that don't stream give the whole of it."""
+    if isinstance(message, AIMessageChunk):
+        return message
+    whole = cast(AIMessage, message)
+    return AIMessageChunk(
+        content=cast(Any, whole.content),
+        additional_kwargs=whole.additional_kwargs,
+        response_metadata=whole.response_metadata,
+        usage_metadata=whole.usage_metadata,
+        tool_call_chunks=[
+            {
+                "type": "tool_call_chunk",
+                "id": c["id"],
+                "name": c["name"],
+                "args": json.dumps(c["args"]),
+                "index": at,
+            }
+            for at, c in enumerate(whole.tool_calls)
+        ],
+    )
 
 
 class LangChainProvider:
@@ -105,15 +135,17 @@ class LangChainProvider:
             options["extra_body"] = {"return_progress": True}
         with client_environment():
             if self._spec.cls == "ChatOpenAI":
-                cls = _lighter(cls)
+                cls = _lighter(reading_thoughts(cls))
                 options |= _one_client(options)
-            if self._spec.cls == "ChatMistralAI":
+            elif self._spec.cls == "ChatMistralAI":
                 options |= _mistral_client(options)
-            self._model = marking(cls)(**options)
+            elif is_of_openai(cls):
+                cls = reading_thoughts(cls)
+            self._model: BaseChatModel = marking(cls)(**options)
             getattr(self._model, "_async_client", None)  # Anthropic's is made when it is first used
         self._plans = CachePlans()
         self._facts, self._refused = facts, set(facts.seen(model).refuses)
-        self._messages = PerMessage(converted)
+        self._messages = PerMessage(partial(converted, model=model))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Make the request once, and again without an option that the server refuses, which is remembered."""
@@ -136,18 +168,24 @@ class LangChainProvider:
         """Calls are yielded at the end: their arguments arrive in pieces."""
         pieces: list[AIMessageChunk] = []
         usd: float | None = None
+        thinking, tags, end, total = Thinking(self._name), ThoughtTags(), "", None
         async for piece in self._bound(request).astream(self._messages(request.messages)):
-            chunk = cast(AIMessageChunk, piece)
+            chunk = _as_chunk(piece)
+            end, total = end_in(chunk.response_metadata) or end, chunk.usage_metadata or total
             pieces.append(chunk)
             if len(pieces) == _TOGETHER:
                 pieces = [_sum(pieces)]
-            text, thought = _content(chunk)
+            text, thought = tags.split(_text(chunk))
+            thought += thinking.take(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
             usd = chunk.response_metadata.pop(_COST, usd)
-            if text or thought or progress:
-                yield Chunk(text=text, thought=thought, progress=progress)
+            yield Chunk(text=text, thought=thought, progress=progress)  # also an empty one: the server lives
+        text, thought = tags.rest()
+        yield Chunk(text=text, thought=thought)
         if pieces:
-            yield self._end(_sum(pieces), usd)
+            whole = _sum(pieces)
+            usage = usage_of(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
+            yield replace(self._end(whole, end, usage, usd), opaque=thinking.opaque(whole))
 
     def _caching(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options with which the provider caches the start of a conversation."""
@@ -179,18 +217,15 @@ class LangChainProvider:
             own = own.model_copy(update={field: request.most})
         return (own.bind_tools(tools) if tools else own).bind(**options)
 
-    def _end(self, whole: AIMessageChunk, usd: float | None) -> Chunk:
-        meta = whole.response_metadata
-        finish = next((meta[k] for k in ("finish_reason", "stop_reason", "done_reason") if meta.get(k)), None)
-        reason, problem = ending(self._name, None if finish is None else str(finish), _FINISH)
+    def _end(self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None) -> Chunk:
+        reason, problem, warning = read_end(self._name, end)
         calls, broken = _calls(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
             reason = "malformed_function_call"
-        usage = usage_of(cast("Mapping[str, Any] | None", whole.usage_metadata))
         if usage and usd is not None:
             usage = usage.model_copy(update={"usd": usd})
-        return Chunk(calls=calls, finish_reason=reason, problem=problem, usage=usage)
+        return Chunk(calls=calls, finish_reason=reason, problem=problem, usage=usage, warning=warning)
 
 
 def chat_class(model: str) -> type[BaseChatModel]:
@@ -296,22 +331,18 @@ def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str
     return options
 
 
-def _content(chunk: AIMessageChunk) -> tuple[str, str]:
-    text = thought = ""
-    for block in chunk.content_blocks:
-        if block["type"] == "text":
-            text += block["text"]
-        elif block["type"] == "reasoning":
-            thought += block.get("reasoning", "")
-    return text, thought
+def _text(chunk: AIMessageChunk) -> str:
+    return "".join(block["text"] for block in chunk.content_blocks if block["type"] == "text")
 
 
 def _calls(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
     """Return the calls in order, and the first whose arguments are no JSON object."""
     pieces: list[CallPiece] = []
     for call in whole.tool_call_chunks:
+        if not call["name"] and not call["id"]:
+            continue  # of a tool that runs at the provider's, such as Nova's code interpreter
         try:
-            args = json.loads(call["args"] or "{}")
+            args = json.loads(call["args"] or "{}", strict=False)  # some servers leave line breaks in strings
         except (ValueError, RecursionError):
             args = None
         if not isinstance(args, dict):

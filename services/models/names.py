@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import ssl
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -382,3 +383,5 @@ def quiet_clients() -> None:
     """Silence warnings that clients print to stderr; what matters is reported as errors and problems."""
     for name in ("google_genai", "langchain_google_genai", "langchain_openai"):
         logging.getLogger(name).addHandler(logging.NullHandler())
+    # Of answers that differ from a client's types: we read them ourselves.
+    warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)

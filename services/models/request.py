@@ -21,6 +21,7 @@ from interlock.state.messages import (
     Message,
     ModelCall,
     ModelItem,
+    Opaque,
     Reply,
     TextDelta,
     TextPart,
@@ -88,6 +89,9 @@ class Chunk:
     """Added to the usage of earlier chunks."""
     progress: tuple[int, int] | None = None
     """Tokens of the request that the server has read, and all of them."""
+    opaque: Opaque | None = None
+    warning: str = ""
+    """What people should know of the answer."""
 
 
 class Provider(Protocol):
@@ -280,6 +284,8 @@ class Answer:
         self._calls: list[CallPiece] = []
         self._data: list[DataPart] = []
         self._signature: str | None = None
+        self._opaque: Opaque | None = None
+        self.warning = ""
         self.finish_reason: str | None = None
         self.problem: str | None = None
         self.usage = Usage()
@@ -294,6 +300,8 @@ class Answer:
         self._calls.extend(call for call in chunk.calls if not self._refuses(call))
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
+        self._opaque = chunk.opaque or self._opaque
+        self.warning = chunk.warning or self.warning
         self.finish_reason = chunk.finish_reason or self.finish_reason
         self.problem = chunk.problem or self.problem
         if self._refused:
@@ -355,6 +363,7 @@ class Answer:
             tool_calls=tuple(calls),
             thought=str(self._thought) or None,
             signature=self._signature,
+            opaque=self._opaque,
         )
 
 

@@ -18,7 +18,7 @@ Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split())
 Kinds = Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v.split()))]
 _KINDS: Mapping[str, re.Pattern[str]] = {
     "number": re.compile(r"\d+(\.\d+)?(ms|[smhd])?"),
-    "word": re.compile(r"(?![-@]).*", re.DOTALL),  # `@FILE`: many programs read further arguments from it
+    "word": re.compile(r"(?!-).*", re.DOTALL),
     "name": re.compile(r"\w[\w.-]*"),
     "range": re.compile(r"\d+(,\d+)?p"),
     "format": re.compile(r"\+.*", re.DOTALL),
@@ -224,6 +224,7 @@ def _ends_well(word: Word, flags: frozenset[str]) -> bool:
 
 
 def _is(kinds: str, word: Word, reading: Reading) -> bool:
+    # Many programs read further arguments from `@FILE`, wherever it stands.
     return not word.lead.startswith("@") and any(
         _is_one(kind, word, reading) for kind in kinds.split("|") if kind
     )

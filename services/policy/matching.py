@@ -132,7 +132,12 @@ def _behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) ->
         return Match.NO
     later = iter(words[place:])
     wanted = prefix[place:]
-    return Match.MAYBE if all(any(w.text == p or not w.literal for w in later) for p in wanted) else Match.NO
+    return Match.MAYBE if all(any(_holds(w, p) for w in later) for p in wanted) else Match.NO
+
+
+def _holds(word: Word, wanted: str) -> bool:
+    """Whether a word may be, or define, what is wanted: `hg --config alias.x=push x`."""
+    return word.text == wanted or not word.literal or wanted in word.text.split("=")
 
 
 def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:

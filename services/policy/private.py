@@ -7,13 +7,15 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
 from interlock.services.files.protected import folded, is_private, private_twin
+from interlock.services.policy.git import shows_nothing_private
 from interlock.services.policy.reading import Reading
 from interlock.services.shell.commands import LANGUAGES
-from interlock.services.shell.model import ShellCommand, Word, names, program_of
+from interlock.services.shell.model import ShellCommand, Word, literal, names, program_of
 
 _SHOWS_NOTHING = names(
     "echo printf ls stat file test [ rm rmdir unlink touch mkdir chmod chown cd pushd which type du df pwd basename"
@@ -32,6 +34,9 @@ _ONLY_LOADS = ("--env-file", "--exclude", "--ignore", "--glob=!", "-g!")
 _NAMES_IT = re.compile(
     r"(?<![\w.*-])(\.env|\.netrc|\.git-credentials|id_(?:rsa|dsa|ecdsa|ed25519))(?![\w-]|\.\w)"
 )
+_GIVES_CODE = re.compile(r"-[a-zA-Z]*[ef].|--(?:regexp|expression|file)=")
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_MOST_TEXTS = 100
 _PARTS = re.compile("[=:,]")
 _RECURSES = re.compile(
     r"-[A-Za-z]*[rR][A-Za-z]*|--(?:dereference-)?recursive|-d=?recurse|--directories=recurse"
@@ -47,7 +52,11 @@ def private_clause(command: ShellCommand, reading: Reading) -> str | None:
         return None
     program = program_of(words[0].text)
     shown = next((path for path in _named(program, words[1:], reading) if _is_private(path, reading)), None)
-    if shown is None and program == "git" and reading.git_shows_private(command):
+    if (
+        shown is None
+        and program == "git"
+        and (_greps_private(words, reading) or reading.git_shows_private(command))
+    ):
         return "shows a file of the history that tools may not read"
     if shown is None and program in LANGUAGES:
         found = (_NAMES_IT.search(word.text) for word in words[1:])
@@ -64,13 +73,28 @@ def _named(program: str, words: Sequence[Word], reading: Reading) -> Iterator[st
         return
     operands = [w for w in words if not w.text.startswith("-")]
     left_out = operands[-1:] if program in _WRITES_LAST and len(operands) > 1 else []
-    left_out += operands[:1] if program in _FIRST_IS_CODE else []
+    given = any(_GIVES_CODE.match(w.text) for w in words)  # `-ep`: the first operand is a file
+    left_out += operands[:1] if program in _FIRST_IS_CODE and not given else []
     left_out += [after for word, after in pairwise(words) if word.text in _ONLY_LOADS]
     for word in words:
         if any(word is one for one in left_out) or word.text.startswith(_ONLY_LOADS):
             continue
-        for text in reading.expanded(word):
+        for text in (*reading.expanded(word), *_alternatives(word)):
             yield from (part.lstrip("@") for part in (text, *_PARTS.split(text)[1:]))
+
+
+def _alternatives(word: Word) -> Iterator[str]:
+    """Yield what else a word may stand for that isn't known: names in a substitution, in braces, or behind `.*`."""
+    if word.literal:
+        return
+    yield from _NAMES_IT.findall(word.text)
+    texts = [word.text]
+    while texts and len(texts) < _MOST_TEXTS:
+        text = texts.pop()
+        if braces := _BRACES.search(text):
+            texts += [text[: braces.start()] + part + text[braces.end() :] for part in braces[1].split(",")]
+        elif (last := text.rpartition("/")[2]).startswith(".") and fnmatchcase(".env", last):
+            yield ".env"
 
 
 def _is_private(text: str, reading: Reading) -> bool:
@@ -92,6 +116,17 @@ def _is_private_file(text: str, reading: Reading) -> bool:
         return True
     inside = real.is_relative_to(root)
     return inside and (reading.workspace.ignored(real, git=False) or private_twin(real, root) is not None)
+
+
+def _greps_private(words: Sequence[Word], reading: Reading) -> bool:
+    """Whether `git grep` searches a private file: one that git tracks, or any if it searches others, too."""
+    given = [w.text for w in words[1:]]
+    if given[:1] != ["grep"] or "--" in given:
+        return False
+    if {"--untracked", "--no-index"} & {*given}:
+        return _searched("grep", [literal("-r"), literal("x")], reading) is not None
+    folders = (reading.workspace.root / base for base in reading.folders.bases)
+    return not all(shows_nothing_private(folder, texts=True, compared=0) for folder in folders)
 
 
 def _searched(program: str, words: Sequence[Word], reading: Reading) -> str | None:

@@ -14,11 +14,15 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.reading import document
+from interlock.services.shell.commands import LANGUAGES
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 _MODULES = re.compile(r"(?:python|pypy)[\d.]*|py")
 _VERSION = re.compile(r"-?[\d.]+$")
+_RELEASE = re.compile(r"(?<=\w)@[\w.^~-]+$")
+"""As in `npx npm@10`."""
+_INTERPRETERS = LANGUAGES | {"bash", "sh", "dash", "zsh", "ksh", ".", "source"}
 _SEVERAL = frozenset(
     {"busybox", "toybox", "coreutils", "rustup", "uutils", "shim", "asdf", "mise", "volta-shim"}
 )
@@ -55,7 +59,7 @@ class Resolved:
 @cache
 def _programs() -> Mapping[str, Program]:
     rows = map(Program.model_validate, document()["program"])
-    return {name: row for row in rows for name in (row.name, *row.also.split()) if " " not in name}
+    return {name: row for row in rows for name in (row.name, *row.also.split())}
 
 
 @cache
@@ -117,17 +121,21 @@ def _plain_words(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word,
 
 def _real_name(program: str, folders: Sequence[str]) -> str:
     """Return the name of the file that runs, where a link that the line names has another name than its target."""
-    name = program_of(program)
+    name = _RELEASE.sub("", program_of(program))
     if any(name.startswith(row.beginning) for row in _beginnings()):
         return name  # such as git's own, which are links to git
     places = (os.path.join(folder, program) for folder in folders) if "/" in program else ()  # noqa: PTH118 - texts of a line
-    for place in filter(os.path.islink, places):
-        real = program_of(os.path.realpath(place))
-        if real not in _SEVERAL and (
-            real in _programs() or any(real.startswith(r.beginning) for r in _beginnings())
-        ):
-            return real
-    return name
+    links = (program_of(os.path.realpath(place)) for place in places if os.path.islink(place))  # noqa: PTH114 - as above
+    return next((real for real in links if real not in _SEVERAL), name)
+
+
+def _script(words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words from a script's name on, which an interpreter runs: `bash -x ./gradlew deploy`."""
+    program = program_of(words[0].text)
+    if program not in _INTERPRETERS and _MODULES.fullmatch(program) is None:
+        return ()
+    at = next((at for at in range(1, len(words)) if not words[at].text.startswith("-")), 0)
+    return words[at:] if at and words[at].literal and words[at].text else ()
 
 
 def _skip_options(row: Program, words: Sequence[Word]) -> tuple[int, bool]:
@@ -202,3 +210,6 @@ def is_listed(program: str) -> bool:
 def spelled(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the command by the plain names of its program and subcommand, where it is spelled otherwise."""
     yield from resolve(command, folders).commands
+    if command.words and (script := _script(command.words)):
+        inner = ShellCommand(" ".join(w.text for w in script), tuple(script))
+        yield from (inner, *resolve(inner, folders).commands)

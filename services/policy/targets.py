@@ -155,7 +155,7 @@ def targets_of(command: ShellCommand) -> Targets | None:
         return None
     found, at = Targets(runner), 1
     while at < len(words):
-        if words[at].text == "--" and (runner.first or runner.select):
+        if words[at].text == "--" and (runner.select or (runner.first and found.named)):
             break
         if not words[at].literal or words[at].text == "--":
             at += 1

@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from interlock.services.files.protected import (
     is_private,
     named_by_git,
     program_folders,
+    users_configuration,
 )
 from interlock.services.sandbox.mounts import Mounts
 from interlock.state.errors import SandboxError
@@ -107,7 +108,7 @@ class Survey:
 def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
     """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
     found = Survey(roots)
-    configs = [*_users_configuration(env)]
+    configs = [*users_configuration(env)]
     for root in roots:
         found.mounts.writable(root)
     for root in roots:
@@ -209,15 +210,6 @@ def _linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> 
         (common / "config").read_text(errors="replace")
     ):
         found.hold(own / "config.worktree", _NOTHING)
-
-
-def _users_configuration(env: Mapping[str, str]) -> Iterator[Path]:
-    """Yield git's configuration files outside of repositories: the user's and the system's."""
-    home = env.get("HOME")
-    folder = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
-    named = [env[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM") if env.get(name)]
-    usual = ["/etc/gitconfig", folder and f"{folder}/git/config", home and f"{home}/.gitconfig"]
-    return (Path(os.path.realpath(name)) for name in (*usual, *named) if name)
 
 
 def commands_in(todo: str) -> list[str]:

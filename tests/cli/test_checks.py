@@ -2,10 +2,6 @@
 
 import json
 import os
-import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,17 +10,30 @@ import pytest
 import warm
 from commands import Run
 from folders import put, tree
+from patience import until
+from sandboxes import needs_sandbox
 from scripted import call, shell, tools
 
-from interlock.services.checks.view import remove_left_views
+from interlock.engine.client import state_home
 
 PYTEST = "python3 -m pytest -q -p no:cacheprovider"
 CODE = "def half(n):\n    return n * 2\n"
 FIXED = "def half(n):\n    return n // 2\n"
 TEST = "from calc import half\n\n\ndef test_half():\n    assert half(4) == 2\n"
 EASY = "def test_half():\n    assert True\n"
-UNIT = "import unittest\nfrom calc import half\n\n\nclass T(unittest.TestCase):\n    def test_half(self):\n        self.assertEqual(half(4), 2)\n"
-NODE = "const {test} = require('node:test');\nconst assert = require('assert');\nconst {half} = require('./calc.js');\ntest('half', () => assert.equal(half(4), 2));\n"
+UNIT = """import unittest
+from calc import half
+
+
+class T(unittest.TestCase):
+    def test_half(self):
+        self.assertEqual(half(4), 2)
+"""
+NODE = """const {test} = require('node:test');
+const assert = require('assert');
+const {half} = require('./calc.js');
+test('half', () => assert.equal(half(4), 2));
+"""
 HALF_JS = "exports.half = n => n * 2;\n"
 PY: Mapping[str, object] = {"calc.py": CODE, "test_calc.py": TEST}
 
@@ -105,7 +114,8 @@ BOUGHT: Mapping[str, Bought] = {
         [
             writes(
                 "pyproject.toml",
-                '[project]\nname = "b"\nversion = "1"\n[tool.pytest.ini_options]\naddopts = "--deselect test_calc.py"\n',
+                '[project]\nname = "b"\nversion = "1"\n'
+                '[tool.pytest.ini_options]\naddopts = "--deselect test_calc.py"\n',
             )
         ],
         "pyproject.toml",
@@ -113,14 +123,9 @@ BOUGHT: Mapping[str, Bought] = {
     "a package in place of the runner": Bought(
         PY, PYTEST, [writes("pytest.py", "print('1 passed')\n")], "pytest.py"
     ),
-    "the interpreter's own module": Bought(
-        PY,
-        PYTEST,
-        [shell("echo \"import os; print('1 passed', flush=True); os._exit(0)\" > sitecustomize.py")],
-        "sitecustomize.py",
-    )
-    if False
-    else Bought(PY, PYTEST, [writes("test_calc.py", TEST.replace("2", "8"))], "test_calc.py"),
+    "a number in a test": Bought(
+        PY, PYTEST, [writes("test_calc.py", TEST.replace("2", "8"))], "test_calc.py"
+    ),
     "unittest": Bought(
         {"calc.py": CODE, "test_calc.py": UNIT},
         "python3 -m unittest -q",
@@ -130,7 +135,9 @@ BOUGHT: Mapping[str, Bought] = {
     "a helper beside the tests": Bought(
         {
             "calc.py": CODE,
-            "tests/test_calc.py": "from expected import HALF\nfrom calc import half\ndef test(): assert half(4) == HALF\n",
+            "tests/test_calc.py": TEST.replace("== 2", "== HALF").replace(
+                "\n", "\nfrom expected import HALF\n", 1
+            ),
             "tests/expected.py": "HALF = 2\n",
         },
         f"PYTHONPATH=. {PYTEST}",
@@ -185,10 +192,124 @@ def test_a_check_that_passes_only_with_changed_tests_waits_for_a_person(
     told = " ".join(done.err.split())
     assert "The check passes only with changed tests" in told
     assert bought.named in told
-    assert (
-        not list((quiet / ".interlock" / "views").glob("*"))
-        if (quiet / ".interlock" / "views").exists()
-        else True
+    assert not left_behind()
+    names = {path.name for path in work.rglob("*")}
+    assert not [name for name in names if "interlock" in name]
+
+
+def left_behind() -> list[Path]:
+    """The views there are now."""
+    return [*(state_home(os.environ) / "views").glob("*")]
+
+
+def test_a_person_accepts_or_sends_back_with_a_reason(run: Run, tmp_path: Path, quiet: Path) -> None:
+    easy = tools(writes("test_calc.py", EASY))
+    back = tools(writes("test_calc.py", TEST), writes("calc.py", FIXED), expect="not this way")
+    reject = ("--reject", "1", "--reason", "not this way")
+    for replies, decision, out in (
+        ([easy, {"text": "Done."}], ("--approve", "1"), "Done.\n"),
+        ([easy, {"text": "Done."}, back, {"text": "Repaired."}], reject, "Repaired.\n"),
+    ):
+        tree(tmp_path / "work", PY)
+        model = script(tmp_path, *replies)
+        assert run("-m", model, "-y", "-p", "fix half", "--check", PYTEST).code == 75
+        done = run("resume", "latest", *decision)
+        assert (done.code, done.out) == (0, out), done.err
+
+
+def test_changed_tests_dont_matter_if_those_of_before_pass_too(run: Run, tmp_path: Path, quiet: Path) -> None:
+    """What git ignores is there in the view, and a new test that needs a changed helper isn't."""
+    test = "from helper import HALF\nfrom calc import half\ndef test(): assert half(4) == HALF\n"
+    files = {
+        "calc.py": CODE,
+        ".gitignore": "local.cfg\n",
+        "local.cfg": "2",
+        "tests/helper.py": "HALF = int(open('local.cfg').read())\n",
+        "tests/test_calc.py": test,
+    }
+    work = tree(tmp_path / "work", files)
+    new = writes("tests/test_more.py", "from helper import MORE\ndef test(): assert MORE\n")
+    more = shell("echo MORE = 1 >> tests/helper.py")
+    model = script(tmp_path, tools(more, new, writes("calc.py", FIXED)), {"text": "Done."})
+    done = run("-m", model, "-y", "-p", "fix half, test more", "--check", f"PYTHONPATH=. {PYTEST}")
+    assert (done.code, done.out) == (0, "Done.\n"), done.err
+    assert (work / "tests" / "test_more.py").exists() and not left_behind()
+
+
+def test_a_view_in_which_todays_tests_fail_too_proves_nothing(run: Run, tmp_path: Path, quiet: Path) -> None:
+    tree(tmp_path / "work", PY)
+    here = f'[ "$(stat -c %d .)" = "$(stat -c %d ..)" ] && {PYTEST}'
+    model = script(tmp_path, tools(writes("test_calc.py", EASY)), {"text": "Done."})
+    done = run("-m", model, "-y", "-p", "fix half", "--check", here)
+    assert done.code == 75
+    assert "proves nothing: it fails there with today's tests, too" in " ".join(done.err.split())
+
+
+def test_no_tests_ran_is_no_pass(run: Run, tmp_path: Path, quiet: Path) -> None:
+    tree(tmp_path / "work", PY)
+    gone = tools(shell("mv test_calc.py ../"))
+    back = tools(shell("mv ../test_calc.py ."), writes("calc.py", FIXED), expect="no test ran")
+    model = script(tmp_path, gone, {"text": "Done."}, back, {"text": "Repaired."})
+    done = run("-m", model, "-y", "-p", "fix half", "--check", f"{PYTEST} || true")
+    assert (done.code, done.out) == (0, "Repaired.\n"), done.err
+
+
+def test_a_script_that_the_line_names_asks_before_it_is_edited(run: Run, tmp_path: Path, quiet: Path) -> None:
+    tree(tmp_path / "work", {**PY, "check.sh": f"#!/bin/sh\n{PYTEST}\n"})
+    model = script(tmp_path, tools(writes("check.sh", "#!/bin/sh\ntrue\n")), {"text": "Done."})
+    done = run("-m", model, "-y", "-p", "fix half", "--check", "./check.sh")
+    assert done.code == 75 and "write_file check.sh" in done.err, done.err
+
+
+def test_changed_tests_count_where_that_was_said_beforehand(run: Run, tmp_path: Path, quiet: Path) -> None:
+    tree(tmp_path / "work", PY)
+    model = script(tmp_path, tools(writes("test_calc.py", EASY)), {"text": "Done."})
+    done = run("-m", model, "-y", "-p", "x", "--check", PYTEST, "--check-tests", "may-change")
+    assert (done.code, done.out) == (0, "Done.\n"), done.err
+
+
+def test_a_background_process_doesnt_put_other_tests_there_while_the_check_runs(
+    run: Run, tmp_path: Path, quiet: Path
+) -> None:
+    tree(tmp_path / "work", PY)
+    swap = "cp test_calc.py ../kept; until [ -e ../begun ]; do sleep 0.05; done; echo 'def test(): 1' > test_calc.py;"
+    swap += "touch ../swapped; until [ -e ../over ]; do sleep 0.05; done; cp ../kept test_calc.py; sleep 600"
+    line = (
+        f"touch ../begun; until [ -e ../swapped ]; do sleep 0.05; done; {PYTEST} && touch ../over && sleep 1"
     )
-    left = {str(path.relative_to(work)) for path in work.rglob("*") if "cache" not in str(path)}
-    assert not {name for name in left if "interlock" in name}
+    begun = tools(call("run_shell_command", command=swap, is_background=True))
+    model = script(
+        tmp_path, begun, {"text": "Done."}, {"expect": "changed while the check ran", "text": "Oh."}
+    )
+    done = run("-m", model, "-y", "-p", "fix half", "--check", line, "--max-turns", "2")
+    assert done.code == 53, done.err
+    assert "test_calc.py changed while the check ran" in done.err
+
+
+def test_in_a_sandbox_a_view_is_a_copy(run: Run, tmp_path: Path, quiet: Path) -> None:
+    needs_sandbox()
+    tree(tmp_path / "work", {"calc.py": CODE, "test_calc.py": UNIT, "ok": ""})
+    easy = writes("test_calc.py", UNIT.replace("2)", "8)"))
+    line = "test -e ok && ! touch /usr/made 2>/dev/null && python3 -m unittest -q"
+    done = run("-m", script(tmp_path, tools(easy), {"text": "Done."}), "-y", "-s", "-p", "x", "--check", line)
+    assert done.code == 75 and "The check passes only with changed tests" in done.err, done.err
+    assert "8 != 2" in done.err and not left_behind()
+
+
+def test_a_kill_in_the_middle_of_a_view_costs_nothing_and_leaves_nothing(
+    run: Run, tmp_path: Path, quiet: Path
+) -> None:
+    work = tree(tmp_path / "work", PY)
+    slow = f"if [ -e ../seen ] && mkdir ../first 2>/dev/null; then sleep 600; fi; touch ../seen; {PYTEST}"
+    model = script(tmp_path, tools(writes("test_calc.py", EASY)), {"text": "Done."})
+    words = ("-m", model, "-y", "-p", "fix half", "--check", slow)
+    going = warm.Warm(words, cwd=work, env=os.environ)
+    until(lambda: (tmp_path / "first").exists() or going.poll() is not None)
+    assert going.poll() is None and len(left_behind()) == 1
+    going.kill()
+    going.wait()
+    done = run("resume", "latest")
+    assert done.code == 75 and "only with changed tests" in done.err, done.err
+    assert not left_behind()
+    assert (work / "test_calc.py").read_text() == EASY
+    assert run("resume", "latest", "--approve", "1").code == 0

@@ -74,10 +74,20 @@ def test_what_trusted_files_name_is_asked_about_as_they_are(
     }
     tree(root, files)
     monkeypatch.setenv("GEMINI_SYSTEM_MD", "prompt.md")
+    (tmp_path / "gitconfig").write_text("[core]\n\thooksPath = users/hooks\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     believed = ["docs/rules.md", "docs/more.md", "prompt.md", "tools/mcp/server.py", "pkg/serve.py"]
     believed += [".interlock/workflows/note.py"]
     believed += ["tools/mcp/lib.py", "tools/mcp/more/__init__.py", "tools/mcp/json.py", "tools/mcp/os.py"]
-    believed += ["tools/mcp/x.py", "json.py", "pkg/x.py", "my/hooks/pre-commit", "cfg/one", "cfg/two"]
+    believed += [
+        "tools/mcp/x.py",
+        "json.py",
+        "pkg/x.py",
+        "my/hooks/pre-commit",
+        "users/hooks/pre-push",
+        "cfg/one",
+        "cfg/two",
+    ]
     assert [path for path in believed if not asked(run, path)] == []
     assert [
         path for path in ("docs/other.md", "tools/x.py", "other.py", "my/x", "cfg/x") if asked(run, path)

@@ -64,6 +64,7 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
         "turns": 5,
         "input_tokens": 3 * 1000 + 2 * 2140,
         "output_tokens": 3 * 100 + 2 * 50,
+        "cached_tokens": day["cached_tokens"],
         "usd": pytest.approx(2 * COST + (500 + 50 + 1000) / 1e6),
         "unpriced": 0,
         "asked": 3,
@@ -72,7 +73,9 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
         "waited_s": pytest.approx(day["waited_s"]),
         "failures": {"model": 1, "refused": 1},
     }
-    assert day["waited_s"] > 0
+    assert day["waited_s"] > 0 and day["cached_tokens"] > 0
+    share = day["cached_tokens"] / day["input_tokens"]
+    assert f" {share:.0%} " in run("stats").out
     (workflow,) = run("stats", "--by", "workflow", "--json").json
     assert {**workflow, "day": day["day"]} == {**day, "workflow": "main"}
     Path(".git").mkdir()

@@ -238,7 +238,10 @@ def test_a_view_shows_files_as_before_and_leaves_nothing(copy: bool, tmp_path: P
     ]
     home = tmp_path / "home"
     with opened_view(root, before, home, copy=copy, check=lambda: None) as view:
-        line = "cat a.py own tests/t.py gone/x/y link ignored/big; ls sub sub/__pycache__; test -x tests/t.py; echo w > a.py; echo w > made; head -1 bin/tool"
+        line = (
+            "cat a.py own tests/t.py gone/x/y link ignored/big; ls sub sub/__pycache__; test -x tests/t.py; "
+        )
+        line += "echo w > a.py; echo w > made; head -1 bin/tool"
         said = _run(view.root, [*view.prefix], line)
         assert (view.root == root) is not copy or not view.prefix
     assert said.startswith("before" * 2 + "oldbackbeforex"), said
@@ -261,7 +264,11 @@ def test_a_view_that_a_kill_left_is_removed_and_that_of_a_living_run_isnt(tmp_pa
         assert not left.exists() and len([*(home / "views").iterdir()]) == 1
 
 
-OUTPUT = 'Traceback:\n  File "/usr/lib/python3/x.py", line 2, in a\n  File "%s/pkg/half.py", line 3, in half\ntest_half.py:7: AssertionError\n'
+OUTPUT = """Traceback:
+  File "/usr/lib/python3/x.py", line 2, in a
+  File "%s/pkg/half.py", line 3, in half
+test_half.py:7: AssertionError
+"""
 
 
 def test_what_a_traceback_or_the_imports_of_a_test_name_is_to_be_repaired(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """Files that control the program ask in every mode, with every file tool, unless a user's rule names them."""
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import table
 
+from interlock.services.files import protected
 from interlock.services.files.protected import ProtectedPaths, protected_names
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.books import Books
@@ -33,6 +36,19 @@ ALLOW = '[[rule]]\ntoolName = "{tool}"\ndecision = "allow"\npriority = 999\n{mor
         "sub/My.Code-Workspace",
         ".roorules-code",
         "lefthook.yaml",
+        ".codex/config.toml",
+        "opencode.jsonc",
+        ".opencode/plugins/x.ts",
+        ".helix/languages.toml",
+        ".nvimrc",
+        "CLAUDE.local.md",
+        "sub/AGENTS.override.md",
+        ".cursor/hooks.json",
+        ".vscode/mcp.json",
+        ".clinerules/hooks/pre",
+        ".agents/plugins/marketplace.json",
+        ".gitlab-ci.yaml",
+        ".drone.star",
         ".config/lefthook.jsonc",
         ".lintstagedrc.mts",
         "web/lint-staged.config.js",
@@ -62,6 +78,12 @@ def test_other_files_are_written_as_the_mode_says(make, call, path) -> None:
     assert got == ["ask", "allow", "allow"]
     for text in ("see GEMINI.md", f"{path}\nGEMINI.md", "x" * 9_000):
         assert policy.check(call("mcp_files_put", text=text), "execute", "yolo").decision == "allow"
+
+
+def test_each_name_has_a_reason_and_a_source() -> None:
+    rows = tomllib.loads(Path(protected.__file__).with_name("protected.toml").read_text())["obeyed"]
+    names = [name for row in rows for name in row["names"]]
+    assert all(row["what"] and row["source"] for row in rows) and len(names) == len({*names})
 
 
 def test_always_for_that_file_is_a_rule_that_names_it(make, call) -> None:
@@ -107,8 +129,8 @@ def test_a_patch_that_changes_it_asks_under_a_rule_for_the_command(
 
 def test_places_of_the_run_and_of_the_user_are_protected(tmp_path) -> None:
     places = {tmp_path / "state": "where runs are kept"}
-    protected = ProtectedPaths(memory=["RULES.md"], places=places, home=tmp_path / "home")
-    space = FolderWorkspace(tmp_path, protected=protected)
+    paths = ProtectedPaths(memory=["RULES.md"], places=places, home=tmp_path / "home")
+    space = FolderWorkspace(tmp_path, protected=paths)
     policy = RulePolicy(Books([], Settings.model_validate({}), space))
     for path, decision in (
         *((path, "ask") for path in ("state/interlock.db", "docs/rules.md", "home/.bashrc")),

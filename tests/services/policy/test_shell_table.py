@@ -147,6 +147,7 @@ def test_a_denied_command_stays_denied_by_another_spelling_and_what_may_be_it_as
     tmp_path: Path, denied: str
 ) -> None:
     (tmp_path / "linked").symlink_to("/usr/bin/git")
+    (tmp_path / "script").symlink_to("deploy.sh")
     settings = Settings.model_validate({"tools": {"exclude": [f"run_shell_command({denied})"]}})
     policy = RulePolicy(Books([], settings, FolderWorkspace(tmp_path)))
     wrong = [

@@ -1,0 +1,230 @@
+"""thinking: a model's thoughts as its provider sends them, and what of them the provider wants back.
+
+Providers that sign or encrypt thoughts refuse, or answer worse, a conversation from which they are missing: Anthropic
+and Bedrock beside calls, OpenAI's Responses, OpenRouter (`reasoning_details`), DeepSeek beside calls. They are kept as
+they came, and go only to the model that made them.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+
+from interlock.state.messages import Opaque
+from interlock.state.text import clean_json
+
+_BLOCKS = ("thinking", "redacted_thinking", "reasoning_content", "reasoning")
+"""Types of content blocks that hold thinking: Anthropic's, Bedrock's, and Responses'."""
+_FIELDS = "interlock_thinking"
+"""Key of a message's `additional_kwargs` with fields that go back."""
+_DELTA = "interlock_reasoning"
+"""Key of a piece's `response_metadata` with the fields of thinking in OpenAI's chat completions."""
+_TEXTS = ("reasoning_content", "reasoning")
+"""Names of the text of thoughts in chat completions: of DeepSeek, xAI and vLLM; of OpenRouter, Ollama and others."""
+_JOINED = ("text", "summary")
+"""Parts of an entry of `reasoning_details` that arrive in pieces."""
+_REASONING = re.compile(r"gpt-[5-9]|o\d|codex|computer-use")
+"""OpenAI's models that encrypt their thinking; others refuse to be asked for it."""
+
+
+class Thinking:
+    """Gathers the thoughts of one answer while it streams."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._field = ""
+        self._text: list[str] = []
+        self._details: list[dict[str, Any]] = []
+
+    def take(self, chunk: AIMessageChunk) -> str:
+        """Return the text of thoughts that a piece adds, and keep what must go back."""
+        delta: dict[str, Any] = chunk.response_metadata.pop(_DELTA, {})
+        for entry in cast("list[Any]", delta.get("reasoning_details") or ()):
+            if isinstance(entry, dict):
+                self._add_detail(cast("dict[str, Any]", entry))
+        for field in _TEXTS:
+            if isinstance(text := delta.get(field), str) and text:
+                self._field = field
+                self._text.append(text)
+                return text
+        found = "".join(b.get("reasoning", "") for b in chunk.content_blocks if b["type"] == "reasoning")
+        return found or _raw_reasoning(chunk)
+
+    def _add_detail(self, entry: dict[str, Any]) -> None:
+        last = self._details[-1] if self._details else None
+        same = last and (last.get("type"), last.get("index")) == (entry.get("type"), entry.get("index"))
+        if last is None or not same or "index" not in entry:
+            self._details.append(dict(entry))
+            return
+        for key, value in entry.items():
+            joins = key in _JOINED and isinstance(value, str)
+            last[key] = f"{last.get(key) or ''}{value}" if joins else (value or last.get(key))
+
+    def opaque(self, whole: AIMessageChunk) -> Opaque | None:
+        """Return what the provider wants back of the whole answer; None: nothing."""
+        content = cast("list[Any]", whole.content) if isinstance(whole.content, list) else []
+        found = [cast("dict[str, Any]", block) for block in content if isinstance(block, dict)]
+        blocks = tuple(_kept(block) for block in found if block.get("type") in _BLOCKS and _is_signed(block))
+        fields: dict[str, Any] = {}
+        if self._details:
+            fields["reasoning_details"] = self._details
+        elif self._field == "reasoning_content" and whole.tool_call_chunks:
+            fields[self._field] = "".join(self._text)
+        if not blocks and not fields:
+            return None
+        kept: Any = clean_json(_bytes_as_text(blocks))
+        return Opaque(model=self._model, blocks=tuple(kept), fields=cast(Any, clean_json(fields)))
+
+
+_BASE64 = "interlock_base64"
+"""Key of an object that stands for bytes: Bedrock's client gives redacted thinking so."""
+
+
+def _raw_reasoning(chunk: AIMessageChunk) -> str:
+    """Return the thoughts that open models tell in Responses, not in a summary: LangChain's blocks lack them."""
+    blocks = cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else []
+    found = [cast("dict[str, Any]", block) for block in blocks if isinstance(block, dict)]
+    contents = [block.get("content") or () for block in found if block.get("type") == "reasoning"]
+    parts = [cast("dict[str, Any]", part) for content in contents for part in content]
+    return "".join(str(part.get("text", "")) for part in parts if part.get("type") == "reasoning_text")
+
+
+def _bytes_as_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {_BASE64: base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {key: _bytes_as_text(one) for key, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_bytes_as_text(one) for one in cast("list[Any]", value)]
+    return value
+
+
+def _text_as_bytes(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        if _BASE64 in found:
+            return base64.b64decode(found[_BASE64])
+        return {key: _text_as_bytes(one) for key, one in found.items()}
+    return [_text_as_bytes(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _is_signed(block: Mapping[str, Any]) -> bool:
+    """Return whether a block is more than text: providers refuse thinking without its signature."""
+    inner = block.get("reasoning_content")
+    nested = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
+    names = ("signature", "data", "encrypted_content", "redacted_content", "redactedContent", "id")
+    return any(block.get(name) or nested.get(name) for name in names)
+
+
+def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the block without what LangChain added to join its pieces."""
+    kept = {key: value for key, value in block.items() if key != "index"}
+    if isinstance(summary := kept.get("summary"), list):
+        parts = [cast("dict[str, Any]", one) for one in cast("list[Any]", summary) if isinstance(one, dict)]
+        kept["summary"] = [{key: value for key, value in one.items() if key != "index"} for one in parts]
+    return kept
+
+
+def with_thinking(made: AIMessage, opaque: Opaque) -> AIMessage:
+    """Return the message with the thinking that belongs to it, in front of its text."""
+    content: Any = made.content
+    if opaque.blocks:
+        text = [{"type": "text", "text": content}] if isinstance(content, str) and content else content
+        content = [*(_text_as_bytes(block) for block in opaque.blocks), *(text or ())]
+    more = {_FIELDS: opaque.fields} if opaque.fields else {}
+    return AIMessage(content, tool_calls=made.tool_calls, additional_kwargs=more)
+
+
+def is_of_openai(cls: type[Any]) -> bool:
+    """Return whether a client class is built on that of OpenAI's protocol."""
+    return any(one.__name__ == "BaseChatOpenAI" for one in cls.__mro__)
+
+
+@cache
+def reading_thoughts(cls: type[Any]) -> type[Any]:
+    """Return the class of OpenAI's protocol with the thoughts that its client drops, and with those that go back."""
+
+    class Reading(cls):
+        def _get_request_payload(self, input_: Any, **options: Any) -> dict[str, Any]:
+            own: Any = super()
+            payload: dict[str, Any] = own._get_request_payload(input_, **options)
+            sent = payload.get("messages")
+            if isinstance(sent, list) and isinstance(input_, list):
+                for message, made in zip(cast("list[Any]", input_), cast("list[Any]", sent), strict=False):
+                    if fields := getattr(message, "additional_kwargs", {}).get(_FIELDS):
+                        made.update(fields)
+            if "input" in payload and _REASONING.search(str(payload.get("model", ""))):
+                payload["include"] = [*(payload.get("include") or ()), "reasoning.encrypted_content"]
+            return payload
+
+        def _convert_chunk_to_generation_chunk(self, chunk: dict[str, Any], *rest: Any) -> Any:
+            delta = _delta(chunk)
+            for call in cast("list[Any]", delta.get("tool_calls") or ()):
+                function: Any = call.get("function") if isinstance(call, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                if isinstance(function, dict) and isinstance(function.get("arguments"), dict | list):  # pyright: ignore[reportUnknownMemberType]
+                    function["arguments"] = json.dumps(function["arguments"])
+            own: Any = super()
+            made: Any = own._convert_chunk_to_generation_chunk(chunk, *rest)
+            told = {name: delta[name] for name in (*_TEXTS, "reasoning_details") if delta.get(name)}
+            if made is not None and told:
+                made.message.additional_kwargs.pop("reasoning_content", None)  # `take` reads it once
+                made.message.response_metadata[_DELTA] = told
+            return made
+
+    return Reading
+
+
+def _delta(chunk: Mapping[str, Any]) -> dict[str, Any]:
+    choices: Any = (
+        chunk.get("choices") or cast("dict[str, Any]", chunk.get("chunk") or {}).get("choices") or ()
+    )
+    first: Any = choices[0] if choices else {}
+    return cast("dict[str, Any]", first.get("delta") or {}) if isinstance(first, dict) else {}  # pyright: ignore[reportUnknownMemberType]
+
+
+class ThoughtTags:
+    """Takes `<think>…</think>` at the beginning of an answer's text for thoughts: so do models of small servers."""
+
+    _OPEN, _CLOSE = "<think>", "</think>"
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._state = "before"
+        self._thoughts: list[str] = []
+
+    def split(self, text: str) -> tuple[str, str]:
+        """Return the text and the thoughts that a piece adds; what may still become a tag is held back."""
+        if self._state == "gap" and (text := text.lstrip("\n")):
+            self._state = "after"
+        if self._state in ("gap", "after"):
+            return text, ""
+        self._held += text
+        if self._state == "before":
+            begun = self._held.lstrip()
+            if not begun or (len(begun) < len(self._OPEN) and self._OPEN.startswith(begun)):
+                return "", ""
+            if not begun.startswith(self._OPEN):
+                return self._end(), ""
+            self._state, self._held = "inside", begun[len(self._OPEN) :]
+        thought, found, rest = self._held.partition(self._CLOSE)
+        if found:
+            self._held, self._state = "", "gap"  # the line breaks between them belong to neither
+            return self.split(rest)[0], thought
+        kept = next((n for n in range(len(self._CLOSE) - 1, 0, -1) if thought.endswith(self._CLOSE[:n])), 0)
+        self._held = thought[len(thought) - kept :]
+        self._thoughts.append(thought[: len(thought) - kept])
+        return "", self._thoughts[-1]
+
+    def rest(self) -> tuple[str, str]:
+        """Return what is still held back when the answer ends; thoughts that never ended are its text, too."""
+        inside = self._state == "inside"
+        held = self._end()
+        return (f"{''.join(self._thoughts)}{held}", held) if inside else (held, "")
+
+    def _end(self) -> str:
+        self._state, held, self._held = "after", self._held, ""
+        return held
