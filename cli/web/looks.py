@@ -16,7 +16,6 @@ from interlock.cli.web.roles import role_needed
 from interlock.engine.client import ENDED, TALKING, Client, RunRow
 from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked
-from interlock.engine.read.run_path import marks_of
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
 from interlock.state.text import elapsed, json_text, one_line
@@ -165,10 +164,10 @@ async def path(page: Served, request: Request) -> Any:
     """What the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
     row = run_of(page.client, request)
     step = step_of(request, row.run)
-    found = await asyncio.to_thread(page.client.graph_path, row.run, until=step)
-    whole = found if step is None else await asyncio.to_thread(page.client.graph_path, row.run)
+    whole = await asyncio.to_thread(page.client.graph_path, row.run)
     drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
-    return marks_of(found, drawn["edges"])._asdict()
+    marks = await asyncio.to_thread(page.client.graph_marks, row.run, drawn["edges"], step)
+    return marks._asdict()
 
 
 async def _drawn_graph(

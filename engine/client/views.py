@@ -1,7 +1,7 @@
 """views: everything that a front end looks at, as the typed rows that `--json` prints. Imports neither LangGraph nor
 pydantic until the content of messages or files is asked for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -164,6 +164,12 @@ class Views:
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
         return read.path([step for step in self.steps(run) if not is_hidden_node(step.node)])
+
+    def graph_marks(
+        self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until: int | None = None
+    ) -> "run_path.Marks":
+        """What a drawing with these edges marks of the run's path; `until`: only up to this root step."""
+        return run_path.marks_of(self.graph_path(run, until=until), declared)
 
     def stopped_in(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
