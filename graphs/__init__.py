@@ -22,7 +22,7 @@ PIPELINES = {
     "context": "Build the start of a conversation: system prompt, environment, memory and named files",
     "system-prompt": "Build the system prompt",
     "tools": "Decide every call of a batch, then execute the calls in groups",
-    "task": "Carry out a task in a mode of work, one call per message, with subtasks",
+    "task": "Carry out a task in a mode of work, architect at first, one call per message, with subtasks",
     "mode": "List modes of work, check what a mode allows, or switch modes",
     "plan": "Explore, write a plan, and after your approval pass it to main",
     "init": "Explore the repository and write or improve its memory file (GEMINI.md)",

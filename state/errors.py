@@ -1,10 +1,15 @@
 """errors: exception types and their exit codes. Imported by the fast commands, so no pydantic here."""
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from interlock.state.calls import ToolResult
+
+
+_STOPS = re.compile(r"(?<=[\w)'\"”])\.\.(?=\s|$)")
+"""Two full stops at the end of a sentence; neither an ellipsis nor a path."""
 
 
 class InterlockError(Exception):
@@ -14,6 +19,10 @@ class InterlockError(Exception):
     kind = "error"
     shown = False
     """Whether the output for programs holds it already."""
+
+    def __str__(self) -> str:
+        """Return the text with one full stop where it quotes a sentence that had its own."""
+        return _STOPS.sub(".", super().__str__())
 
 
 class BugError(InterlockError):

@@ -13,7 +13,7 @@ from typing import Any
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.run_path import run_path
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs, path, step_rows, steps, waiting_requests
 from interlock.engine.store import views

@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.engine import Options, Outcome, run_sync
 from interlock.engine.diagrams import taken_edges
-from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.run_path import run_path
 from interlock.engine.read import step_rows
 
 

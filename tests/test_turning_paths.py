@@ -14,7 +14,7 @@ from scripted import says
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.run_path import run_path
 from interlock.engine.read import step_rows, steps
 from interlock.nodes.loop_detectors import call_key, is_polling
 from interlock.nodes.main import turn_end

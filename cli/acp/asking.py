@@ -37,18 +37,17 @@ def options(request: Pending) -> dict[str, tuple[Update, Decision]]:
         name = way.text or way.choice
         option = {
             "optionId": name,
-            "name": _label(way, request),
+            "name": _label(way),
             "kind": _KINDS.get(way.choice, "allow_always"),
         }
         found[name] = option, decided(request, way)
     return found
 
 
-def _label(way: Way, request: Pending) -> str:
+def _label(way: Way) -> str:
     """With what an *always* covers."""
-    covers = request["always"].get(way.choice, "")
     label = "no" if way.choice == "reject" and not way.text else way.label
-    return visible(f"{label}: {covers}" if covers else label)
+    return visible(f"{label}: {way.covers}" if way.covers else label)
 
 
 def needs_text(request: Pending) -> bool:

@@ -108,11 +108,7 @@ def _drawn(
 
 
 def _path(run: RunRow) -> "RunPath":
-    from interlock.engine.client.diagrams import path_of
-
-    client = Client.at_home()
-    rows, waits = client.step_rows(run.run), client.waits(run.run)
-    return path_of(rows, run.status, waits, _asks(run.run), client.due(run.run))
+    return Client.at_home().graph_path(run.run, _asks(run.run))
 
 
 def _asks(run: str) -> list[str]:

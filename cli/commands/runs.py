@@ -143,7 +143,12 @@ def history(args: Args) -> int | None:
         points = [{"step": c.step, "id": c.id, "source": c.source} for c in client.checkpoints(run.run)]
         return show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
     header = ("step", "at", "node", "took", "changed", "went")
-    return show_table([_step_cells(s) for s in taken if args.all or s.depth == 0], header, flexible=(4, 5))
+    cells = [_step_cells(s) for s in taken if args.all or s.depth == 0]
+    return show_table(cells, header, flexible=(4, 5), piped=_PIPED)
+
+
+_PIPED = 120
+"""Columns of a history in a pipe or a file; `--json` has all."""
 
 
 def _step_cells(step: Step) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from interlock.engine.client.deciders import (
 )
 from interlock.engine.client.requests import brief
 from interlock.state.errors import UserError
-from interlock.state.names import display_name, is_hidden_node
+from interlock.state.names import is_hidden_node
 from interlock.state.text import visible_json
 
 _CALLS = 30
@@ -153,7 +153,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
     return {
         **run._asdict(),
         "path": path(taken),
-        "stopped_in": _stopped_in(client, run),
+        "stopped_in": client.stopped_in(run),
         "steps": [s._asdict() for s in taken],
         "reasons": [r._asdict() for r in client.reasons(run.run)],
         "calls": [c._asdict() for c in client.calls(run.run)],
@@ -215,7 +215,7 @@ def _path(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     taken = [s for s in client.steps(run.run) if not is_hidden_node(s.node)]
     if root := path(taken):
         yield f"path    {way(root)}"
-    if stopped := _stopped_in(client, run):
+    if stopped := client.stopped_in(run):
         yield f"        stopped in {', '.join(stopped)}"
     times = Counter[str]()
     for step in taken:
@@ -224,12 +224,6 @@ def _path(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     slow = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in times.most_common(3) if seconds >= 0.1)
     if slow:
         yield paint(f"        longest: {slow}", "dim")
-
-
-def _stopped_in(client: Client, run: RunRow) -> list[str]:
-    """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
-    found = client.due(run.run) if run.status == "interrupted" else []
-    return [" › ".join(map(display_name, due.place)) for due in found]
 
 
 def _reasons(client: Client, run: str) -> Iterator[str]:

@@ -139,9 +139,15 @@ _NARROW = 10
 
 
 def show_table(
-    rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: Sequence[int] = (-1,)
+    rows: Sequence[Sequence[str]],
+    header: Sequence[str] = (),
+    flexible: Sequence[int] = (-1,),
+    piped: int | None = None,
 ) -> None:
-    """Aligned columns on stdout; on a terminal, the `flexible` ones are cut, in order, so that a row fits one line."""
+    """Aligned columns on stdout; on a terminal, the `flexible` ones are cut, in order, so that a row fits one line.
+
+    `piped`: the width that rows have to fit where stdout is none; None: any.
+    """
     paint = out()
     table = [
         [visible(cell).replace("\n", " ") for cell in row]
@@ -150,8 +156,9 @@ def show_table(
     if not table:
         return
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    for column in flexible if paint.terminal else ():
-        over = sum(widths) + 2 * (len(widths) - 1) - paint.width
+    most = paint.width if paint.terminal else piped
+    for column in flexible if most else ():
+        over = sum(widths) + 2 * (len(widths) - 1) - (most or 0)
         widths[column] = max(widths[column] - max(over, 0), min(widths[column], _NARROW))
     for number, row in enumerate(table):
         cells = [f"{cut(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)]

@@ -107,17 +107,27 @@ def _workflows(asked: Asked) -> dict[str, Any]:
 
 def _form(asked: Asked) -> dict[str, Any]:
     found = Client(asked.options).workflow(asked.name)
-    schema = found.input.model_json_schema()
-    return {"name": found.name, "summary": found.summary, "schema": schema, "prompt": found.prompt_field}
+    schema, talks = found.input.model_json_schema(), found.follow_up is not None
+    return {
+        "name": found.name,
+        "summary": found.summary,
+        "schema": schema,
+        "prompt": found.prompt_field,
+        "talks": talks,
+    }
 
 
 def _diagram(asked: Asked) -> dict[str, Any]:
-    """A workflow's drawing; that of a run is marked by the page, which knows its steps."""
-    from interlock.engine.client.diagrams import GROUPS, render
+    """A workflow's drawing, and the edges by which a run's path through it is found."""
+    from interlock.engine.client.diagrams import GROUPS, declared_by_place, render
 
     groups = [group for group in asked.given["show"] if group in GROUPS] or GROUPS
-    drawn = render(_pipeline(asked), "svg", asked.given["depth"], show=groups)
-    return {"svg": drawn.decode() if isinstance(drawn, bytes) else drawn}
+    workflow, depth, session = _pipeline(asked), asked.given["depth"], asked.given["session"]
+    drawn = render(workflow, "svg", depth, show=groups, session=session)
+    return {
+        "svg": drawn.decode() if isinstance(drawn, bytes) else drawn,
+        "edges": declared_by_place(workflow, depth, session),
+    }
 
 
 def _pipeline(asked: Asked) -> "Pipeline | str":

@@ -40,6 +40,8 @@ GET   /api/runs                       view    looks.runs
 GET   /api/runs/{run}                 view    looks.run
 GET   /api/runs/{run}/events          view    stream.events
 GET   /api/runs/{run}/diagram         view    looks.diagram
+GET   /api/runs/{run}/path            view    looks.path
+GET   /api/runs/{run}/prompt          view    looks.takes_prompt
 GET   /api/runs/{run}/steps           view    looks.steps
 GET   /api/runs/{run}/calls           view    looks.calls
 GET   /api/runs/{run}/calls/{call}/output  view    looks.output

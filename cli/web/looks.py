@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from interlock.cli.web.answers import RefusedError, Served, body, check_role, number, run_of, step_of
 from interlock.cli.web.apart import Asked as Work
 from interlock.cli.web.roles import role_needed
-from interlock.engine.client import ENDED, Client, RunRow
+from interlock.engine.client import ENDED, TALKING, Client, RunRow
 from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked
 from interlock.services.files.filesystem import UnreadableError
@@ -148,32 +148,56 @@ async def workflow(page: Served, request: Request) -> Any:
 
 
 async def workflow_diagram(page: Served, request: Request) -> Any:
-    return await _diagram(page, page.options.workspace or Path.cwd(), request.path_params["name"], request)
+    folder = page.options.workspace or Path.cwd()
+    drawn = await _drawn_graph(page, folder, request.path_params["name"], request)
+    return Response(drawn["svg"], media_type="image/svg+xml")
 
 
 async def diagram(page: Served, request: Request) -> Any:
     row = run_of(page.client, request)
-    return await _diagram(page, Path(row.workspace), row.workflow, request)
+    path = await asyncio.to_thread(page.client.graph_path, row.run)
+    drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, path.in_session)
+    return Response(drawn["svg"], media_type="image/svg+xml")
 
 
-async def _diagram(page: Served, folder: Path, name: str, request: Request) -> Response:
+async def path(page: Served, request: Request) -> Any:
+    """What the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
+    row = run_of(page.client, request)
+    step = step_of(request, row.run)
+    whole = await asyncio.to_thread(page.client.graph_path, row.run)
+    drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
+    marks = await asyncio.to_thread(page.client.graph_marks, row.run, drawn["edges"], step)
+    return marks._asdict()
+
+
+async def _drawn_graph(
+    page: Served, folder: Path, name: str, request: Request, session: bool = False
+) -> Mapping[str, Any]:
     depth = min(number(request, "depth", 1) or 1, 4)
     show = request.query_params.get("show", "").split(",")
-    work = Work("diagram", replace(page.options, workspace=folder), name, {"depth": depth, "show": show})
-    return Response((await page.apart.kept(work))["svg"], media_type="image/svg+xml")
+    given = {"depth": depth, "show": show, "session": session}
+    return await page.apart.kept(Work("diagram", replace(page.options, workspace=folder), name, given))
 
 
 async def run(page: Served, request: Request) -> Any:
     row = page.prompts.standing(run_of(page.client, request))
-    here = await asyncio.to_thread(page.client.here, row.run)
     return {
         **row._asdict(),
         "ended": row.status in ENDED,
-        "here": here,
+        "trouble": await asyncio.to_thread(page.client.trouble, row),
         "costs": await asyncio.to_thread(page.client.costs, row.run),
         "resume": f"interlock resume {row.run}",
         "no_worker": await asyncio.to_thread(page.client.no_worker, [row]),
     }
+
+
+async def takes_prompt(page: Served, request: Request) -> Any:
+    """Whether a run goes on with another prompt."""
+    row = run_of(page.client, request)
+    if row.workflow in TALKING:
+        return {"takes": True}
+    options = replace(page.options, workspace=Path(row.workspace))
+    return {"takes": (await page.apart.kept(Work("form", options, row.workflow)))["talks"]}
 
 
 async def steps(page: Served, request: Request) -> Any:

@@ -25,7 +25,7 @@ from interlock.engine.options import (
     Pending,
     Renderer,
 )
-from interlock.engine.read import ENDED, STATUSES, Request, RunRow, Step, path
+from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import Store, diagnosed, reading, state_home
 from interlock.engine.store import runs as rows
@@ -44,6 +44,7 @@ __all__ = [
     "ENDED",
     "LISTING",
     "STATUSES",
+    "TALKING",
     "WORKFLOWS_FOLDER",
     "WORKFLOWS_GROUP",
     "Agent",

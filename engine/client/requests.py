@@ -34,6 +34,8 @@ class Way(NamedTuple):
     """What goes with it."""
     text: str = ""
     """What answers an unknown outcome: `redo` or `skip`."""
+    covers: str = ""
+    """What else goes on without a question after it; only of choices that last."""
 
 
 class Option(NamedTuple):
@@ -89,6 +91,7 @@ ALWAYS: "tuple[Choice, ...]" = (
     SAVED,
 )
 """Choices that let the same go on without a question; a key stands for the first that is offered, and for the last."""
+_ALL_EDITS = "every change of a file by an editing tool, in this run; commands still ask"
 _LABELS: "Mapping[Choice, str]" = {
     "proceed_once": "yes, once",
     "proceed_always_edits": "yes, and all edits of this session",
@@ -209,13 +212,23 @@ def ways(request: Request) -> tuple[Way, ...]:
         labels = dict(_LABELS)
         labels.update(_PLAN_LABELS if plan_of(request) else {})
         labels.update(_TEST_LABELS if asks_of_tests(request) else {})
-        yes = [Way(letters.get(c, ""), c, labels[c]) for c in order if c in choices]
+        yes = [
+            Way(letters.get(c, ""), c, labels[c], covers=covers(request, c)) for c in order if c in choices
+        ]
         edit = [Way("e", "modify", _LABELS["modify"], "arguments")] if "modify" in choices else []
         no = [Way("n", "reject", labels["reject"], "reason")] if "reject" in choices else []
         found = [*yes, *edit, *no]
     if "cancel" in choices:
         found.append(Way("c" if request["kind"] == "approval" else "", "cancel", _LABELS["cancel"]))
     return tuple(found)
+
+
+def covers(request: Request, choice: "Choice") -> str:
+    """What else goes on without a question after this choice; empty for one that doesn't last."""
+    if choice == EDITS:
+        return _ALL_EDITS
+    given: Mapping[str, str] = request.get("always") or {}
+    return one_line(given.get(choice, ""))
 
 
 def keyed(request: Request) -> dict[str, Way]:

@@ -1,7 +1,7 @@
 """views: everything that a front end looks at, as the typed rows that `--json` prints. Imports neither LangGraph nor
 pydantic until the content of messages or files is asked for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -17,12 +17,14 @@ from interlock.engine.store.blobs import patch_of
 from interlock.engine.store.places import undone as undone_of
 from interlock.engine.store.runs import deepest
 from interlock.state.errors import UserError
-from interlock.state.names import is_hidden_node
+from interlock.state.names import display_name, is_hidden_node
+from interlock.state.text import one_line
 
 if TYPE_CHECKING:
     from interlock.engine.client import changes as changes
     from interlock.engine.client import ended, record
     from interlock.engine.effect_hints import Hint
+    from interlock.engine.read import run_path
     from interlock.engine.read.lives import Life
     from interlock.engine.store import audited, keeping, usage
     from interlock.engine.store import chain as records
@@ -48,8 +50,9 @@ else:
     audited, keeping, usage, losses, records = map(
         _Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.chain")
     )
-    changes, ended, record, files, whole = map(
-        _Late, ("client.changes", "client.ended", "client.record", "travel.files", "travel.record")
+    changes, ended, record, files, whole, run_path = map(
+        _Late,
+        ("client.changes", "client.ended", "client.record", "travel.files", "travel.record", "read.run_path"),
     )
 
 P = ParamSpec("P")
@@ -82,6 +85,23 @@ def of_run(
         return find()(self.home, self.run(run), *args, **kwargs)
 
     return method
+
+
+_TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
+"""Kind of a run's error → what happened."""
+
+
+_MOST_CALLS = 20
+
+
+def _listed_calls(made: Sequence[Call]) -> str:
+    """The calls that there are, one a line, each with its number."""
+    if not made:
+        return "The run made none."
+    shown = [f"  {number}  {one_line(call.tool, 60)}, {call.state}" for number, call in enumerate(made, 1)]
+    more = len(shown) - _MOST_CALLS
+    rest = [f"  … and {more} earlier"] if more > 0 else []
+    return "\n".join(["There are:", *rest, *shown[-_MOST_CALLS:]])
 
 
 class Views:
@@ -129,6 +149,7 @@ class Views:
     export = of_run(lambda: whole.record_of)
     output = of_run(lambda: ended.output_of)
     unkept = of_run(lambda: files.unkept)
+    graph_path = of_run(lambda: run_path.read_path)
     file_text = of_run(lambda: files.text_of)
     settings = staticmethod(settings_of)
 
@@ -143,6 +164,35 @@ class Views:
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
         return read.path([step for step in self.steps(run) if not is_hidden_node(step.node)])
+
+    def graph_marks(
+        self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until: int | None = None
+    ) -> "run_path.Marks":
+        """What a drawing with these edges marks of the run's path; `until`: only up to this root step."""
+        return run_path.marks_of(self.graph_path(run, until=until), declared)
+
+    def stopped_in(self, run: RunRow) -> list[str]:
+        """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
+        found = self.due(run.run) if run.status == "interrupted" else []
+        return [" › ".join(map(display_name, due.place)) for due in found]
+
+    def trouble(self, run: RunRow) -> dict[str, str] | None:
+        """What stopped a run that crashed or failed, where, and what to do; None: nothing is wrong with it."""
+        if run.error is None or run.status not in ("interrupted", "failed"):
+            return None
+        headline = _TROUBLES.get(
+            run.error["type"], "The run failed" if run.status == "failed" else "The run stopped"
+        )
+        again = f"Resume it: it goes on after step {run.step}. In a terminal: interlock resume {run.run}"
+        over = (
+            f"Start another run, or fork this one at an earlier step. What it did: interlock show {run.run}"
+        )
+        return {
+            "headline": headline,
+            "what": run.error["message"],
+            "where": ", ".join(self.stopped_in(run)),
+            "advice": again if run.status == "interrupted" else over,
+        }
 
     def damage(self, run: str) -> list[str]:
         """A line for each record that was lost or changed."""
@@ -165,9 +215,7 @@ class Views:
                 f"The path of a run through {chart!r} isn't recorded. Its status: interlock show {run}"
             )
         if chart == "tool-call" and call is None:
-            raise UserError(
-                f"Which call? Name it with --call N. List them with: interlock show {run} --calls"
-            )
+            raise UserError(f"Which call? Name it with --call N. {_listed_calls(self.calls(run))}")
         found = lives.mode_life(self.home, run) if call is None else lives.call_life(self.home, run, call)
         moves = (
             move._replace(why=move.why or sentence(move.by)) if move.by else move for move in found.moves

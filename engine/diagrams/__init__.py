@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 from interlock.engine.diagrams.graphviz import dot, legend
-from interlock.engine.diagrams.path import RunPath, path_of, run_path
 from interlock.engine.diagrams.picture import opened, png, raster, svg
 from interlock.engine.diagrams.shape import (
     GROUPS,
@@ -23,6 +22,7 @@ from interlock.engine.diagrams.shape import (
     subgraphs,
 )
 from interlock.engine.read.lives import Life
+from interlock.engine.read.run_path import RunPath, path_of, run_path
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.state.charts import CHARTS
@@ -32,6 +32,7 @@ __all__ = [
     "GROUPS",
     "RunPath",
     "check",
+    "declared_by_place",
     "declared_edges",
     "path_of",
     "render",
@@ -52,11 +53,13 @@ def render(
     path: RunPath | None = None,
     life: Life | None = None,
     show: Sequence[str] = GROUPS,
+    session: bool = False,
 ) -> str | bytes:
     """Draw a workflow, with `depth` levels of graphs expanded and the groups `show` of its nodes, or a statechart.
 
     With the `path` that a run took, or the `life` that went through a chart, what was taken is coloured and counted,
-    and the rest is grey. Returns text for mermaid and dot, else bytes.
+    and the rest is grey. `session`: with the hooks of a session also without a path. Returns text for mermaid and dot,
+    else bytes.
     """
     if format not in FORMATS:
         raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -65,7 +68,9 @@ def render(
     name = workflow if isinstance(workflow, str) else workflow.name
     if (chart := CHARTS.get(name)) and depth > 1:
         raise UserError(f"The statechart {name!r} has no graphs inside it to draw open. Leave --depth out.")
-    diagram = extract_chart(name, chart, life) if chart else extract(_graph(workflow, path), depth, path)
+    diagram = (
+        extract_chart(name, chart, life) if chart else extract(_graph(workflow, path, session), depth, path)
+    )
     diagram = diagram if chart else diagram.only({*show})
     if format == "mermaid":
         return mermaid(diagram)
@@ -95,11 +100,21 @@ def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, s
     return found
 
 
-def _graph(workflow: str | Pipeline, path: RunPath | None = None) -> Compiled:
+def declared_by_place(
+    workflow: Pipeline | str, depth: int, session: bool
+) -> dict[str, list[tuple[str, str]]]:
+    """Return the declared edges of a workflow and of the graphs within `depth` levels, by the nodes around them."""
+    return {
+        ".".join(place): [(one.source, one.target) for one in connections(inner)]
+        for place, inner in places(_graph(workflow, session=session))
+        if len(place) < depth
+    }
+
+
+def _graph(workflow: str | Pipeline, path: RunPath | None = None, session: bool = False) -> Compiled:
     """The compiled graph; session hooks, the same around every workflow, are included only if the run took them."""
     declared = pipeline(workflow) if isinstance(workflow, str) else workflow
-    session = path is not None and bool(path.entered & {"session_start", "session_end"})
-    return _compiled(declared, session)
+    return _compiled(declared, session or (path is not None and path.in_session))
 
 
 @cache

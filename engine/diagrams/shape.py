@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 from langgraph.graph import END, START
 from statemachine import State, StateChart
 
-from interlock.engine.diagrams.path import Counts, Place, RunPath
 from interlock.engine.read.lives import Life
+from interlock.engine.read.run_path import Counts, Place, RunPath
 from interlock.graphs._fusing import Branch, Task
 from interlock.graphs._pipeline import Compiled
 from interlock.graphs._subgraph import Subgraph

@@ -393,8 +393,6 @@ def next_pass(
     chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
 ) -> dict[str, Any] | None:
     """State for another prompt or a retry after the graph has ended; None: just report its end again."""
-    if chosen.follow_up is None and prompt:
-        raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no further prompt; start another.")
     if chosen.follow_up is None or (row.outcome == "done" and not prompt and not context.compress):
         return None
     message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None

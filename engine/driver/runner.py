@@ -191,7 +191,7 @@ async def go_on(
         return left_to_workers(store, row, decisions, options)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
-    outcome = await _through_tasks(await _resumed(row, door, decisions, now, instead), door)
+    outcome = await _through_tasks(await _resumed(row, door, decisions, now, instead, later), door)
     if follow and rewire is None:
         outcome = await _carried_on(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
@@ -257,9 +257,13 @@ async def _resumed(
     decisions: Sequence[Decision] = (),
     prompt: str | None = None,
     instead: bool = False,
+    later: str = "",
 ) -> Outcome:
+    """Resume one run. `later`: a prompt that follows this drive. Raises `UserError` for a prompt that it can't take."""
     store, options = door.store, door.options
     chosen, prepared = workflow_of(row, options)
+    if (prompt or later) and chosen.follow_up is None:
+        raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt. {_instead_of_prompt(row)}")
     without_secrets(prompt or "", prepared)
     asked = modes_asked(prepared, approval_mode=options.approval_mode)
     move_if_gone(store, row, prepared)
@@ -272,8 +276,6 @@ async def _resumed(
         text, head = prompt, dict[str, str]()
         if snapshot.tasks and prompt and instead and chosen.follow_up:
             text, head["head"] = end_cut_short(drive, snapshot, prompt)
-        elif snapshot.tasks and prompt and instead:
-            raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt: answer what it asks.")
         elif snapshot.tasks:
             postponed(drive, asked, snapshot.values)
             return answers
@@ -288,6 +290,15 @@ async def _resumed(
         return await _driven(door, chosen, prepared, row.run, following)
     except BusyError as error:
         return left_to_driver(row, decisions, error)
+
+
+def _instead_of_prompt(row: RunRow) -> str:
+    """What a person can do with a run that takes no prompt."""
+    if row.status in ENDED:
+        return "It is over; start another."
+    if row.status == "waiting":
+        return f"Answer what it asks: interlock approvals {row.run}"
+    return f"Let it go on without one: interlock resume {row.run}"
 
 
 async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:

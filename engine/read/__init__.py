@@ -133,7 +133,7 @@ def exact_run(home: Path, name: str) -> RunRow | None:
     return next(iter(named_runs(home, [name])), None)
 
 
-_TALKING = ("main", "task")
+TALKING = ("main", "task")
 """Workflows that take another prompt once they have answered."""
 _RECENT = 100
 
@@ -145,7 +145,7 @@ def to_continue(home: Path, workspace: Path | None, prompted: bool) -> RunRow:
     """
     newest = find_run(home, "latest", workspace)
     recent = list_runs(home, limit=_RECENT, workspace=newest.workspace)
-    fits = (r for r in recent if r.workflow in _TALKING or (not prompted and r.status not in ENDED))
+    fits = (r for r in recent if r.workflow in TALKING or (not prompted and r.status not in ENDED))
     return next(fits, newest)
 
 

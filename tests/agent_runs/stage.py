@@ -12,7 +12,7 @@ from scripted import call
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.run_path import run_path
 from interlock.engine.store import select
 from interlock.state.events import Event
 

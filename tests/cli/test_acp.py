@@ -54,7 +54,9 @@ def test_an_edit_is_announced_asked_about_and_ended(
     kinds = ["allow_once", *["allow_always"] * 3, "reject_once"]
     assert [o["kind"] for o in question["params"]["options"]] == kinds
     names = [option["name"] for option in question["params"]["options"]]
-    assert names[1] == "yes, and all edits of this session"
+    assert names[1].startswith(
+        "yes, and all edits of this session: every change of a file by an editing tool"
+    )
     assert all("a.txt" in name for name in names[2:4]), "what always covers"
     assert (tmp_path / "work" / "a.txt").exists() == written
     assert here.leave() == 0

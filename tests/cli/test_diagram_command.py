@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from agent_runs.stage import Stage, call
+from commands import Run
+from folders import put
 from geometry import Box, Drawing, read
-from scripted import tools
+from scripted import says, tools
 
 from interlock.cli.main import main
 from interlock.graphs import PIPELINES
@@ -144,3 +146,10 @@ def test_a_waiting_runs_picture_says_what_is_asked_why_and_how_to_decide(
     assert read(svg).faults() == []
     shutil.rmtree(stage.work)
     assert drawn(tmp_path, "--run", run, "--depth", depth) == svg, "its folder may be gone"
+
+
+def test_the_chart_of_calls_without_a_call_lists_those_that_there_are(run: Run, tmp_path: Path) -> None:
+    script = [says("list_directory", dir_path="."), {"text": "done"}]
+    run("-p", "look", "-m", f"script:{put(tmp_path / 'calls.json', script)}")
+    asked = run("diagram", "tool-call", "--run", "latest")
+    assert asked.code == 2 and "--call N" in asked.err and "  1  list_directory, done" in asked.err, asked

@@ -70,6 +70,7 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     assert "unchanged" in run("show", "latest", "--verify").out
     assert run("show", "latest", "--verify", "--json").json["problems"] == []
     assert "open_prompt" in run("history", "latest").out
+    assert all(len(line) <= 120 for line in run("history", "latest", "--all").out.splitlines())
     past = run("history", "latest", "--json").json
     numbered = [row["step"] for row in past["steps"] if row["saved"]]
     assert numbered == [point["step"] for point in past["checkpoints"] if point["step"] > 0]

@@ -11,7 +11,7 @@ from langgraph.graph import END, START
 from langgraph.types import Command
 
 from interlock.engine.diagrams import edges, mermaid
-from interlock.engine.diagrams.path import RunPath, path_of, run_path
+from interlock.engine.read.run_path import RunPath, path_of, run_path
 from interlock.engine.diagrams.shape import extract
 from interlock.engine.read import step_rows, waits
 from interlock.engine.store import Store

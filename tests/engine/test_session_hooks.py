@@ -9,7 +9,7 @@ from places import Place
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import edges, render
-from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.engine.read.run_path import RunPath, run_path
 from interlock.engine.read import step_rows
 from interlock.graphs import PIPELINES, pipeline
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from interlock.engine import Options, resume_sync, run_sync
-from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.run_path import run_path
 from interlock.engine.read import step_rows
 
 SERVER = Path(__file__).with_name("odd.py")

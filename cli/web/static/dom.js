@@ -92,6 +92,9 @@ export const ago = (at) => {
 export const since = (at) => el("time", { datetime: new Date(at * 1000).toISOString(), title: new Date(at * 1000).toLocaleString(), "data-at": at }, ago(at));
 
 /** A run's status, with a dot. */
-export const badge = (status) => el("span", { class: `badge ${status}` }, status);
+export const badge = (status, words = status) => el("span", { class: `badge ${status}` }, words);
+
+/** What the badge of a run shows: one that crashed or failed isn't grey. */
+export const standing = (row) => (row.error && row.status === "interrupted" ? ["failed", `${row.status}: ${row.error.type}`] : [row.status, row.status]);
 
 export const heads = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name))));

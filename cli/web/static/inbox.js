@@ -18,7 +18,7 @@ async function decide(one, way, given = {}, card) {
   await tried(async () => {
     await ask(`/api/runs/${one.run}/decide`, { decisions: [{ id: one.id, choice: way.choice, text: way.text || undefined, ...given }] });
     card.dataset.done = "1";
-    say(`${way.label}: ${one.asked.headline}`);
+    say(`${way.label}${way.covers ? ` (${way.covers})` : ""}: ${one.asked.headline}`);
   });
   buttons.forEach((b) => (b.disabled = false));
   decided();
@@ -48,10 +48,10 @@ function waysOf(one, card) {
   const options = one.fields.kind === "question" && one.asked.questions.length === 1 ? one.asked.questions[0].options : [];
   const picked = options.map((o) => button(o.label, () => decide(one, { choice: "proceed_once", label: o.label }, { text: o.label }, card), { class: "main" }));
   const rank = (way) => (way.choice === "proceed_once" ? 0 : way.choice === "reject" ? 1 : way.choice === "cancel" ? 3 : 2);
-  const ways = one.asked.ways.filter((way) => way.key || way.takes || way.choice === "cancel").sort((a, b) => rank(a) - rank(b));
+  const ways = [...one.asked.ways].sort((a, b) => rank(a) - rank(b));
   const made = ways.map((way) => {
     const kind = way.choice === "proceed_once" && !picked.length ? "main" : way.choice === "reject" ? "no" : rank(way) > 1 ? "quiet" : "";
-    return button([el("span", {}, way.label), way.key && el("kbd", { "aria-hidden": "true" }, way.key)],
+    return button([el("span", {}, way.label, way.covers && [": ", el("span", { class: "covers" }, ticks(way.covers))]), way.key && el("kbd", { "aria-hidden": "true" }, way.key)],
       () => (way.takes ? field(one, way, card) : decide(one, way, {}, card)), { class: kind, "data-key": way.key, "aria-keyshortcuts": way.key });
   });
   const group = (name, given) => el("div", { class: name, role: "group", "aria-label": name === "ways" ? "Decide" : "Other answers" }, given);
@@ -81,8 +81,6 @@ function reasons(one) {
   const { asked } = one, rows = [];
   if (asked.why) rows.push(["Why it asks", asked.why]);
   if (asked.agent) rows.push(["Sub-agent", asked.agent]);
-  if (asked.always.length) rows.push(["Always covers", asked.always.join("; ")]);
-  if (asked.saved) rows.push(["Saved, it covers", asked.saved]);
   return [asked.note && el("p", { class: "warn" }, asked.note),
     el("dl", { class: "facts" }, rows.map(([name, text]) => [el("dt", {}, name), el("dd", {}, ticks(text))]))];
 }

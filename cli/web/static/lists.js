@@ -1,5 +1,5 @@
 // lists: the runs, the workflows, and the form that starts one.
-import { ask, badge, button, calm, el, heads, say, show, since, tried } from "./dom.js";
+import { ask, badge, button, calm, el, heads, say, show, since, standing, tried } from "./dom.js";
 import { GraphMap } from "./map.js";
 
 const AT_ONCE = 100;
@@ -14,7 +14,7 @@ export async function runs(main) {
   const table = el("table", { class: "runs" }, heads("Run", "Status", "Workflow", "Folder", "Changed"), rows);
   let start = Number(given.get("start") ?? 0) || 0;
   const newer = button("Newer", () => turn(start - AT_ONCE)), older = button("Older", () => turn(start + AT_ONCE));
-  const line = (r) => el("tr", {}, el("td", { class: "title" }, el("a", { href: `/run/${r.run}`, title: r.title.length > 150 ? r.title : null }, r.title || r.run)), el("td", {}, badge(r.status)),
+  const line = (r) => el("tr", {}, el("td", { class: "title" }, el("a", { href: `/run/${r.run}`, title: r.title.length > 150 ? r.title : null }, r.title || r.run)), el("td", {}, badge(...standing(r))),
     el("td", { class: "wide" }, r.workflow), el("td", { class: "wide place" }, r.workspace), el("td", { class: "when" }, since(r.updated)));
   const look = calm(async () => {
     const query = new URLSearchParams({ q: words.value, status: status.value, start });

@@ -23,8 +23,9 @@ export class GraphMap {
   constructor(address, pick, label) {
     this.address = address;
     this.pick = pick;
-    this.marks = { counts: new Map(), pairs: new Set(), lit: "", status: "", chosen: "", differs: "" };
+    this.marks = { nodes: {}, edges: [], here: [], raised: [], status: "", chosen: "", differs: "" };
     this.box = el("div", { class: "map", tabindex: "0", role: "region", "aria-label": label });
+    this.key = `depth=1&show=${HIDDEN_GROUPS}`;
     this.levels = el("select", { "aria-label": "Levels of the graph", onchange: () => this.load() }, [1, 2, 3].map((n) => el("option", { value: n }, n > 1 ? `${n} levels` : "1 level")));
     this.all = el("input", { type: "checkbox", onchange: () => this.load() });
     this.place = el("div", { class: "mapped" }, this.box, el("div", { class: "row tools" }, this.levels, el("label", { class: "check" }, this.all, "hooks, questions, errors"),
@@ -87,33 +88,35 @@ export class GraphMap {
     this.sized();
   }
 
-  /** Show counts of nodes, taken pairs, the node that is lit, one that was chosen, one that differs. */
+  /** Show how often nodes were entered, the edges taken, where the run is, what raised, what was chosen, what differs. */
   mark(marks) {
     Object.assign(this.marks, marks);
     if (!this.svg) return;
-    const { counts, pairs, status, chosen, differs } = this.marks;
-    let { lit } = this.marks;
-    while (lit.includes(".") && !this.nodes.has(lit)) lit = lit.slice(0, lit.lastIndexOf(".")); // it is in a graph that isn't drawn open
-    if (lit && !this.nodes.has(lit) && !this.all.checked && !lit.includes(".")) return void ((this.all.checked = true), this.load());
-    const taking = counts.size > 0;
+    const { nodes, edges, here, raised, status, chosen, differs } = this.marks, taking = Object.keys(nodes).length > 0;
+    if (here.some((name) => !name.includes(".") && !this.nodes.has(name)) && !this.all.checked) return void ((this.all.checked = true), this.load());
+    const drawn = here.filter((name) => this.nodes.has(name)), pairs = new Set(edges.map((pair) => pair.join(">")));
+    const lit = new Set(drawn.filter((name) => !drawn.some((other) => other.startsWith(`${name}.`)))); // not the graphs around
     for (const [name, node] of this.nodes) {
-      const count = counts.get(name) ?? 0;
+      const count = nodes[name] ?? 0, is = lit.has(name), failed = raised.includes(name);
       node.classList.toggle("taken", count > 0);
       node.classList.toggle("untaken", taking && !count && !/(^|\.)__(start|end)__$/.test(name));
-      node.classList.toggle("lit", name === lit);
-      node.classList.toggle("waits", name === lit && status === "waiting");
-      node.classList.toggle("works", name === lit && status === "running");
+      node.classList.toggle("lit", is);
+      node.classList.toggle("waits", is && status === "waiting");
+      node.classList.toggle("works", is && status === "running");
+      node.classList.toggle("raised", failed);
       node.classList.toggle("chosen", name === chosen);
       node.classList.toggle("differs", name === differs);
       if (node.getAttribute("role") === "button") {
         node.setAttribute("aria-pressed", name === chosen);
-        node.setAttribute("aria-label", `${name}${count ? `, ${count} times` : ""}${name === lit ? `, ${status}` : ""}${name === differs ? ", differs" : ""}`);
+        node.setAttribute("aria-label", `${name}${count ? `, ${count} times` : ""}${is ? `, ${status}` : ""}${failed ? ", raised" : ""}${name === differs ? ", differs" : ""}`);
       }
     }
-    if (lit !== this.revealed) ((this.revealed = lit), this.reveal(lit));
+    const first = [...lit][0] ?? "";
+    if (first !== this.revealed) ((this.revealed = first), this.reveal(first));
     for (const [title, edge] of this.edges) {
       const [from, to] = title.split("->"), [a, b] = (from.includes(" to ") ? from : to.includes(" to ") ? to : `${from} to ${to}`).split(" to ");
-      edge.classList.toggle("taken", pairs.has(`${a}>${b}`));
+      edge.dataset.edge = `${a}>${b}`;
+      edge.classList.toggle("taken", pairs.has(edge.dataset.edge));
     }
   }
   /** Scroll the box to a node. */

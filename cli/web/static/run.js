@@ -1,5 +1,5 @@
 // run: one run, live: its map, slider and conversation move together; and what a person can do with it.
-import { ask, badge, button, calm, el, heads, put, say, show, since, tried } from "./dom.js";
+import { ask, badge, button, calm, el, heads, put, say, show, since, standing, tried } from "./dom.js";
 import { fill } from "./inbox.js";
 import { GraphMap } from "./map.js";
 import { download, follow } from "./sign-in.js";
@@ -16,6 +16,7 @@ class RunPage {
     this.talk.follows = () => this.row.status === "running" || this.sent;
     this.map = new GraphMap(`/api/runs/${id}/diagram`, (name) => this.pick(name), "Map of the run");
     this.about = el("p", { class: "about" });
+    this.trouble = el("div", { role: "status" });
     this.waiting = el("section", { "aria-label": "Requests", class: "requests" });
     this.look = calm(() => this.refresh(), 150);
     this.open();
@@ -39,7 +40,7 @@ class RunPage {
       el("div", { class: "panes" }, el("div", {}, this.map.place, el("div", { class: "slider" }, this.slide, this.where, this.travel), this.chip), el("div", { class: "details" }, this.tabs, this.body)));
     wide.addEventListener("change", () => (this.side.open = wide.matches));
     this.side.addEventListener("toggle", () => this.side.open && this.mapped());
-    show(this.main, el("h1", { class: "title" }, this.row.title || this.id), this.about,
+    show(this.main, el("h1", { class: "title" }, this.row.title || this.id), this.about, this.trouble,
       el("div", { class: "two" }, this.side, el("div", { class: "stream" }, this.past(), this.talk.place, this.waiting, this.composer())));
     this.facts();
     if (this.side.open) this.mapped();
@@ -52,13 +53,17 @@ class RunPage {
     if (this.drawn) return;
     this.drawn = true;
     this.map.load();
+    this.marked();
   }
 
   facts() {
     const { row } = this, costs = Object.values(row.costs);
     const usd = costs.reduce((sum, c) => sum + (c.cost_usd ?? c.usd ?? 0), 0), tokens = row.tokens.toLocaleString();
-    show(this.about, badge(row.status), el("span", {}, row.workflow), el("span", {}, `${tokens} tokens${usd ? `, $${usd.toFixed(4)}` : ""}`), el("span", {}, "changed ", since(row.updated)),
-      el("span", { class: "place" }, row.workspace), row.parent && el("a", { href: `/run/${row.parent}` }, row.subtask ? "its task" : "forked from"), row.error && el("span", { class: "bad" }, row.error.message), row.no_worker && el("span", { class: "bad" }, row.no_worker));
+    const { trouble } = row;
+    show(this.trouble, trouble && el("section", { class: "warn trouble", "aria-label": trouble.headline }, el("strong", {}, trouble.headline), el("p", {}, trouble.what),
+      trouble.where && el("p", {}, "Where: ", el("code", {}, trouble.where)), el("p", {}, trouble.advice)));
+    show(this.about, badge(...standing(row)), el("span", {}, row.workflow), el("span", {}, `${tokens} tokens${usd ? `, $${usd.toFixed(4)}` : ""}`), el("span", {}, "changed ", since(row.updated)),
+      el("span", { class: "place" }, row.workspace), row.parent && el("a", { href: `/run/${row.parent}` }, row.subtask ? "its task" : "forked from"), !trouble && row.error && el("span", { class: "bad" }, row.error.message), row.no_worker && el("span", { class: "bad" }, row.no_worker));
     this.stop.hidden = row.status !== "running" && row.status !== "queued" && row.error?.type !== "limit";
     this.resume.hidden = row.status !== "interrupted";
     document.title = `${row.status === "waiting" ? "⏸ " : ""}${row.title || this.id} · Interlock`;
@@ -68,11 +73,13 @@ class RunPage {
     const run = this.id;
     this.stop = button("Stop", () => this.act("stop"));
     this.resume = button("Resume", () => this.act("prompt"));
-    const input = el("textarea", { rows: "2", "aria-label": "Prompt", placeholder: "Tell the agent what to do next", onkeydown: (e) => e.key === "Enter" && (e.ctrlKey || e.metaKey) && form.requestSubmit() });
+    const input = el("textarea", { rows: "2", hidden: true, "aria-label": "Prompt", placeholder: "Tell the agent what to do next", onkeydown: (e) => e.key === "Enter" && (e.ctrlKey || e.metaKey) && form.requestSubmit() });
+    const send = el("button", { class: "main", hidden: true }, "Send");
+    ask(`/api/runs/${run}/prompt`).then(({ takes }) => (input.hidden = send.hidden = !takes), () => {}); // what can't be loaded takes none
     const form = el("form", { class: "composer", onsubmit: (e) => {
       e.preventDefault();
       if (input.value.trim()) tried(async () => ((this.sent = true), await ask(`/api/runs/${run}/prompt`, { prompt: input.value }), (input.value = "")));
-    } }, input, el("div", { class: "row" }, el("button", { class: "main" }, "Send"), this.stop, this.resume, el("details", { class: "menu" }, el("summary", {}, "More"), el("div", { class: "row" },
+    } }, input, el("div", { class: "row" }, send, this.stop, this.resume, el("details", { class: "menu" }, el("summary", {}, "More"), el("div", { class: "row" },
       button("Fork", () => this.act("fork")), button("Undo changes", () => this.act("undo")), ["html", "md", "json"].map((shape) => button(`Export ${shape}`, () => tried(() => download(`/api/runs/${run}/export?format=${shape}`, `run-${run}.${shape}`))))))));
     return form;
   }
@@ -88,8 +95,7 @@ class RunPage {
   /** What the server knows now. */
   async refresh() {
     const row = await ask(`/api/runs/${this.id}`);
-    const lit = row.status === "running" && this.node ? this.node : row.here;
-    Object.assign(this, { row, here: lit });
+    this.row = row;
     this.facts();
     await Promise.all([fill(this.waiting, this.id), this.more()]);
     this.marked();
@@ -110,22 +116,15 @@ class RunPage {
     this.slide.setAttribute("aria-valuetext", this.where.textContent);
   }
 
-  /** What the map shows: the way up to the step that is shown, and where the run is or was. */
-  marked() {
-    const rows = this.map.deep ? this.deep : this.steps, counts = new Map(), pairs = new Set(), end = this.at ?? Infinity;
-    const before = new Map(), around = (place) => place.slice(0, Math.max(0, place.lastIndexOf(".")));
-    const came = (place) => pairs.add(`${before.get(around(place)) ?? [around(place), "__start__"].filter(Boolean).join(".")}>${place}`);
-    for (const s of rows) {
-      if (s.step > end) break;
-      counts.set(s.place, (counts.get(s.place) ?? 0) + 1);
-      came(s.place);
-      before.set(around(s.place), s.place);
-      before.delete(s.place);
-    }
-    if (this.row.ended && this.at === null) came("__end__");
-    const lit = this.at === null ? (this.row.ended ? "" : this.here) : before.get("") ?? "";
-    if (lit && this.at === null) for (let place = lit; place; place = around(place)) (came(place), counts.has(place) || counts.set(place, 1));
-    this.map.mark({ counts, pairs, lit, status: this.at === null ? this.row.status : "shown", chosen: this.chosen });
+  /** What the map shows: the way up to the step that is shown, and where the run is or was. The server finds it. */
+  async marked() {
+    this.map.mark({ chosen: this.chosen, status: this.at === null ? this.row.status : "shown" });
+    if (!this.drawn) return;
+    const at = this.at, levels = this.map.levels.value;
+    const path = await ask(`/api/runs/${this.id}/path?${this.map.key}${at === null ? "" : `&step=${at}`}`).catch(() => null); // the map says why it isn't drawn
+    if (!path || at !== this.at || levels !== this.map.levels.value) return;
+    if (at === null && this.node && this.row.status === "running" && !path.here.length) path.here = [this.node];
+    this.map.mark(path);
   }
 
   /** The slider moved: conversation, state, files and map follow. */
@@ -259,7 +258,7 @@ class RunPage {
       const event = JSON.parse(data);
       if (id) this.cursor = id;
       if (event.live && event.type === "node_start") {
-        if (!event.agent && event.workflow === this.row.workflow && this.at === null) ((this.node = this.here = event.node), (this.row.status = "running"), this.marked());
+        if (!event.agent && event.workflow === this.row.workflow && this.at === null) ((this.node = event.node), (this.row.status = "running"), this.map.mark({ here: [event.node], status: "running" }));
       } else if (event.type === "standing") {
         this.talk.begin();
         if (event.status !== "running") (this.node = "", this.talk.over());

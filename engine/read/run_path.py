@@ -1,13 +1,17 @@
-"""path: the way that a run took through the graphs, from the rows of its steps."""
+"""run_path: the way that a run took through the graphs, from the rows of its steps."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
 
-from langgraph.graph import END, START
+from langgraph.constants import END, START
 
-from interlock.engine.store.checkpoints import Due
+from interlock.engine.read import RunRow
+from interlock.engine.store import views
+from interlock.engine.store.checkpoints import Due, due_within
 from interlock.engine.store.views import Row
 from interlock.graphs._langgraph import node_of
 from interlock.state.names import ERROR_HANDLER, RAISED
@@ -51,7 +55,7 @@ class RunPath:
 
     visits: Mapping[Place, list[Visit]]
     mark: str = ""
-    """Label for the last nodes reached: the run waits there, or stopped."""
+    """Label for the last nodes reached: the run works or waits there, or stopped."""
     asks: tuple[str, ...] = ()
     """Lines that say what it waits for; drawn beside those nodes."""
     waits: frozenset[tuple[Place, str]] = frozenset()
@@ -61,6 +65,11 @@ class RunPath:
     def entered(self) -> set[str]:
         """The workflow's own nodes that the run reached."""
         return {node for visit in self.visits.get((), []) for step in visit.steps for node in step.nodes}
+
+    @property
+    def in_session(self) -> bool:
+        """Whether the run entered the hooks of a session, which are around every workflow."""
+        return bool(self.entered & {"session_start", "session_end"})
 
     def through(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
         """Count the declared edges whose two nodes ran in succession."""
@@ -105,6 +114,7 @@ def _between(
 
 
 MARKS = {
+    "running": "works here",
     "waiting": "waits here",
     "interrupted": "stopped here",
     "failed": "stopped here",
@@ -121,10 +131,52 @@ def path_of(
     asks: Iterable[str] = (),
     due: Iterable[Due] = (),
 ) -> RunPath:
-    """The path of a run with this status, marked where it waits or stopped; `due`: the nodes that hadn't ended."""
-    waits, due = (waits if status == "waiting" else ()), (due if status == "interrupted" else ())
+    """The path of a run with this status, marked where it works, waits or stopped; `due`: nodes that hadn't ended."""
+    waits = waits if status == "waiting" else ()
+    due = due if status in ("running", "interrupted") else ()
     found = run_path(rows, status in _ENDED, waits, due)
-    return replace(found, mark=MARKS.get(status, ""), asks=tuple(asks))
+    mark = "" if status == "running" and not found.waits else MARKS.get(status, "")
+    return replace(found, mark=mark, asks=tuple(asks))
+
+
+def read_path(home: Path, run: RunRow, asks: Iterable[str] = (), until: int | None = None) -> RunPath:
+    """Return the path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
+    rows = views.steps(home, run.run)
+    if until is not None:
+        return path_of([row for row in rows if row["root_step"] < until], "interrupted")
+    return path_of(rows, run.status, views.waits(home, run.run), asks, due_within(home, run.run))
+
+
+class Marks(NamedTuple):
+    """What a drawing shows of a run's path, by the names that it gives to nodes: those of the graphs around come first,
+    as in `turn.send`.
+    """
+
+    nodes: dict[str, int]
+    """How often the run entered each."""
+    edges: list[tuple[str, str]]
+    """Those that it took."""
+    here: list[str]
+    """Where it works, waits or stopped, with the graphs around."""
+    raised: list[str]
+    """Nodes that raised."""
+
+
+def marks_of(path: RunPath, declared: Mapping[str, Iterable[tuple[str, str]]]) -> Marks:
+    """Return what a run's path marks in graphs whose edges are declared; each graph by the nodes around it."""
+    marks = Marks({}, [], [], [])
+    for around, edges in declared.items():
+        place = tuple(around.split(".")) if around else ()
+        counts = path.through(place, {(source, target) for source, target in edges})
+        marks.nodes.update({".".join((*place, name)): times for name, times in counts.nodes.items() if times})
+        marks.edges.extend(
+            (".".join((*place, a)), ".".join((*place, b))) for (a, b), n in counts.edges.items() if n
+        )
+        marks.here.extend(".".join((*place, name)) for name in counts.here)
+        steps = (step for visit in path.visits.get(place, []) for step in visit.steps)
+        raised = dict.fromkeys(name for step in steps for name, times in step.raised.items() if times > 0)
+        marks.raised.extend(".".join((*place, name)) for name in raised)
+    return marks
 
 
 def run_path(rows: Iterable[Row], ended: bool, waits: Iterable[Row] = (), due: Iterable[Due] = ()) -> RunPath:
