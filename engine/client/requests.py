@@ -91,7 +91,7 @@ ALWAYS: "tuple[Choice, ...]" = (
     SAVED,
 )
 """Choices that let the same go on without a question; a key stands for the first that is offered, and for the last."""
-_ALL_EDITS = "every change of a file by an editing tool, in this run; commands still ask"
+_ALL_EDITS = "every change of a file by an editing tool, in this run, and redirections of allowed commands"
 _LABELS: "Mapping[Choice, str]" = {
     "proceed_once": "yes, once",
     "proceed_always_edits": "yes, and all edits of this session",
