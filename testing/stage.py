@@ -13,9 +13,9 @@ from typing import Any
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.read.run_path import run_path
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs, path, step_rows, steps, waiting_requests
+from interlock.engine.read.run_path import run_path
 from interlock.engine.store import views
 from interlock.engine.workflows import Source
 from interlock.graphs import register

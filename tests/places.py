@@ -6,8 +6,8 @@ from typing import Any
 
 from interlock.engine import Options, Outcome, run_sync
 from interlock.engine.diagrams import taken_edges
-from interlock.engine.read.run_path import run_path
 from interlock.engine.read import step_rows
+from interlock.engine.read.run_path import run_path
 
 
 class Place:

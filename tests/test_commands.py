@@ -9,8 +9,8 @@ from places import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.read.run_path import run_path
 from interlock.engine.read import step_rows
+from interlock.engine.read.run_path import run_path
 from interlock.services.context.definitions import load_commands
 from interlock.state.command import pieces, shell_lines, split_prompt
 

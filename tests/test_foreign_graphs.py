@@ -22,8 +22,8 @@ from interlock.cli.web.looks import state as state_on_page
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.client import Client
 from interlock.engine.diagrams import render
-from interlock.engine.read.run_path import path_of
 from interlock.engine.read import list_runs, path, step_rows, steps, waits
+from interlock.engine.read.run_path import path_of
 from interlock.engine.workflows import find_workflow
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
 

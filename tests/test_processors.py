@@ -10,10 +10,10 @@ from places import Place
 
 from interlock.engine import resume_sync, run_sync
 from interlock.engine.diagrams import render
-from interlock.engine.read.run_path import run_path
 from interlock.engine.driver.of_run import with_own_nodes
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.read import step_rows
+from interlock.engine.read.run_path import run_path
 from interlock.graphs import pipeline
 from interlock.state.errors import ConfigError, RunError
 

@@ -14,8 +14,8 @@ from scripted import says
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.read.run_path import run_path
 from interlock.engine.read import step_rows, steps
+from interlock.engine.read.run_path import run_path
 from interlock.nodes.loop_detectors import call_key, is_polling
 from interlock.nodes.main import turn_end
 from interlock.state.errors import RunError

@@ -11,9 +11,9 @@ from langgraph.graph import END, START
 from langgraph.types import Command
 
 from interlock.engine.diagrams import edges, mermaid
-from interlock.engine.read.run_path import RunPath, path_of, run_path
 from interlock.engine.diagrams.shape import extract
 from interlock.engine.read import step_rows, waits
+from interlock.engine.read.run_path import RunPath, path_of, run_path
 from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph

@@ -9,8 +9,8 @@ from places import Place
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import edges, render
-from interlock.engine.read.run_path import RunPath, run_path
 from interlock.engine.read import step_rows
+from interlock.engine.read.run_path import RunPath, run_path
 from interlock.graphs import PIPELINES, pipeline
 
 CONTEXT = """echo '{"hookSpecificOutput": {"additionalContext": "be brief"}}'"""

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from interlock.engine import Options, resume_sync, run_sync
-from interlock.engine.read.run_path import run_path
 from interlock.engine.read import step_rows
+from interlock.engine.read.run_path import run_path
 
 SERVER = Path(__file__).with_name("odd.py")
 
