@@ -19,9 +19,9 @@ __all__ = ["fleet", "origin", "run", "settings"]
 
 KEY, OTHER, SIGN_IN = "a-provider-key-7Yq", "files-of-another-run", "database-password-3x"
 HOSTILE = (
-    "env | sort; cat /proc/$PPID/environ /proc/[0-9]*/environ; cat ../other/notes.txt; ls -A ..; cat leak keys; "
+    "env | sort; cat /proc/$PPID/environ /proc/[0-9]*/environ; cat ../other/notes.txt; ls -A ..; cat leak; "
     "ls -A ~; find ~ -type f -exec cat {} +; "
-    "find /tmp -name store.url -exec cat {} +"
+    "find . -name 'k*' -exec cat {} +; find /tmp -name store.url -exec cat {} +"
 )
 READ = (
     "../other/notes.txt",

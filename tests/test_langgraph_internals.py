@@ -48,7 +48,7 @@ def test_nothing_else_touches_them() -> None:
         f"{path.relative_to(ROOT)}: {line}"
         for room in rooms
         for path in (ROOT / room).rglob("*.py")
-        if path.name != "_langgraph.py"
+        if path.name not in ("_langgraph.py", "_node_ends.py")
         for line in path.read_text(encoding="utf-8").splitlines()
         if any(text in line for text in INTERNALS)
     ]

@@ -171,7 +171,7 @@ def _with_mode(state: type, how: str) -> Pipeline:
         return [{"approval_mode": "yolo" if how == "send" else values.get("approval_mode", "default")}]
 
     def made() -> Graph:
-        g = Graph("mine", state)
+        g = Graph("charted-by-hand", state)
         g.nodes(switch, act)
         g.edge(START, "switch")
         g.fan_out("switch", send, "act")
@@ -184,7 +184,7 @@ def _with_mode(state: type, how: str) -> Pipeline:
     def end(values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
         return WorkflowOutput()
 
-    return Pipeline("mine", made, WorkflowInput, WorkflowOutput, enter=begin, leave=end)
+    return Pipeline("charted-by-hand", made, WorkflowInput, WorkflowOutput, enter=begin, leave=end)
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,9 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         resolve(settings, text)
         return text
 
-    return _Chosen({GEMINI_KEYS[0]: key}, _typed("Model [auto: chosen for each prompt] ", "auto", known))
+    model = _typed("Model [auto: chosen for each prompt] ", "auto", known)
+    elsewhere = {"GOOGLE_GEMINI_BASE_URL": base} if base != GEMINI_URL else {}  # the key belongs to it
+    return _Chosen({GEMINI_KEYS[0]: key, **elsewhere}, model)
 
 
 def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:

@@ -17,7 +17,7 @@ from interlock.cli.web.api.protocol import protocol_events
 from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads, turns
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.served import Served
-from interlock.graphs._langgraph import TAP
+from interlock.graphs._langgraph import RESERVED, TAP
 from interlock.state.errors import InterlockError, RunError, UserError, bug
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Recorder:
     def _config(self, config: Any) -> Any:
         asked: Mapping[str, Any] = self._kwargs["config"]
         own = {k: v for k, v in asked.items() if k in ("tags", "recursion_limit", "max_concurrency")}
-        given = {k: v for k, v in asked.get("configurable", {}).items() if not k.startswith(_INTERNAL)}
+        given = {k: v for k, v in asked.get("configurable", {}).items() if not k.startswith(RESERVED)}
         configurable = {**given, **config["configurable"]}
         more = {"configurable": configurable, "metadata": {**self._metadata}, "run_id": self._call.row.id}
         return {**config, **own, **more}
@@ -250,13 +250,9 @@ def asked(options: Options, run: str, interrupt: Any, *, with_schema: bool = Fal
     return made
 
 
-_INTERNAL = "__pregel_"
-"""Begins the names by which LangGraph hands answers and savers to its own nodes: a program gives none of them."""
-
-
 def _answers_passed_on(call: Call, found: list[threads.Waiting]) -> dict[str, Any]:
     """The answers to what waits here, of a graph elsewhere that has this one as a part (`RemoteGraph`)."""
-    given: Any = call.asked["config"].get("configurable", {}).get(f"{_INTERNAL}resume_map")
+    given: Any = call.asked["config"].get("configurable", {}).get(f"{RESERVED}resume_map")
     waiting = {one.interrupt for one in found}
     passed = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     return {key: one for key, one in passed.items() if key in waiting}
