@@ -215,7 +215,7 @@ def with_input(options: Options, input: WorkflowInput) -> Options:
         Path(input.workspace) if input.workspace else options.workspace,
         input.model or options.model,
     )
-    elsewhere = options.queue or (workspace and workspace.resolve() != Path.cwd())
+    elsewhere = options.queue or not _is_here(workspace)
     return replace(
         options,
         workspace=workspace,
@@ -225,6 +225,14 @@ def with_input(options: Options, input: WorkflowInput) -> Options:
         protocol=input.protocol or options.protocol,
         limits=limits,
     )
+
+
+def _is_here(workspace: Path | None) -> bool:
+    """Return whether a workspace is the folder of this process; not if one of them is gone."""
+    try:
+        return workspace is None or workspace.samefile(".")
+    except OSError:
+        return False
 
 
 def prepare(options: Options, needs_model: bool) -> RunConfig:

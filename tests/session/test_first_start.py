@@ -112,7 +112,8 @@ def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
         terminal.say("hello there", then="Hello from the server.")
         assert KEY not in "\n".join(terminal.scrollback)
     file = folder.parent / ".gemini" / ".env"
-    assert file.read_text() == f"# mine\nOTHER=kept\nGEMINI_API_KEY='{KEY}'\n"
+    stored_key = f"GEMINI_API_KEY='{KEY}'\nGOOGLE_GEMINI_BASE_URL='{gemini.url}'\n"
+    assert file.read_text() == f"# mine\nOTHER=kept\n{stored_key}"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     settings = json.loads((folder.parent / ".interlock" / "settings.json").read_text())
     assert settings == {"model": {"name": "gemini-2.5-flash"}}
