@@ -64,11 +64,11 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
     snapshots = _snapshots(home, files.folder, first, last)
     patch = snapshots.patch(first, last)
     is_pushed = files.options["deliver"] == "branch" and patch
-    pushing = _pushing(home, outcome.run, last) if is_pushed else ""
+    pushing, what = _pushing(home, outcome.run, last) if is_pushed else "", {**files.options}
     with Store(home).writing() as conn:
         put_blob(conn, f"patches/{outcome.run}", patch, owner=outcome.run)
         if pushing:
-            what = {**files.options, "pushed_by": pushing}
+            what["pushed_by"] = pushing
             if kept_back := _likely_secrets(files.mirror, files.options["commit"], snapshots, first, last):
                 what["kept_back"] = "\n".join(kept_back)
             set_repository(conn, outcome.run, what)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
@@ -192,8 +192,8 @@ class ThoughtTags:
     _OPEN, _CLOSE = "<think>", "</think>"
 
     def __init__(self) -> None:
-        self._held = ""
-        self._state = "before"
+        self._held: str = ""
+        self._state: Literal["before", "inside", "gap", "after"] = "before"
         self._thoughts: list[str] = []
 
     def split(self, text: str) -> tuple[str, str]:
@@ -226,5 +226,5 @@ class ThoughtTags:
         return (f"{''.join(self._thoughts)}{held}", held) if inside else (held, "")
 
     def _end(self) -> str:
-        self._state, held, self._held = "after", self._held, ""
+        held, self._held, self._state = self._held, "", "after"
         return held
