@@ -231,7 +231,7 @@ def _is_here(workspace: Path | None) -> bool:
     """Return whether a workspace is the folder of this process; not if one of them is gone."""
     try:
         return workspace is None or workspace.samefile(".")
-    except OSError:
+    except (OSError, ValueError):  # or its name is none
         return False
 
 
