@@ -33,6 +33,7 @@ GET    /api/runs/{run}                                view
 GET    /api/runs/{run}/events                         view
 GET    /api/runs/{run}/diagram                        view
 GET    /api/runs/{run}/path                           view
+GET    /api/runs/{run}/prompt                         view
 GET    /api/runs/{run}/steps                          view
 GET    /api/runs/{run}/calls                          view
 GET    /api/runs/{run}/calls/{call}/output            view
