@@ -176,8 +176,8 @@ def decisions(found: Sequence[Waiting], resume: Any, closed: Collection[str] = (
     """The decisions that a resume value makes: one value, or interrupt id → value.
 
     A map whose keys all look like ids of interrupts, or that holds the id of one that waits, names interrupts; any
-    other map is a value. `closed`: further ids, of breakpoints, too. Raises `InterlockError`, also for an id that
-    doesn't wait: its answer is to another question.
+    other map is a value. `closed`: further ids, of breakpoints, too. Raises
+    `InterlockError`, also for an id that doesn't wait: its answer is to another question.
     """
     items = {one.interrupt: [other for other in found if other.interrupt == one.interrupt] for one in found}
     if _names_interrupts(resume, {*items, *closed}):
@@ -189,10 +189,10 @@ def decisions(found: Sequence[Waiting], resume: Any, closed: Collection[str] = (
             "When there are multiple pending interrupts, you must specify the interrupt id when resuming. "
             "Docs: https://docs.langchain.com/oss/python/langgraph/interrupts#handling-multiple-interrupts."
         )
-    elif not items:
-        raise UnknownInterruptError("No interrupt waits for an answer.")
-    else:
-        answers = dict.fromkeys(items, resume)
+    elif not items and isinstance(resume, dict) and "request" in resume:
+        raise UnknownInterruptError("The interrupt that this answers doesn't wait any more.")
+    else:  # as LangGraph: a value decides nothing where nothing waits
+        answers = {name: cast(Any, resume) for name in items}
     return [one for name, answer in answers.items() for one in _decided(items[name], answer)]
 
 
@@ -204,7 +204,7 @@ def _names_interrupts(resume: Any, known: Collection[str]) -> bool:
 
 
 class UnknownInterruptError(UserError):
-    """A resume names an interrupt that doesn't wait, or nothing waits at all."""
+    """A resume names an interrupt that doesn't wait."""
 
 
 _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", "no": "reject"}
