@@ -17,7 +17,7 @@ IN_MEMORY = $(if $(TMPDIR),,$(shell test -w $(MEMORY) && findmnt -no OPTIONS -T 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run fleet test sweeps postgres properties check diagrams pictures bench mutants release
+.PHONY: help run fleet test sweeps postgres properties check diagrams pictures bench scale mutants release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ postgres: $(VENV)/installed-dev ## tests and kills again, with every store in Po
 	$(IN_MEMORY) TEST_STORE=postgresql $(BIN)/pytest -m '$(SWEEPS)' $(TESTS) \
 		$(addprefix tests/,engine travel web session mcp_runs) \
 		$(addprefix tests/cli/test_,whole_runs.py audit_command.py who_decided.py decisions.py acp.py serve.py) \
-		$(addprefix tests/test_,plan.py faults.py effects.py subtasks.py api_faults.py edit_kills.py foreign_kills.py search_kills.py)
+		$(addprefix tests/test_,plan.py faults.py effects.py subtasks.py api_faults.py edit_kills.py foreign_kills.py search_kills.py cancelling.py)
 
 properties: $(VENV)/installed-dev ## ten times as many generated examples as the tests try
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=sweep $(TESTS)
@@ -63,6 +63,9 @@ pictures: $(VENV)/installed-dev ## record README's pictures: a newcomer's first 
 
 bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory, modules an approval passes
 	@$(RUN) benchmarks/run.py
+
+scale: $(VENV)/installed ## measure a large store, a large tree and a long session (PART='store --of CLONE'); half an hour
+	@$(RUN) benchmarks/scale.py $(PART)
 
 mutants: $(VENV)/installed-dev ## change policy, tools or engine in one place at a time (ROOM='policy -n 50'); list what no test finds
 	@$(INSTALL) --target $(VENV)/mutants --upgrade 'cosmic-ray>=8.7' # apart: it brings packages that change how ours work

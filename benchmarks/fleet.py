@@ -9,9 +9,10 @@ Starts PostgreSQL in a temporary folder (`docs/postgres_server.py`), a server on
 200 ms, and workers as processes. Each run edits a file and runs a command that counts itself on disk; a quarter of
 them waits for a person's approval at each step, a quarter does its work in a subtask, a quarter also calls an MCP
 server. Where a kill hides whether an effect happened, a person looks at the disk and answers. The next fault comes once
-runs got further and somebody drives one, and the last run is submitted after the last fault. Prints how many runs were
-lost, doubled, stuck and asked about, which faults came, how long takeovers took, and which processes are left; exit
-code 1 if anything was lost, doubled, stuck or left, if a fault shows in no log, or if nothing was taken over.
+runs got further and somebody drives one, and the last run is submitted after the last fault. With root, people on
+a host that asked for none wait for the runs there. Prints how many runs were lost, doubled, stuck, shown wrongly and
+asked about, which faults came, how long takeovers took, and which processes are left; exit code 1 if anything was lost,
+doubled, stuck, shown wrongly or left, if a fault shows in no log, or if nothing was taken over.
 """
 
 import argparse
@@ -34,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 sys.path.insert(0, str(Path(__file__).parent))
 from fleet_lab import KINDS, Host, Model, Network, Proxy, laid_out, left_in
 from fleet_matrix import CRASH, CUT, SIGNS, Matrix, planned
+from fleet_watchers import Watchers
 from postgres_server import Server, installed
 
 _PATIENCE_S = 1200
@@ -151,6 +153,7 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
     people = threading.Thread(target=_people, args=(args.runs, matrix, plan, over), daemon=True)
     people.start()
     last_fault, asked, calm, statuses = begun, 0, 0, dict[str, str]()
+    watchers = Watchers(matrix.folder, matrix.env) if os.getuid() == 0 else None
     while True:
         now = time.monotonic()
         for host in matrix.hosts:
@@ -164,8 +167,15 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
             plan[:] = [kind for kind in plan if kind in (CRASH, CUT)]  # these hurt whoever is there
         matrix.end_faults()
         matrix.tried("look", matrix.look)
+        if watchers:
+            watchers.follow([*matrix.runs])
         if matrix.tried("look", lambda: statuses.update(matrix.statuses())):
             ended = [run for run, status in statuses.items() if status in ("done", "failed")]
+            if plan and len(ended) == len(matrix.runs) == args.runs - 1:
+                print(
+                    f"{len(plan)} faults left out: of {args.runs} runs none was left to meet them", flush=True
+                )
+                plan.clear()
             if not plan and not matrix.hurt and not matrix.takeovers and len(ended) < args.runs:
                 plan.append("kill a worker")  # whoever was hurt had just ended
             calm = calm + 1 if not plan and len(ended) == args.runs else 0
@@ -176,7 +186,9 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
         time.sleep(0.5)
     over.set()
     people.join()
-    return _told(args, matrix, statuses, time.monotonic() - begun)
+    passed = time.monotonic() - begun
+    misshown = watchers is not None and watchers.finish(statuses)
+    return _told(args, matrix, statuses, passed) | misshown
 
 
 def _people(runs: int, matrix: Matrix, plan: list[str], over: threading.Event) -> None:
@@ -199,7 +211,8 @@ def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], pa
     _stop(matrix.hosts)
     left, wrong = left_in(matrix.folder), _wrong(args.runs, matrix, statuses)
     done = sum(status == "done" for status in statuses.values())
-    times = sorted(matrix.takeovers)
+    times = sorted(seconds for seconds, _ in matrix.takeovers)
+    apart = sorted(seconds for seconds, away in matrix.takeovers if not away)
     found = ", ".join(f"{len(numbers)} {what}" for what, numbers in wrong.items())
     asked = sum(matrix.asked.values())
     print(
@@ -212,9 +225,10 @@ def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], pa
         print(f"given up after three deaths, and resumed by a person: {json.dumps(matrix.given_up)}")
     if matrix.troubles:
         print(f"what people were told: {json.dumps(matrix.troubles)}")
-    if times:
-        p50, p95 = times[len(times) // 2], times[int(len(times) * 0.95)]
-        print(f"{len(times)} takeovers: p50 {p50:.1f} s, p95 {p95:.1f} s, longest {times[-1]:.1f} s")
+    for which, some in (("", times), (" outside outages of the database", apart)):
+        if some:
+            p50, p95 = some[len(some) // 2], some[int(len(some) * 0.95)]
+            print(f"{len(some)} takeovers{which}: p50 {p50:.1f} s, p95 {p95:.1f} s, longest {some[-1]:.1f} s")
     clocks, misdated = matrix.clocks(), matrix.misdated()
     print(
         f"commands by how many minutes their host's clock was off: {json.dumps(dict(sorted(clocks.items())))}"

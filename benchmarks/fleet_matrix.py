@@ -66,7 +66,10 @@ class Matrix:
     """Runs that died too often, and how often a person resumed them."""
     hurt: dict[str, tuple[int, float, float]] = field(default_factory=dict[str, tuple[int, float, float]])
     """Run whose driver was killed, paused or cut off: its epoch, when, and until when it stays away."""
-    takeovers: list[float] = field(default_factory=list[float])
+    takeovers: list[tuple[float, bool]] = field(default_factory=list[tuple[float, bool]])
+    """Seconds each, and whether the database was away meanwhile."""
+    outages: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """From when to when it was."""
     later: list[tuple[float, Callable[[], object]]] = field(
         default_factory=list[tuple[float, Callable[[], object]]]
     )
@@ -170,7 +173,7 @@ class Matrix:
 
     def fault(self, kind: str) -> bool:
         """Do something bad to whoever drives a run, or to all; returns whether there was somebody."""
-        before = self.seen()[SIGNS[kind][1]]
+        before, begun = self.seen()[SIGNS[kind][1]], time.monotonic()
         if kind not in (CRASH, CUT):
             if not self._to_one(kind):
                 return False
@@ -182,6 +185,8 @@ class Matrix:
             for host in self.hosts:
                 if not host.cut:
                     self._away("cut a host", host, self.cut_s)
+        if kind in (CRASH, CUT):
+            self.outages.append((begun, time.monotonic() + (self.cut_s if kind == CUT else 0)))
         self.before.setdefault(kind, before)
         self.faults[kind] += 1
         self.note(kind)
@@ -276,7 +281,8 @@ class Matrix:
         newer = self.epochs([*self.hurt], driven=False)
         for run, (epoch, since, back) in [*self.hurt.items()]:
             if newer.get(run, epoch) > epoch:
-                self.takeovers.append(now - since)
+                away = any(begun < now and since < end for begun, end in self.outages)
+                self.takeovers.append((now - since, away))
                 self.note(f"{run}: taken over after {now - since:.0f} s")
                 self.hurt.pop(run, None)
             elif now > back:

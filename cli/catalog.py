@@ -30,7 +30,7 @@ _LISTED = {
         ("fleet", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
-        ("fleet", "cancel RUN", "Stop a run that waits for a worker or is driven by one"),
+        ("fleet", "cancel RUN", "Stop a run that is driven elsewhere, or end one that waits"),
         ("schedule", "schedule add|list|remove", "Let workers start runs at set times"),
         ("fleet", "limits [KIND=NAME]", "Show or set limits of users, workflows and models"),
         ("store", "store copy RUN… --to URL", "Copy runs to another store, or migrate this one"),

@@ -61,7 +61,8 @@ def add_decision_flags(parser: Parser) -> None:
     flag(group, "--reason TEXT", "after --reject: the reason, sent to the model", action=_Add)
     flag(group, "--edit ID[=JSON|@FILE]", "run the call with these arguments", action=_Add)
     flag(group, "--answer ID=TEXT", "answer a question; for an unknown outcome: redo or skip", action=_Add)
-    flag(group, "--cancel ID", "cancel this call and the rest of its batch", action=_Add)
+    help_ = "cancel this call and the rest of its batch; at a graph's question: the run"
+    flag(group, "--cancel [ID]", help_, action=_Add, nargs="?", const="all")
 
 
 _ALWAYS_HELP = {
@@ -130,7 +131,7 @@ def _named(name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, 
                 f"--edit all: each needs its own. Name one: {', '.join(r['id'] for r in waiting)}."
             )
         # Questions and unknown outcomes aren't permissions: `all` never decides those.
-        found = [r for r in waiting if r["kind"] == "approval"]
+        found = [r for r in waiting if r["kind"] == "approval"] or [r for r in waiting if kind == "cancel"]
         if not found:
             raise UserError(f"--{kind} all: no approval waits. See: interlock approvals")
         return found
@@ -174,7 +175,7 @@ def _decision(kind: str, request: Request, rest: str | None) -> Decision:
 
 
 def _allowed(request: Request, choice: str, flag: str) -> "Choice":
-    if choice not in request["choices"]:
+    if choice not in (*request["choices"], "cancel"):
         raise UserError(f"{flag}: request {request['id']!r} takes {', '.join(request['choices'])}.")
     return cast("Choice", choice)
 
@@ -246,7 +247,7 @@ def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
             termios.tcflush(
                 sys.stdin, termios.TCIFLUSH
             )  # typed before the question was shown, it is no answer
-            _write("", *question(request, count, paint, PREVIEW_LINES, not_shown(run)))
+            _write("", *question(request, count, paint, PREVIEW_LINES, not_shown(run), by_key=True))
             decision, more = _decided(request, others)
             further, ids = settles(decision, request, requests[number:])
             decisions += [decision, *more, *further]
@@ -272,7 +273,7 @@ def _chosen(
 ) -> tuple[Decision, list[Decision]]:
     """Take a key or the first word of what it stands for, `n` with a reason behind it, `all` behind an outcome."""
     of_all = f" · with all: the same for {len(others)} more like it" if others else ""
-    typed = _typed(" · ".join(f"{key} {way.label}" for key, way in ways.items()) + of_all)
+    typed = _typed(" · ".join(f"{key} {way.scoped}" for key, way in ways.items()) + of_all)
     word, _, rest = typed.partition(" ")
     found = (w for key, w in ways.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
     if (way := next(found, None)) is None:

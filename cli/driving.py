@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from interlock.cli import quick_start
 from interlock.cli.render.output import close_stdout
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
+from interlock.services.process.stdout import kept_stdout, own_stdout
 from interlock.state.errors import InterlockError, UserError, bug
 from interlock.state.text import harmless, visible
 
@@ -40,10 +41,10 @@ class View(Protocol):
 
 def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:
     """The view for `--output-format`; a resumed run has a title and requests that were just decided."""
-    if args.output_format == "text":
+    if args.output_format in (None, "text"):
         from interlock.cli.render.text import TextView
 
-        return TextView(title, decided, args.verbose)
+        return TextView(title, decided, args.verbose, for_people=args.output_format == "text" or None)
     from interlock.cli.render.structured import JsonView, StreamJsonView
 
     return JsonView() if args.output_format == "json" else StreamJsonView()
@@ -76,7 +77,7 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
 def _show(drive: "Callable[[_Person], Outcome]", view: View, client: Client) -> int:
     asker = _Person(view)
     try:
-        with client.diagnosed():
+        with kept_stdout(), client.diagnosed():
             outcome = drive(asker)
             outcome = notified(outcome, [*asker.notifying, outcome.notifying])
             if not outcome.drained:
@@ -154,6 +155,6 @@ def _quietly(show: Callable[[], None]) -> None:
     """Ignore a closed pipe (`| head`): it doesn't change how the run ended."""
     try:
         show()
-        sys.stdout.flush()
+        own_stdout().flush()
     except BrokenPipeError:
         close_stdout()

@@ -63,7 +63,7 @@ def add_running_flags(parser: Parser, *, serving: bool = False) -> None:
     _fleet_flags(parser.add_argument_group("fleet"))
     group = parser.add_argument_group("output")
     formats = one_of(FORMATS)
-    flag(group, "-o --output-format FORMAT", "text, json or stream-json", type=formats, default="text")
+    flag(group, "-o --output-format FORMAT", "text, json or stream-json", type=formats)
     flag(group, "--verbose", "show thoughts and nodes (text)")
 
 

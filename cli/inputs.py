@@ -3,7 +3,7 @@
 import json
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,8 +91,17 @@ def agreed(question: str, nobody: str) -> bool:
 
 def json_object(text: str, what: str) -> dict[str, Any]:
     """Parse a JSON object. Raises `InputError` naming line and column."""
+    value = json_value(text, what)
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    kinds: dict[type, str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    raise InputError(f"{what} must be a JSON object, it is {kinds.get(type(value), 'a number')}.")
+
+
+def json_value(text: str, what: str) -> object:
+    """Parse JSON. Raises `InputError` naming line and column."""
     try:
-        value: object = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{error.msg} at line {error.lineno}, column {error.colno}"
         raise InputError(f"{what} is not JSON: {where}.") from error
@@ -100,10 +109,6 @@ def json_object(text: str, what: str) -> dict[str, Any]:
         raise InputError(f"{what} is nested too deeply.") from error
     except ValueError as error:  # Python limits the digits of an integer
         raise InputError(f"{what} holds an integer that is too long: 4,300 digits are the most.") from error
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value)
-    kinds: dict[type, str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-    raise InputError(f"{what} must be a JSON object, it is {kinds.get(type(value), 'a number')}.")
 
 
 def read_spec(spec: str, what: str) -> str:
@@ -137,7 +142,9 @@ def _text(data: bytes, what: str) -> str:
         raise InputError(f"{what} is not UTF-8 (byte {error.start}).") from error
 
 
-def batch_lines(name: str) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
+def batch_lines(
+    name: str, parse: Callable[[str, str], dict[str, Any]] = json_object
+) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
     """A batch's inputs in order, each with its line's number; a bad line yields its error. Blank ones are skipped."""
     data = _stdin("--batch") if name == "-" else _bytes(name, "--batch")
     # Not splitlines(): JSON strings may hold U+2028 and its kin.
@@ -145,6 +152,6 @@ def batch_lines(name: str) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
         if not line.strip():
             continue
         try:
-            yield number, json_object(_text(line, f"Line {number}"), f"Line {number}")
+            yield number, parse(_text(line, f"Line {number}"), f"Line {number}")
         except InputError as error:
             yield number, error

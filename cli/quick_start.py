@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from interlock.cli.lazy_packages import import_late, import_lazily, make_lazily
+from interlock.services.packages import why_off
 
 _BETWEEN_COLLECTIONS = 1_000
 """In objects. A request and its response form cycles, half a megabyte of them late in a run: with 20,000 objects
@@ -59,7 +60,8 @@ def begin() -> None:
     leave_tracing_out()
     import_lazily(*_LAZY)
     import_late(_UNUSED)
-    make_lazily(_CLASSES)
+    if not why_off("google-genai"):  # others may make their classes in another way
+        make_lazily(_CLASSES)
 
 
 def import_lightly() -> None:

@@ -243,11 +243,13 @@ def _result(outcome: Outcome) -> types.CallToolResult:
 
 
 def _facts(outcome: Outcome) -> dict[str, Any]:
-    facts: dict[str, Any] = {"run": outcome.run, "status": outcome.status, "output": outcome.output}
+    facts: dict[str, Any] = {"run": outcome.run, "status": outcome.status, "output": outcome.shown}
     if outcome.status == "waiting":
         facts["pending_approvals"] = outcome.pending
     if outcome.resume_command:
         facts["resume_command"] = outcome.resume_command
+    if outcome.warnings:
+        facts["warnings"] = outcome.warnings
     return {**facts, "error": outcome.error} if outcome.error else facts
 
 
@@ -256,9 +258,9 @@ def _text(outcome: Outcome) -> str:
     if outcome.status == "waiting":
         return "\n".join(_parked(outcome))
     if outcome.error:
-        return f"{outcome.error['type']}: {outcome.error['message']}"
-    answer = outcome.output.get("response") or outcome.output.get("text")
-    return str(answer) if answer else json.dumps(json.loads(visible_json(outcome.output)), ensure_ascii=False)
+        return "\n".join([f"{outcome.error['type']}: {outcome.error['message']}", *outcome.warnings])
+    answer = outcome.shown.get("response") or outcome.shown.get("text")
+    return str(answer) if answer else json.dumps(json.loads(visible_json(outcome.shown)), ensure_ascii=False)
 
 
 def _parked(outcome: Outcome) -> Iterator[str]:

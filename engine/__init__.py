@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from interlock.engine.travel.fork import Forked
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.events import Event
+    from interlock.state.run import WorkflowInput
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -19,7 +20,7 @@ _T = TypeVar("_T")
 
 async def run(
     workflow: "str | Pipeline",
-    input: Mapping[str, Any],
+    input: "Mapping[str, Any] | WorkflowInput",
     *,
     options: Options,
     renderers: Sequence[Renderer] = (),

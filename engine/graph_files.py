@@ -7,8 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
-from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -23,6 +22,7 @@ from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._stored import is_of_data
 from interlock.graphs.foreign import from_langgraph
+from interlock.services.process.stdout import printing_to_stderr
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
 
@@ -126,6 +126,59 @@ def _own_folders(listing: Path, settings: Mapping[str, Any]) -> list[Path]:
     return [folder for folder in named if folder.is_dir()]
 
 
+@dataclass(frozen=True)
+class ListedApp:
+    """What a `langgraph.json` asks of a server beside its graphs."""
+
+    listing: Path
+    graphs: frozenset[str]
+    auth: Any = None
+    """LangGraph's `Auth`: who is let in, and to what. None: the file names none."""
+    routes: Any = None
+    """The application of its `http.app`; None: it names none."""
+    http: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Its `http`."""
+
+
+def listed_app(folder: Path) -> ListedApp | None:
+    """What the `langgraph.json` of a trusted folder asks of a server; None: there is none. Raises `ConfigError`."""
+    listing = folder / LISTING
+    if not (graphs := listed_in(folder)):
+        return None
+    settings = _prepare(listing)
+    if "encryption" in settings:
+        raise ConfigError(
+            f"{listing}: `encryption` isn't supported: state would be stored as it is. Remove it."
+        )
+    http: dict[str, Any] = settings.get("http") or {}
+    auth: dict[str, Any] = settings.get("auth") or {}
+    theirs, routes = (_object_at(listing, place) for place in (auth.get("path"), http.get("app")))
+    if auth and not hasattr(theirs, "_authenticate_handler"):
+        raise ConfigError(
+            f"{listing}: `auth` must name LangGraph's `Auth`, as ./auth.py:auth; found {theirs!r}."
+        )
+    if auth and theirs._authenticate_handler is None:
+        raise ConfigError(f"{listing}: its `auth` lets nobody in: it has no function `@auth.authenticate`.")
+    if routes is not None and not hasattr(routes, "router"):
+        raise ConfigError(f"{listing}: `http.app` must name a Starlette or FastAPI app; found {routes!r}.")
+    return ListedApp(listing, frozenset(graphs), theirs, routes, http)
+
+
+def _object_at(listing: Path, place: object) -> Any:
+    """What `./file.py:name` or `package.module:name` of a `langgraph.json` names; None for no text."""
+    if not isinstance(place, str):
+        return None
+    path, _, name = place.rpartition(":")
+    folders = [*_own_folders(listing, json.loads(listing.read_text(encoding="utf-8"))), listing.parent]
+    file = Path(os.path.realpath(listing.parent / path)) if path.endswith(".py") else _file_of(path, folders)
+    if not file.is_file():
+        raise ConfigError(f"{listing}: there is no file for {place!r}; expected FILE.py:NAME.")
+    module = _module(file, file.read_bytes())
+    if not hasattr(module, name):
+        raise ConfigError(f"{listing}: {file} has no {name!r}.")
+    return getattr(module, name)
+
+
 def _prepare(listing: Path) -> dict[str, Any]:
     """Make a project's own folders importable, and its variables known, as LangGraph's server does; its settings."""
     settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
@@ -172,7 +225,7 @@ def _importable(folder: Path) -> None:
 def _module(file: Path, code: bytes) -> ModuleType:
     """Import the file; cached by content. What it prints goes to stderr."""
     try:
-        with redirect_stdout(sys.stderr):
+        with printing_to_stderr():
             return _in_package(file) or _alone(file, code)
     except ModuleNotFoundError as error:
         if error.name is None or (file.parent / error.name.replace(".", "/")).exists():

@@ -47,6 +47,8 @@ class Options:
     workspace: Path | None = None
     model: str | None = None
     approval_mode: str | None = None
+    edits_granted: bool = False
+    """A person allowed all edits with a request, and chose no mode: `auto_edit` allows edits and nothing else."""
     mode: str | None = None
     """Working mode; None keeps the run's own."""
     protocol: str | None = None
@@ -104,6 +106,8 @@ class Options:
     cloned it also its `commit`, and where the files are (`at`)."""
     placed: "Callable[[Connection], None] | None" = None
     """Called in a transaction of each drive, before anything moves."""
+    commits: "Callable[[], tuple[str, bytes] | None] | None" = None
+    """For a drive in a clone: the clone's name, and what was done in its own git repository, if that has changed."""
     stale_after_s: float = HEARTBEAT_STALE_S
     submitted: Mapping[str, Any] | None = None
     """Of a run that workers drive: its `user`, and its `priority`."""
@@ -113,6 +117,8 @@ class Options:
     """For a worker's drive: the limits over all workers."""
     queue: str = ""
     """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
+    batch: Mapping[str, str] | None = None
+    """Of a run that is a line of a batch: which one (`engine/client/batches.py`)."""
     moves_queue: bool = False
     """Whether a run that has a queue already goes to `queue`, too."""
 
@@ -177,6 +183,9 @@ class Outcome:
     status: str
     exit_code: int
     output: dict[str, Any] = field(default_factory=dict[str, Any])
+    """For programs: as the workflow made it."""
+    masked: dict[str, Any] | None = None
+    """The output without secrets; None: it has none, or returning it as it is is the workflow's purpose."""
     error: dict[str, str] | None = None
     stats: dict[str, Any] = field(default_factory=dict[str, Any])
     pending: list[Pending] = field(default_factory=list[Pending])
@@ -191,3 +200,8 @@ class Outcome:
     """Notifications still being sent; resolves to what went wrong with them."""
     drained: bool = True
     """False: a renderer still blocks on its reader, and a normal exit of the process would wait for it."""
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The output for people, files and pipes."""
+        return self.output if self.masked is None else self.masked

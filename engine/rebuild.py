@@ -19,6 +19,9 @@ from interlock.graphs._langgraph import lost_nodes
 from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.state.subagent import MOST_DEPTH
 
+Told = Callable[[int, int], None]
+"""Hears how many runs are done, of how many."""
+
 
 class Truth(NamedTuple):
     """A run's status according to its checkpoints."""
@@ -30,12 +33,12 @@ class Truth(NamedTuple):
     """Key of each request the graph is interrupted for → LangGraph's id."""
 
 
-def rebuild(home: Path) -> list[str]:
+def rebuild(home: Path, told: Told = lambda _done, _total: None) -> list[str]:
     """Make the rows agree with the checkpoints; return one line per run whose rows didn't."""
-    return asyncio.run(_rebuilt(home))
+    return asyncio.run(_rebuilt(home, told))
 
 
-async def _rebuilt(home: Path) -> list[str]:
+async def _rebuilt(home: Path, told: Told) -> list[str]:
     store = Store(home)
     with explained(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
@@ -46,10 +49,12 @@ async def _rebuilt(home: Path) -> list[str]:
         def compiled(workflow: str) -> Compiled:
             return pipeline(workflow).compile(saver, MOST_DEPTH)
 
-        for run, workflow, *row in stored_statuses(conn):
+        stored = stored_statuses(conn)
+        for number, (run, workflow, *row) in enumerate(stored, 1):
+            told(number, len(stored))
             known = is_known(workflow) and run not in driven
             truth = await _truth(saver, run, pipeline(workflow), compiled) if known else None
-            if truth is not None:
+            if truth is not None and (row[0], truth.status) != ("cancelled", "open"):  # a person ended it
                 found += _differing(conn, run, tuple(row), truth)
                 _mend(conn, run, truth)
         return found

@@ -11,7 +11,6 @@ import hashlib
 import os
 import sys
 import traceback
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
@@ -27,6 +26,7 @@ from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import from_langgraph, is_factory
 from interlock.services.config.settings import project_paths
+from interlock.services.process.stdout import printing_to_stderr
 from interlock.services.trust import ProjectFile, ignored_line, shown_path
 from interlock.state.errors import (
     THEIR_ERRORS,
@@ -260,7 +260,7 @@ def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
         )
     try:
         made = executed(file, code)
-        with redirect_stdout(sys.stderr):
+        with printing_to_stderr():
             return _checked(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
     except THEIR_ERRORS as error:
         raise ConfigError(_explained(file, name, code, error)) from error
@@ -272,7 +272,7 @@ def executed(file: Path, code: bytes) -> ModuleType:
     made.__file__ = str(file)
     sys.modules[made.__name__] = made  # annotations are resolved through it
     try:
-        with redirect_stdout(sys.stderr):
+        with printing_to_stderr():
             exec(compile(code, str(file), "exec"), made.__dict__)
     except THEIR_ERRORS:
         del sys.modules[made.__name__]
@@ -287,7 +287,7 @@ def _from_entry_point(source: Source) -> Pipeline:
     try:
         if source.name in PIPELINES:
             raise ValueError(f"{source.name!r} is one of Interlock's own workflows; expected another name")
-        with redirect_stdout(sys.stderr):
+        with printing_to_stderr():
             found = point.load()
             module = sys.modules.get(getattr(found, "__module__", ""), None)
             return _checked(found, source.name, str(getattr(module, "__doc__", "") or ""))

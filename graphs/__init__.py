@@ -67,7 +67,7 @@ def pipeline(name: str) -> "Pipeline":
         return _OFFERED[name]()
     if name not in PIPELINES:
         hint = nearest(name, [*PIPELINES, *_ADDED, *_OFFERED], 3, 0.6)
-        raise UserError(f"No workflow {name!r}.{hint} List them with: interlock workflows")
+        raise UserError(f"No workflow {name[:80]!r}.{hint} List them with: interlock workflows")
     return _module(name).PIPELINE
 
 

@@ -8,7 +8,7 @@ it start from the last.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, update_wrapper
 from inspect import signature
 from itertools import pairwise
 from types import MappingProxyType
@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, get_type_hints
 from langgraph.graph import END, START
 
 from interlock.graphs import nested
-from interlock.graphs._contract import called, hints_of, state_of
+from interlock.graphs._contract import hints_of, state_of
+from interlock.graphs._own_nodes import called, run_or_replay
 from interlock.graphs._pipeline import Graph, Node, Pipeline, Router
 from interlock.graphs._subgraph import Replayed
 from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
@@ -153,7 +154,7 @@ def _choose_in_session(
         label = router(state)
         return over[label] if label in over and by_session_end(state) else label
 
-    route.__name__ = router.__name__
+    update_wrapper(route, router, ("__name__",), ())
     further = dict.fromkeys(over.values(), "session_end")
     root.choose(source, route, (*reads, *hints_of(RunChannels)), (*labels, *further), {**targets, **further})
 
@@ -162,8 +163,7 @@ def _begun(first: Callable[[Any], str], router: Router) -> Router:
     def route(state: Any) -> str:
         return first(state) or router(state)
 
-    route.__name__ = router.__name__
-    return route
+    return update_wrapper(route, router, ("__name__",), ())
 
 
 PLACES = {
@@ -330,7 +330,7 @@ def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
         )
 
     async def either(state: Any, runtime: Any) -> Any:
-        return await called(new if due() else old, state, runtime)
+        return await (called(new, state, runtime) if due() else run_or_replay(old, state, runtime))
 
     both = replace(
         now,

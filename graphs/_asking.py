@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
 
@@ -74,34 +75,34 @@ def prompt_of(graph: Any, kind: type[WorkflowInput]) -> str | None:
     return (usual or needed or (texts if len(texts) == 1 else []) or [None])[0]
 
 
-def check_given(graph: Any, name: str, values: dict[str, Any], prompt: str | None) -> Any:
-    """The values, for a graph without fields the one value. Raises `InputError`: which field, what was expected."""
-    fields = fields_of(graph)
-    if fields is None:
-        if set(values) != {"input"}:
-            raise InputError(
-                f"{name} takes one value: --input '{{\"input\": …}}'; got {sorted(values)}.", "input"
-            )
-        return _made("input", input_type(graph), values["input"])
-    for key in values:
-        if key not in fields:
-            known = nearest(key, fields) or f" {name} has: {', '.join(fields)}."
-            raise InputError(f"Unknown input field {key!r}.{known}", key)
+def given_to(graph: Any, values: Mapping[str, Any], prompt: str | None) -> Any:
+    """What a person gave as the graph's input: as it is, but for a prompt, and `input` around a value without keys."""
+    if fields_of(graph) is None:
+        return values["input"] if set(values) == {"input"} else values
     if prompt == MESSAGES and isinstance(values.get(MESSAGES), str):
-        values = {**values, MESSAGES: [{"role": "user", "content": values[MESSAGES]}]}
-    taken(graph, values)
+        return {**values, MESSAGES: [{"role": "user", "content": values[MESSAGES]}]}
     return values
 
 
-def taken(graph: Any, given: Mapping[str, Any]) -> Any:
-    """JSON as the graph's own types; what a type can't be made of stays as it is. Raises `InputError`."""
+def ignored(graph: Any, name: str, given: Any) -> list[str]:
+    """A line for each key of an input that the graph doesn't have: LangGraph ignores it, and it may be mistyped."""
+    fields = fields_of(graph)
+    if fields is None or not isinstance(given, dict):
+        return []
+    unknown = [str(key) for key in cast("dict[str, Any]", given) if key not in fields]
+    known = f" {name} has: {', '.join(fields)}."
+    return [f"Input field {key!r} is ignored.{nearest(key, fields) or known}" for key in unknown]
+
+
+def taken(graph: Any, given: Any) -> Any:
+    """An input with its JSON made into the classes that the graph's types name; what doesn't fit stays as it is."""
     fields = fields_of(graph)
     if fields is None:
-        return _made("input", input_type(graph), given["input"])
-    kind = input_type(graph)
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        _fit(TypeAdapter(kind), dict(given), "")
-    return {key: _made(key, fields[key], value) for key, value in given.items()}
+        return _made(input_type(graph), given)
+    if not isinstance(given, dict):
+        return given
+    values = cast("dict[str, Any]", given)
+    return {key: _made(fields.get(key, Any), value) for key, value in values.items()}
 
 
 def context_of(graph: Any, given: Mapping[str, Any]) -> Any:
@@ -125,39 +126,37 @@ def context_of(graph: Any, given: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _made(key: str, hint: Any, value: Any) -> Any:
+def _made(hint: Any, value: Any) -> Any:
     bare = _plain(hint)
     if "BaseMessage" in repr(bare) or "AnyMessage" in repr(bare) or "AIMessage" in repr(bare):
-        return _messages(key, value)
+        return _messages(value)
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(
-            bare, config=None if _is_class(bare) else ConfigDict(arbitrary_types_allowed=True)
-        )
-    except (PydanticUserError, NameError, TypeError):
+        config = None if _is_class(bare) else ConfigDict(arbitrary_types_allowed=True)
+        made = TypeAdapter[Any](bare, config=config).validate_json(json.dumps(value), strict=True)
+    except (PydanticUserError, ValueError, NameError, TypeError):
         return value
-    return _fit(adapter, value, key)
+    return value if _is_json(made) else made
 
 
-def _fit(adapter: TypeAdapter[Any], value: Any, key: str) -> Any:
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in (*filter(None, [key]), *first["loc"])) or "input"
-        raise InputError(f"Input field {place!r}: {first['msg']}.", place) from error
+def _is_json(value: Any) -> bool:
+    """Whether it is made of what JSON is read as, so that no class was made of it."""
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind in (list, dict):
+        return all(map(_is_json, value.values() if kind is dict else value))
+    return value is None or kind in (str, int, float, bool)
 
 
-def _messages(key: str, value: Any) -> Any:
+def _messages(value: Any) -> Any:
     many: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
-    try:
-        return TypeAdapter(list[AnyMessage]).validate_python(many)
-    except (ValidationError, TypeError):
-        pass  # other forms than LangChain's own JSON: OpenAI's, pairs, plain texts
+    with suppress(
+        ValidationError, TypeError
+    ):  # another form than LangChain's own: OpenAI's, pairs, plain texts
+        if not any("role" in cast("dict[str, Any]", one) for one in many if isinstance(one, dict)):
+            return TypeAdapter(list[AnyMessage]).validate_python(many)
     try:
         return convert_to_messages(many)
-    except (ValueError, NotImplementedError, KeyError, TypeError) as error:
-        expected = 'expected messages like {"role": "user", "content": "…"}'
-        raise InputError(f"Input field {key!r}: {expected}.", key) from error
+    except (ValueError, NotImplementedError, KeyError, TypeError):
+        return cast(Any, value)
 
 
 def _plain(hint: Any) -> Any:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cache
-from inspect import signature
 from typing import Any, NamedTuple, cast, get_type_hints
 
 from langgraph.errors import GraphBubbleUp, GraphDrained
@@ -17,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from interlock.graphs._fusing import Run
+from interlock.graphs._own_nodes import choose_or_replay, run_or_replay
 from interlock.graphs._watch import is_exit
 from interlock.state.charted import ApprovalModeState, charted, check_moves, plain
 from interlock.state.deps import Deps, Stopped
@@ -291,7 +291,7 @@ def _tried(
     """The node with its retries and timeout (`NodeSpec`). A retry finds what earlier tries recorded, e.g. a reply."""
 
     async def once(state: Mapping[str, Any], runtime: Runtime[Deps]) -> Any:
-        return await called(function, state, runtime)
+        return await run_or_replay(function, state, runtime)
 
     if spec is None or not (spec.retries or spec.timeout_s):
         return once
@@ -327,18 +327,6 @@ def _tried(
     return tried
 
 
-def called(
-    function: Callable[..., Awaitable[Any]], state: Mapping[str, Any], runtime: Runtime[Deps]
-) -> Awaitable[Any]:
-    """Call the node with the state, and with the runtime if it takes one."""
-    return function(state, runtime) if _asks_runtime(function) else function(state)
-
-
-@cache
-def _asks_runtime(function: Callable[..., Any]) -> bool:
-    return "runtime" in signature(function).parameters
-
-
 def _check_update(where: str, update: Any, contract: Contract) -> None:
     try:
         _validator(contract.state, contract.writes).validate_python(update)
@@ -359,7 +347,7 @@ def checked_router(
     """Validate the router's label, and log it as the step's route."""
 
     async def route(state: dict[str, Any], runtime: Runtime[Deps]) -> str:
-        label = router({key: state[key] for key in reads if key in state})
+        label = await choose_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
         deps, info = _context(runtime, router.__name__)
@@ -386,7 +374,7 @@ def checked_sender(
 
     async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
         handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}
-        payloads = sender({key: state[key] for key in reads if key in state})
+        payloads = await choose_or_replay(sender, {key: state[key] for key in reads if key in state}, runtime)
         now = state.get("approval_mode")
         for item in payloads:
             try:

@@ -10,7 +10,7 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
@@ -134,7 +134,10 @@ class Questions:
             stored = [self._deps.approvals.get(request.key) for request in requests]
             if stored[0] is None:
                 return None
-            same = all(was and _shown(was) == _shown(now) for was, now in zip(stored, requests, strict=True))
+            same = all(
+                was and _shown(was) == _shown(self._deps.approvals.as_kept(now))
+                for was, now in zip(stored, requests, strict=True)
+            )
             if same and number not in execution.earlier and (found := self._answer_to(requests)):
                 execution.earlier.add(number)
                 return found
@@ -186,8 +189,14 @@ class Questions:
 class RecordedAnswers:
     """Answers what a function asks in a replay: as a person answered the same question in the record, each once."""
 
-    def __init__(self, answered: Iterable[tuple[ApprovalRequest, Answer]]) -> None:
+    def __init__(
+        self,
+        answered: Iterable[tuple[ApprovalRequest, Answer]],
+        as_kept: Callable[[ApprovalRequest], ApprovalRequest],
+    ) -> None:
+        """`as_kept`: a request as the record has it, with marks in place of secrets."""
         self._left = [*answered]
+        self._as_kept = as_kept
 
     def answer(self, value: Any, response_schema: Any) -> Any:
         """Return the recorded answer. Raises `GraphInterrupt` if nobody was asked this."""
@@ -196,7 +205,9 @@ class RecordedAnswers:
         item = Interrupt(value, _hash(namespace), response_schema=schema)
         found: list[tuple[ApprovalRequest, Answer]] = []
         for request in requests_of(item, namespace.rpartition("|")[2].rpartition(":")[0]):
-            same = next((pair for pair in self._left if _shown(pair[0]) == _shown(request)), None)
+            same = next(
+                (pair for pair in self._left if _shown(pair[0]) == _shown(self._as_kept(request))), None
+            )
             if same is None:
                 raise GraphInterrupt((item,))
             self._left.remove(same)

@@ -233,6 +233,12 @@ def is_internal(channel: str) -> bool:
     return channel.startswith((_EDGE, "__"))
 
 
+def holds_values(channel: str, value: Any) -> bool:
+    """Whether what is in a channel is of the graph: its state, input, results or payloads, not how it goes on."""
+    is_way = channel.startswith(_EDGE) or channel in BOOKKEEPING
+    return not is_way and not (channel == _PAYLOADS and not value)
+
+
 def turns_input_into_state(task_path: str) -> bool:
     """Whether a task, by its path, is LangGraph's own first one."""
     return task_path.endswith(_INPUT)
@@ -396,10 +402,11 @@ def _sync_without_saver() -> None:
         loop._put_checkpoint_fut = _Saved()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
-def with_saver(compiled: Any, saver: Any, store: Any) -> Any:
+def with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
     made = copy(compiled)
     made.checkpointer, made.store = saver, compiled.store or store
+    made.name = name or made.name
     return made
 
 

@@ -7,7 +7,7 @@ import linecache
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
@@ -39,6 +39,12 @@ def digest_of(compiled: Any) -> str:
     return hashlib.sha256("".join(_digest(compiled, name) for name in compiled.nodes).encode()).hexdigest()[
         :12
     ]
+
+
+@cache
+def digest_of_function(function: Any) -> str:
+    """A hash of the code of a function, and of what it names of the project."""
+    return hashlib.sha256("\0".join(_texts(function, set(), 0)).encode(errors="replace")).hexdigest()[:16]
 
 
 def _digest(compiled: Any, name: str) -> str:

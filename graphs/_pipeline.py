@@ -41,7 +41,7 @@ from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
 from interlock.state.node import spec_of
 from interlock.state.run import WorkflowInput, WorkflowOutput, input_error
-from interlock.state.text import clean, first_fault
+from interlock.state.text import clean, first_fault, json_text
 from interlock.state.workflow import WorkflowContext
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
@@ -174,7 +174,7 @@ class Graph:
 
         Use a router if more than one node's result decides. An empty label is the default path, which isn't logged.
         """
-        labels = get_args(hints_of(router)["return"])
+        labels = get_args(self._hints(router).get("return"))
         self.choose(source, router, self._reads(router), labels, targets)
 
     def choose(
@@ -299,9 +299,25 @@ class Graph:
         return lambda: (contract.input_schema, (*hints_of(contract.input_schema),))
 
     def _reads(self, function: Callable[..., Any]) -> tuple[str, ...]:
-        reads = next(t for key, t in hints_of(function).items() if key != "return")
+        reads = next((t for key, t in self._hints(function).items() if key != "return"), None)
+        if reads is None:
+            raise self._untyped(function)
         check_keys(f"{self.name}: {function.__name__} reads", reads, self.state)
         return (*hints_of(reads),)
+
+    def _hints(self, function: Callable[..., Any]) -> Mapping[str, Any]:
+        try:
+            return hints_of(function)
+        except TypeError:  # no function of its own, such as a partial
+            raise self._untyped(function) from None
+
+    def _untyped(self, function: Any) -> SetupError:
+        name = getattr(function, "__name__", repr(function))
+        return SetupError(
+            f"{self.name}: {'a lambda' if name == '<lambda>' else name} says nothing of the state that it reads and of "
+            "what it returns. Write a function with annotations, whose argument is a TypedDict of the keys that it "
+            "reads: def each(state: Reads) -> list[Payload]."
+        )
 
     def _annotations(self, name: str, function: Node) -> tuple[type, type]:
         hints = dict(hints_of(function))
@@ -337,8 +353,6 @@ class Pipeline:
     """State key that says how it ended, for `runs`; empty means `done`."""
     follow_up: Callable[[Message | None, WorkflowContext], dict[str, Any]] | None = None
     """State for a further prompt or, with None, for retrying the last; absent: not supported."""
-    resumes_after_end: bool = True
-    """A run that ended badly still has work to do when resumed."""
     prompt_field: str | None = None
     """Input field that the positional PROMPT fills (★)."""
     hands_over_to: str = ""
@@ -347,6 +361,11 @@ class Pipeline:
     """Warnings that a run begins with."""
     needs_model: bool = False
     """Requires a model: refused before it starts without a key. Others do what they can."""
+
+    @property
+    def continues(self) -> bool:
+        """Whether a run can go on after its end."""
+        return self.follow_up is not None
 
     def __post_init__(self) -> None:
         if cast(Any, self.enter) is None:
@@ -373,21 +392,36 @@ class Pipeline:
             ended = f"it ended with {sorted(values)} in its state."
             raise RunError(f"The output of {self.name!r}: {fault}; {ended}") from error
 
-    def validated(self, values: Mapping[str, Any]) -> WorkflowInput:
+    def validated(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
         """The typed input, with valid Unicode. Raises `InputError` naming the field and what was expected."""
+        if isinstance(values, WorkflowInput):
+            return values
         given = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
         try:
             return self.input.model_validate(given)
         except ValidationError as error:
-            raise input_error(self.input, error) from error
+            raise input_error(self.name, self.input, error) from error
+
+    @property
+    def takes_any_value(self) -> bool:
+        """Whether an input needn't be an object: a LangGraph graph may take a list or a number."""
+        return False
+
+    def doubts(self, input: WorkflowInput) -> list[str]:  # noqa: ARG002 - a LangGraph graph has some
+        """What of an input the workflow ignores, in a line each."""
+        return []
 
     def started(self, first: dict[str, Any]) -> Any:
         """What its graph begins with, of the JSON that its run's row holds."""
         return of_types(self.declared().state, first)
 
     def title(self, input: WorkflowInput) -> str:
-        """What lists call a run with this input."""
-        return str(getattr(input, self.prompt_field or "", "") or self.name)
+        """What lists call a run with this input: its prompt, else what else was given, else the workflow."""
+        if self.prompt_field and (prompt := getattr(input, self.prompt_field)):
+            return _in_words(prompt)
+        given = input.model_dump(exclude=set(WorkflowInput.model_fields), exclude_defaults=True)
+        parts = [name if value is True else _in_words(value) for name, value in given.items()]
+        return " · ".join(filter(None, parts)) or self.name
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         """Drive its compiled graph until nothing is due."""
@@ -405,3 +439,20 @@ class Pipeline:
 
         nests = "depth" in signature(self.build).parameters
         return cast(Any, rooted_of(cast(Any, self.build), depth if nests else None))  # as in `subgraph`
+
+
+def _in_words(value: Any) -> str:
+    """An input as a part of a title: of a conversation its last message, of calls and parts their names or texts."""
+    match value:
+        case str():
+            return value
+        case {"role": _, "content": content}:
+            return _in_words(content)
+        case [*_, {"role": _} as last]:
+            return _in_words(last)
+        case [{}, *_]:
+            return ", ".join(map(_in_words, cast("list[Any]", value)))
+        case {"text": str(text)} | {"name": str(text)} | {"type": str(text)}:
+            return text
+        case _:
+            return json_text(value)

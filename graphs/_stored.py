@@ -2,6 +2,7 @@
 LangGraph's serializer, whose internals it touches."""
 
 import sys
+from base64 import b64decode, b64encode
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable
 from dataclasses import is_dataclass
@@ -15,7 +16,7 @@ import ormsgpack
 from langgraph.checkpoint.serde import jsonplus
 from pydantic import BaseModel
 
-from interlock.state.errors import exception_line
+from interlock.state.errors import RunError, exception_line
 
 Names = Container[tuple[str, ...]]
 """Classes, by module and name."""
@@ -51,6 +52,39 @@ def is_of_data(kind: Any) -> bool:
 def loader_of(known: Names) -> Callable[[int, bytes], Any]:
     """What LangGraph's serializer loads objects by: one of a class that isn't known as plain data."""
     return jsonplus._create_msgpack_ext_hook(cast(Any, known))  # pyright: ignore[reportPrivateUsage]
+
+
+def hiding_serializer(graph: Any) -> Any:
+    """The serializer of the saver that a graph was compiled with, if it is of another kind than LangGraph's usual
+    one, such as one that encrypts: it stores all of the state. None: the graph has no such one."""
+    serde = getattr(graph.checkpointer, "serde", None)
+    return None if isinstance(serde, jsonplus.JsonPlusSerializer) else serde
+
+
+def hidden(serde: Any, first: Any) -> dict[str, Any]:
+    """An input, as JSON, in the form that a hiding serializer gives it."""
+    kind, data = serde.dumps_typed(first)
+    return {_HIDDEN: [kind, b64encode(data).decode()]}
+
+
+def revealed(serde: Any, first: dict[str, Any]) -> dict[str, Any]:
+    """The input of a run's row, whether it is `hidden` or not. Raises `RunError` if its serializer doesn't bring it
+    back."""
+    if {*first} != {_HIDDEN}:
+        return first
+    kind, data = first[_HIDDEN]
+    if serde is None:
+        raise RunError(f"The input was stored by the graph's own serializer ({kind!r}), which it lost since.")
+    try:
+        return serde.loads_typed((kind, b64decode(data)))
+    except Exception as error:  # whatever its own methods raise
+        raise RunError(
+            f"The graph's own serializer doesn't bring back the input that it stored ({kind!r}): "
+            f"{exception_line(error)}. Give it the key that it had."
+        ) from error
+
+
+_HIDDEN = "interlock: in the form of the graph's own serializer"
 
 
 def unstorable(value: Any, known: Names, serde: Any) -> str:

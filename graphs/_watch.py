@@ -36,7 +36,6 @@ class Watch(_Base):
         self._overdue: dict[UUID, Timer] = {}
         self._nodes: dict[UUID, tuple[str, str, str, float]] = {}
         self._tools: dict[UUID, _ToolCall] = {}
-        self._streamed: set[UUID] = set()
         self.failed = ""
         """The innermost node that raised."""
 
@@ -102,15 +101,18 @@ class Watch(_Base):
         """Asked for by LangChain; what is said is told as it comes."""
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, chunk: Any = None, **_: Any) -> None:
-        self._streamed.add(run_id)
+        _STREAMED.add(run_id)
         message = getattr(chunk, "message", None)
         self._say(message.text if message is not None else str(token), message, delta=True)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
-        if run_id in self._streamed:
-            return self._streamed.discard(run_id)
+        if run_id in _STREAMED:
+            return _STREAMED.discard(run_id)
         for generation in (one for several in response.generations for one in several):
             self._say(generation.text, getattr(generation, "message", None), delta=False)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002 - LangChain's
+        _STREAMED.discard(run_id)
 
     def _say(self, text: str, message: Any, *, delta: bool) -> None:
         for block in getattr(message, "content_blocks", None) or ():
@@ -263,6 +265,52 @@ class _Kept(Coroutine[Any, Any, Any]):
 
     def close(self) -> None:
         self.own.close()
+
+
+@cache
+def whole_answers_where_streams_fail() -> None:
+    """Ask a model once more, for a whole answer, if it can't stream: only for a `Watch` it was to stream at all."""
+    from langchain_core.language_models.chat_models import BaseChatModel
+
+    own: Any = BaseChatModel
+    generate, agenerate = own._generate_with_cache, own._agenerate_with_cache
+
+    @wraps(generate)
+    def run(self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> Any:
+        try:
+            return generate(self, messages, stop, run_manager, **given)
+        except Exception as error:
+            with _unwatched(run_manager, error):
+                return generate(self, messages, stop, run_manager, **given)
+
+    @wraps(agenerate)
+    async def arun(self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> Any:
+        try:
+            return await agenerate(self, messages, stop, run_manager, **given)
+        except Exception as error:
+            with _unwatched(run_manager, error):
+                return await agenerate(self, messages, stop, run_manager, **given)
+
+    own._generate_with_cache, own._agenerate_with_cache = run, arun
+
+
+@contextmanager
+def _unwatched(run_manager: Any, error: Exception) -> Generator[None]:
+    """Without the handlers that made a model stream. Raises the error if they didn't, or if it isn't about that."""
+    handlers: list[Any] = run_manager.handlers if run_manager else []
+    others = [one for one in handlers if not isinstance(one, Watch)]
+    is_about_streams = isinstance(error, NotImplementedError) or "stream" in str(error).lower()
+    if len(others) == len(handlers) or not is_about_streams or run_manager.run_id in _STREAMED:
+        raise error
+    run_manager.handlers = others
+    try:
+        yield
+    finally:
+        run_manager.handlers = handlers
+
+
+_STREAMED = set[UUID]()
+"""Calls of models that have said something, and last."""
 
 
 def tool_nodes(compiled: Any) -> list[Any]:

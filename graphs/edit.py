@@ -40,7 +40,7 @@ def build() -> Graph:
     g.node("await_approval", await_person)
 
     g.edge(START, "read")
-    g.by_label("read", {"create": "check_rights", "match": "match", "refused": "fail"})
+    g.by_label("read", {"match": "match", "create": "check_rights", "refused": "fail"})
     g.by_label("match", {"right count": "apply", "wrong count": "fail", "none": "repair"})
     repaired = {"found": "apply", "not found": "correct_target", "not for a model": "fail"}
     g.by_label("repair", repaired)
@@ -113,5 +113,4 @@ PIPELINE = Pipeline(
     enter=enter,
     leave=leave,
     outcome="edit_status",
-    resumes_after_end=False,
 )

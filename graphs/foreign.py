@@ -9,19 +9,21 @@ import asyncio
 import contextlib
 import inspect
 import json
+import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
-from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
+from interlock.graphs._asking import context_of, given_to, ignored, model_of, plain, prompt_of, taken
 from interlock.graphs._interrupts import QUESTIONS, Questions
 from interlock.graphs._langgraph import (
     compiled_graph,
@@ -36,7 +38,15 @@ from interlock.graphs._langgraph import (
     with_saver,
 )
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._watch import ExitError, Watch, before_tool_calls, kept_aside, tool_nodes
+from interlock.graphs._stored import hidden, hiding_serializer, revealed
+from interlock.graphs._watch import (
+    ExitError,
+    Watch,
+    before_tool_calls,
+    kept_aside,
+    tool_nodes,
+    whole_answers_where_streams_fail,
+)
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import THEIR_ERRORS, InterlockError, RunError, SetupError, exception_line
@@ -52,6 +62,15 @@ class ForeignInput(WorkflowInput):
     """What was given to the graph; the fields around it are ours, so that its own may have their names."""
 
     given: Any = None
+
+
+def input_of(given: Any) -> ForeignInput:
+    """The input of a graph, without fields of ours."""
+    return ForeignInput.model_construct(given=given)
+
+
+_WHOLE = ""
+"""Holds an input that isn't the object that the graph wants: the graph refuses it in its own words."""
 
 
 class ForeignOutput(WorkflowOutput, extra="allow"):
@@ -96,9 +115,7 @@ class ForeignGraph:
 
     def compile(self, checkpointer: Any = None) -> Any:
         """The graph, with our saver and the memory store that comes with it."""
-        made = with_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None))
-        made.name = self.name
-        return made
+        return with_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name)
 
     def unbounded(self) -> list[str]:
         """LangGraph bounds loops at run time."""
@@ -118,11 +135,23 @@ class Foreign(Pipeline):
     def declared(self, depth: int | None = None) -> Any:  # noqa: ARG002 - a pipeline's signature
         return self.build()
 
-    def validated(self, values: Mapping[str, Any]) -> WorkflowInput:
-        given = check_given(self.graph, self.name, dict(values), self.prompt_field)
-        return ForeignInput.model_validate({"given": given})
+    def validated(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
+        """Nothing is refused that LangGraph takes; what it doesn't take, the graph itself refuses."""
+        if isinstance(values, WorkflowInput):
+            return values
+        return input_of(given_to(self.graph, dict(values), self.prompt_field))
+
+    @property
+    def takes_any_value(self) -> bool:
+        return fields_of(self.graph) is None
+
+    def doubts(self, input: WorkflowInput) -> list[str]:
+        assert isinstance(input, ForeignInput)
+        return ignored(self.graph, self.name, input.given)
 
     def title(self, input: WorkflowInput) -> str:
+        if hiding_serializer(self.graph):
+            return self.name
         given = input.given if isinstance(input, ForeignInput) else None
         prompt: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
         if isinstance(prompt, list) and prompt:  # messages
@@ -135,10 +164,17 @@ class Foreign(Pipeline):
     def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG002 - a pipeline's signature
         assert isinstance(input, ForeignInput)
         given: Any = plain(input.given)
-        return {"input": given} if fields_of(self.graph) is None else given
+        if self.takes_any_value:
+            first = {"input": given}
+        else:
+            first = cast("dict[str, Any]", given) if isinstance(given, dict) else {_WHOLE: given}
+        serde = hiding_serializer(self.graph)
+        return hidden(serde, first) if serde else first
 
     def started(self, first: dict[str, Any]) -> Any:
-        return taken(self.graph, first)
+        first = revealed(hiding_serializer(self.graph), first)
+        alone = "input" if self.takes_any_value else _WHOLE
+        return taken(self.graph, first[alone] if {*first} == {alone} else first)
 
     def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - a pipeline's signature
         wanted: Any = self.graph.output_channels
@@ -159,6 +195,7 @@ class Foreign(Pipeline):
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
         take_over_interrupts()
+        whole_answers_where_streams_fail()
         questions = Questions(deps)
         asking = QUESTIONS.set(questions)
         watch = Watch(deps, self.name, time_limits(app), questions)
@@ -211,6 +248,8 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iter
     except ValueError as error:
         raise SetupError(f"The graph {name!r} can't be compiled: {error}") from error
     notes = ("The graph's own checkpointer isn't used: Interlock keeps its state.",)
+    if hides := hiding_serializer(compiled):
+        notes = (*notes, _READABLE.format(type(hides).__name__))
     kind = model_of(compiled, name)
     return Foreign(
         name,
@@ -225,6 +264,12 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iter
         types=frozenset(named_types(compiled) | {(one.__module__, one.__name__) for one in types}),
         factory=factory,
     )
+
+
+_READABLE = (
+    "{} stores the graph's input, state and payloads, and results of effects. Questions with their answers, error "
+    "lines, the context, memories, what programs send and read through `interlock serve`, and traces stay readable."
+)
 
 
 def _outlined(factory: Factory) -> Any:
@@ -315,6 +360,29 @@ def _is_library(file: str) -> bool:
 _OURS = Path(__file__).parents[1]
 
 
+def places_of_theirs() -> list[str]:
+    """Return where threads of this process are in somebody's own code: `look_up (agent.py:6)`."""
+    found: list[str] = []
+    for stack in _stacks():
+        theirs = (
+            f for f in stack if f.f_code.co_name != "<module>" and not _is_library(f.f_code.co_filename)
+        )
+        if at := next(theirs, None):
+            found.append(f"{at.f_code.co_name} ({Path(at.f_code.co_filename).name}:{at.f_lineno})")
+    return [*dict.fromkeys(found)]
+
+
+def _stacks() -> Iterable[Iterator[FrameType]]:
+    """The frames of each thread, the innermost first."""
+
+    def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+        while frame:
+            yield frame
+            frame = frame.f_back
+
+    return map(outwards, sys._current_frames().values())  # pyright: ignore[reportPrivateUsage] - Python has no other way
+
+
 def _is_theirs(error: Exception) -> bool:
     """Whether a line of theirs raised it, or called the library that did."""
     files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
@@ -344,12 +412,15 @@ async def opened(factory: Factory, config: Mapping[str, Any], store: Any = None)
         yield compiled_graph(made)
 
 
-def outline(factory: Factory) -> Any:
+_UNCONFIGURED: Mapping[str, Any] = {"configurable": {}}
+
+
+def outline(factory: Factory, config: Mapping[str, Any] = _UNCONFIGURED) -> Any:
     """Make the graph once, to see its input, nodes and types. Raises what the function raises, and `SetupError`."""
     found: list[Any] = []
 
     async def look() -> None:
-        async with opened(factory, {"configurable": {}}) as graph:
+        async with opened(factory, config) as graph:
             found.append(graph)
 
     def run() -> None:

@@ -27,7 +27,9 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> InvestigateOut
     if meta["reason"] == "goal":
         report = Report.model_validate(json.loads(meta["result"]))
         return InvestigateOutput(status="goal", report=report)
-    return InvestigateOutput(status=meta["reason"], partial=meta["result"], reason=meta["why"])
+    return InvestigateOutput(
+        status=meta["reason"], partial=meta["result"], reason=meta["why"], error=meta.get("error")
+    )
 
 
 PIPELINE = Pipeline(

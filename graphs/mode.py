@@ -3,6 +3,7 @@
 A switch is a batch of one in `tools`: decided, asked about and journalled like a model's. Nothing loops.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,8 +49,9 @@ def enter(input: ModeInput, context: WorkflowContext) -> dict[str, Any]:
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> ModeOutput:
     answer = context.transcript.message(values["head"]) if values.get("head") else None
     failed = answer is not None and answer.status != "success"
+    listed = values.get("listed")  # a run of an earlier version has none
     return ModeOutput(
-        modes=[*context.modes],
+        modes=json.loads(context.transcript.message(listed).text) if listed else [],
         current=values.get("mode") or DEFAULT,
         allowed=values.get("allowed"),
         error=ErrorInfo(type="rejected", message=answer.text) if failed and answer else error_of(values),

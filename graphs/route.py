@@ -7,7 +7,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.route import approval_mode, classifier, default, fallback, numerical, override
-from interlock.state.route import AUTO, RouteInput, RouteOutput, RouteState
+from interlock.state.route import AUTO, EXCLUDED, RouteInput, RouteOutput, RouteState
 from interlock.state.workflow import WorkflowContext, append_history, to_message
 
 
@@ -16,11 +16,11 @@ def build() -> Graph:
     g.nodes(fallback, override, approval_mode, classifier, numerical, default)
 
     g.edge(START, "fallback")
-    g.by_label("fallback", {"chosen": END, "abstained": "override"})
-    g.by_label("override", {"chosen": END, "abstained": "approval_mode"})
-    g.by_label("approval_mode", {"chosen": END, "abstained": "classifier"})
-    g.by_label("classifier", {"chosen": END, "abstained": "numerical"})
-    g.by_label("numerical", {"chosen": END, "abstained": "default"})
+    g.by_label("fallback", {"abstained": "override", "chosen": END})
+    g.by_label("override", {"abstained": "approval_mode", "chosen": END})
+    g.by_label("approval_mode", {"abstained": "classifier", "chosen": END})
+    g.by_label("classifier", {"abstained": "numerical", "chosen": END})
+    g.by_label("numerical", {"abstained": "default", "chosen": END})
     g.edge("default", END)
     return g
 
@@ -36,7 +36,7 @@ def enter(input: RouteInput, context: WorkflowContext) -> dict[str, Any]:
         "model": asked or AUTO,
         "approval_mode": context.approval_mode,
         "approved_plan": input.approved_plan,
-        "unavailable": dict.fromkeys(input.unavailable, "run"),
+        "unavailable": dict.fromkeys(input.unavailable, EXCLUDED),
     }
 
 

@@ -90,6 +90,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput
         reason=meta["why"],
         turns=meta["turns"],
         duration_s=meta["duration_ms"] / 1000,
+        error=meta.get("error"),
     )
 
 

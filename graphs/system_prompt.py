@@ -22,7 +22,7 @@ def build() -> Graph:
     g.nodes(load_override, *GATHERS.values(), assemble, compare)
 
     g.edge(START, "load_override")
-    g.by_label("load_override", {"file": END, **{table: node.__name__ for table, node in GATHERS.items()}})
+    g.by_label("load_override", {**{table: node.__name__ for table, node in GATHERS.items()}, "file": END})
     for node in GATHERS.values():
         g.edge(node.__name__, "assemble")
     g.edge("assemble", "compare", END)

@@ -58,10 +58,10 @@ def build() -> Graph:
     g.by_label("mask_tool_outputs", {**news, "undone": "note_undone"})
     g.by_label("note_undone", news)
     g.edge("ide_context", "check_context")
-    routed = {"sticky": "call_model", "hooked": "before_model", "unrouted": "route"}
-    g.by_label("check_context", {"overflow": "fit_window", "look due": "loop-check", **routed})
+    routed = {"unrouted": "route", "sticky": "call_model", "hooked": "before_model"}
+    g.by_label("check_context", {**routed, "look due": "loop-check", "overflow": "fit_window"})
     g.by_label("fit_window", {"shortened": "check_context", "full": END})
-    g.route("loop-check", after_loop_check, {"loop": "note_loop", **routed})
+    g.route("loop-check", after_loop_check, {**routed, "loop": "note_loop"})
     g.edge("route", "use_model")
     g.by_label("use_model", {"usable": "call_model", "hooked": "before_model", "none left": END})
     g.edge("call_model", "check_stream")
@@ -98,7 +98,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> TurnOutput:
         text=message.text,
         tool_calls=[c.model_dump(mode="json", exclude_none=True) for c in message.tool_calls],
         finish_reason=values.get("finish_reason") or None,
-        model=values.get("sticky_model") or context.model,
+        model=values.get("sticky_model") or values["model"],
         usage=context.usage(reply).model_dump(exclude={"usd"}) if reply else {},
         history=read_history(context.transcript, values["head"]),
         error=error_of(values),

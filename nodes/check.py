@@ -23,10 +23,15 @@ _HOW: Mapping[str, str] = {
 _FEEDBACK = ("head", "hook_stage", "fed_back", "turn_status", "error", "result")
 _NAMED = 3
 """Paths of changed tests in one line."""
+_LEFT = ("beside code", "not kept")
+"""Changes that can't be put back, so that a check that passes proves nothing of them."""
 _SENTENCES: Mapping[str, str] = {
     "whole": "What concerns tests in {} can't be told apart, so all of it was put back.",
     "beside code": "Tests in {} have changed and can't be told from the code, so they were left as they are now.",
     "new": "{} decides which tests run and is new.",
+    "added": "New, and left out: {}.",
+    "built": "For a build to make them anew, these were left out: {}.",
+    "not kept": "These have changed and couldn't be compared, so they were left as they are now: {}.",
 }
 
 
@@ -140,8 +145,8 @@ async def run_old_tests(state: MainState, runtime: Runtime[Deps]) -> MainState:
     end = await deps.checks.run_in_view(f"before:{task_of(runtime, 'run_old_tests')}", changes)
     if end.how != "passed":
         return {"label": "failed", "check_output": _stored(deps, end.model_dump_json())}
-    hidden = any(change.how == "beside code" for change in changes.changes)
-    return {"label": "beside code" if hidden else "passed", "check_output": ""}
+    left = any(change.how in _LEFT for change in changes.changes)
+    return {"label": "beside code" if left else "passed", "check_output": ""}
 
 
 @node(writes=("check_view",), group="hooks")
@@ -190,7 +195,7 @@ def _reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
         sentence.format(_listed(by_how[how])) for how, sentence in _SENTENCES.items() if how in by_how
     )
     if end is None:
-        return f"The check passes, but tests beside the code have changed. {told}"
+        return f"The check passes, but tests that couldn't be put back have changed. {told}"
     if view and view != "passed":
         why = "it fails there with today's tests, too" if view != "not made" else "there can be none here"
         begin = (
@@ -198,7 +203,8 @@ def _reason(changes: TestChanges, end: CheckEnd | None, view: str) -> str:
         )
     else:
         how = {"no tests": "no test ran", "timeout": "it didn't end in time"}.get(end.how, "it fails")
-        begin = f"The check passes only with changed tests; with {_listed(changes.changes)} as before, {how}."
+        back = [change for change in changes.changes if change.how not in _LEFT]
+        begin = f"The check passes only with changed tests; with {_listed(back)} as before, {how}."
     return f"{begin} {told}".strip()
 
 
@@ -210,6 +216,9 @@ def _listed(changes: "tuple[TestChange, ...] | list[TestChange]") -> str:
 
 def _preview(command: str, changes: TestChanges, end: CheckEnd | None) -> str:
     gone = [f"{change.path} is gone" for change in changes.changes if change.how == "gone"]
+    gone += [
+        f"{change.path} has changed" for change in changes.changes if change.how in ("built", "not kept")
+    ]
     printed = [f"{command} with the tests as they were:", end.output] if end else []
     return "\n".join(filter(None, [changes.diff, *gone, "" if not printed else "\n" + "\n".join(printed)]))
 

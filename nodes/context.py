@@ -10,9 +10,9 @@ from langgraph.runtime import Runtime
 
 from interlock.prompts import render
 from interlock.state.context import AGENT_FILES, UNDONE, ContextState, IdeState, MemoryText, Reference
-from interlock.state.deps import Deps, Transcript
+from interlock.state.deps import Deps, Transcript, announced
 from interlock.state.errors import ConfigError
-from interlock.state.events import ErrorEvent, SystemPromptChanged
+from interlock.state.events import ErrorEvent, Progress, SystemPromptChanged
 from interlock.state.messages import Message, TextPart, estimate_message
 from interlock.state.node import node
 from interlock.state.text import clean, estimate_tokens
@@ -182,7 +182,9 @@ async def _named(prompt: list[Message], state: ContextState, runtime: Runtime[De
         return []
     if not isinstance(prompt[0].content, str):  # a command's text, which already includes its files
         return []
-    found = await runtime.context.context.references(prompt[0].text)
+    progress = Progress(what="looking for the files named with @", done=0, total=0, unit="files")
+    looking = runtime.context.context.references(prompt[0].text)
+    found = await announced(looking, lambda: runtime.stream_writer(progress))
     for reference in found:
         if not reference.parts:
             message = f"@{reference.path}: {reference.reason}"

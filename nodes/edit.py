@@ -4,6 +4,7 @@ import asyncio
 from pathlib import PurePath
 
 from langgraph.runtime import Runtime
+from pydantic import BaseModel
 
 from interlock.nodes.edit_subject import (
     DIFFERENCES,
@@ -31,7 +32,7 @@ from interlock.state.calls import (
     key_of,
 )
 from interlock.state.deps import Deps, to_its_end
-from interlock.state.edit import EditState, FixAnswer, TargetAnswer
+from interlock.state.edit import EditState, FixAnswer, MeantEdit, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import Part, node
@@ -48,6 +49,7 @@ from interlock.tools.matcher.edit import (
     raw_after,
     unusable,
 )
+from interlock.tools.matcher.ends import base_indent, indented_like
 from interlock.tools.matcher.find import STRATEGIES
 
 _CODES = {
@@ -160,7 +162,17 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     )
     if isinstance(at, Problem) or snippet == tried.new:
         return {"label": "not found"}
-    return {"label": "found", "helper": asked.record, "helper_role": "edit_target"}
+    new = indented_like(edit.text, snippet, base_indent(tried.old), tried.new)
+    return {
+        "label": "found",
+        **_tried(runtime, "edit_target", MeantEdit(corrected_target_snippet=snippet, new_string=new)),
+    }
+
+
+def _tried(runtime: Runtime[Deps], role: str, answer: BaseModel) -> EditState:
+    """A helper's strings as they are tried from here on."""
+    record = Message(role="assistant", content=answer.model_dump_json())
+    return {"helper": runtime.context.transcript.append("", [record]), "helper_role": role}
 
 
 @node(
@@ -207,7 +219,14 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     explained: EditState = {"explanation": asked.answer.explanation[:_MOST]}
     if asked.answer.noChangesRequired:
         return {**explained, "label": "no changes needed"}
-    return {**explained, "label": "changed strings", "helper": asked.record, "helper_role": "edit_fixer"}
+    answer, old, new = asked.answer, edit.strings.old, edit.strings.new
+    if base_indent(old) == base_indent(
+        new
+    ):  # the edit leaves the indentation alone, and so does its correction
+        search, replace = (s.replace("\r\n", "\n") for s in (answer.search, answer.replace))
+        placed_new = indented_like(edit.text, search, base_indent(replace), replace)
+        answer = answer.model_copy(update={"replace": placed_new})
+    return {**explained, "label": "changed strings", **_tried(runtime, "edit_fixer", answer)}
 
 
 @node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"), nondeterministic=True)
@@ -253,7 +272,7 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     to_file = state.get("source") == "file"
     return {
         "label": "write" if to_file else "keep",
-        "strategy": at.strategy,
+        "strategy": f"{state['helper_role']}, then {at.found}" if state.get("helper") else at.found,
         "occurrences": len(at.spans),
         "result": runtime.context.transcript.append("", [kept]) if kept else "",
         "error": {},

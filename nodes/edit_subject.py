@@ -10,7 +10,7 @@ from interlock.nodes.helper_model import Answered, T, ask_json, asking, parsed
 from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps, in_thread
-from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, TargetAnswer
+from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit
 from interlock.state.node import task_of
 from interlock.tools._content import TextFile, decode
 from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed, repaired
@@ -108,8 +108,9 @@ def strings(deps: Deps, state: EditState) -> Strings:
     if state.get("helper"):
         text = deps.transcript.message(state["helper"]).text
         if state["helper_role"] == "edit_target":
-            answer = parsed(text, TargetAnswer)
-            old = answer.corrected_target_snippet if answer else old
+            if meant := parsed(text, MeantEdit):
+                old = meant.corrected_target_snippet
+                new = new if meant.new_string is None else meant.new_string
         elif fixed := parsed(text, FixAnswer):
             old, new = fixed.search, fixed.replace
     count = expected if isinstance(expected, int) else None

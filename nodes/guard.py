@@ -71,7 +71,12 @@ class Call:
         return CallKey(message=f"{self.task}:{self.key}", index=0, attempt=attempt)
 
     def request(self, attempt: int) -> str:
-        return f"interrupt:call:{self.task}:{self.key}:{attempt}"
+        return self.request_of(self.task, self.key, attempt)
+
+    @staticmethod
+    def request_of(task: str, key: str, attempt: int) -> str:
+        """The key of what a person is asked of an attempt."""
+        return f"interrupt:call:{task}:{key}:{attempt}"
 
     @property
     def hooks(self) -> Any:
@@ -179,7 +184,8 @@ async def _answer(call: Call, attempt: int, verdict: Verdict, reason: str) -> An
 async def _request(call: Call, key: str, verdict: Verdict, reason: str) -> ApprovalRequest:
     deps, mode = call.deps, call.deps.info.approval_mode
     offered = await asyncio.to_thread(deps.policy.choices, call.view, call.risk, verdict, mode)
-    choices: list[Choice] = [choice for choice in offered if choice != "cancel"]
+    # "All edits" is of editing tools, and this graph has no channel for it.
+    choices: list[Choice] = [choice for choice in offered if choice not in ("cancel", "proceed_always_edits")]
     rules = ((c, deps.policy.narrow(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
     always: dict[str, str] = {choice: rule.covers for choice, rule in rules if rule is not None}
     if not always and _may_always(deps, verdict):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from itertools import count
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -21,7 +22,7 @@ from interlock.nodes.guard import NESTED, Call, RefusedError, admitted, enter, l
 from interlock.nodes.here import deps_here, info_here, on_loop, soon
 from interlock.prompts import load
 from interlock.state.calls import CallView, Risk
-from interlock.state.deps import GRACE_S
+from interlock.state.deps import GRACE_S, Deps
 from interlock.state.errors import SetupError
 from interlock.state.text import clean_json, first_fault
 
@@ -119,16 +120,42 @@ def _under(
     given = {**dict(zip(own, args, strict=False)), **{key: kwargs[key] for key in kwargs if key in own}}
     shown: Any = clean_json(_ANY.dump_python(given, mode="json", fallback=str, warnings=False))
     digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:12]
-    name = f"{tool.name}#{digest}"
-    # An attempt that took too long may still number its own calls.
-    numbered = name if info.node_attempt == 1 else f"{name} {info.node_attempt}"
-    key = f"{name}.{deps.steps.numbered(info.task_id, numbered)}"
+    key = _key_of(f"{tool.name}#{digest}", deps, info)
     view = CallView(id=_CALL_ID.get() or key, name=tool.name, args=shown)
     runtime = Runtime(context=deps, stream_writer=deps.emit, execution_info=info)
     call = Call(runtime, info.task_id, key, view, risk, tuple(own))
     grace_s = None if is_sync_tool(tool) else GRACE_S
     entry = Entry(deps, info.task_id, key, place_of(info), risk == "read", view, info.node_attempt, grace_s)
     return _Under(tool, call, entry, args, kwargs, view.args)
+
+
+def _key_of(name: str, deps: Deps, info: Any) -> str:
+    """The key of a call in its task, the same whenever the node runs.
+
+    Equal calls of one message run beside each other, in any order: the id that the model gave each tells them apart.
+    Calls without an id are told apart by their order.
+    """
+    call = _CALL_ID.get() or ""
+    # An attempt that took too long may still number its own calls.
+    numbered = name if info.node_attempt == 1 else f"{name} {info.node_attempt}"
+    order = deps.steps.numbered(info.task_id, numbered)
+    if earlier := _earlier_key(name, call, order, deps, info):
+        return earlier
+    number = deps.steps.numbered(info.task_id, f"{numbered} of {call}")
+    return f"{name}@{hashlib.sha256(call.encode()).hexdigest()[:12] if call else ''}.{number}"
+
+
+def _earlier_key(name: str, call: str, order: int, deps: Deps, info: Any) -> str:
+    """The key of a call that an earlier version began, and numbered by its order; empty: it is none."""
+    for place in count():
+        key = f"{name}.{place}"
+        request = deps.approvals.get(Call.request_of(info.task_id, key, 1))
+        if request is None:
+            break
+        if call and request.call.id == call:
+            return key
+    key = f"{name}.{order}"
+    return key if deps.effects.find(info.task_id, key, place_of(info)) is not None else ""
 
 
 @dataclass

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
@@ -96,9 +97,10 @@ async def _ask(
     """The first usable reply to one of the calls, parsed by `taken`."""
     problem = ""
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as limit:
             for call in calls:
-                reply = await reply_to(call, runtime)
+                left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
+                reply = await reply_to(replace(call, timeout_s=left_s), runtime)
                 problem = unusable(reply)
                 if not problem and (answer := taken(reply)):
                     return answer

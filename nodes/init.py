@@ -87,7 +87,7 @@ async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     if now and now != state["stood"]:
         return {"label": "over", "status": "done"}
     if refused := open_refusal(refusals_in(state)):
-        return {"label": "over", "status": "failed", "error": refusal(refused, deps.info.run)}
+        return {"label": "over", "status": "failed", "error": refusal(refused, deps.info)}
     if now:
         return {"label": "over", "status": "unchanged"}
     if state["reminders"] >= REMINDERS:

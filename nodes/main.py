@@ -21,7 +21,7 @@ from interlock.state.conversation import (
     refusal_line,
     refusals_in,
 )
-from interlock.state.deps import Deps, Transcript
+from interlock.state.deps import Deps, RunInfo, Transcript
 from interlock.state.errors import InputError, RunError, UntrustedError, UserError
 from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
@@ -249,12 +249,10 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if state["turn_status"] == "ok" and not is_visible(
         runtime.context.transcript.message(state["reply"]).text
     ):
-        message = (
-            f"The model ended without an answer. Try again with: interlock resume {runtime.context.info.run}"
-        )
+        message = f"The model ended without an answer. Try again with: {runtime.context.info.command()}"
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
     if state["turn_status"] == "ok" and (refused := open_refusal(refusals_in(state))):
-        error = refusal(refused, runtime.context.info.run)
+        error = refusal(refused, runtime.context.info)
         return {"status": "failed", "error": error, **carried_out(state, runtime)}
     return {"status": _STATUS[state["turn_status"]], **carried_out(state, runtime)}
 
@@ -309,11 +307,11 @@ def after_next_speaker(state: MainState) -> Literal["model", "answered", "user o
     return "answered" if is_hooked(state, "AfterAgent") else "user or nobody"
 
 
-def refusal(refused: Refused, run: str) -> dict[str, str]:
+def refusal(refused: Refused, info: RunInfo) -> dict[str, str]:
     """`{type, message}`: what was refused and by whom, and how to continue."""
     message = (
         f"{refusal_line(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say what to do "
-        f"instead: interlock resume {run} -p '…'"
+        f"instead: {info.prompt_command()}"
     )
     return {"type": "refused", "message": message}
 

@@ -1,25 +1,32 @@
 """mode: list the modes and what one of them allows."""
 
+import json
+
 from langgraph.runtime import Runtime
 
 from interlock.state.calls import CallView
 from interlock.state.deps import Deps
+from interlock.state.messages import Message
 from interlock.state.mode import DEFAULT, ModeState
 from interlock.state.node import node
 
 
 @node(
     reads=("mode", "tool", "head"),
-    writes=("mode", "allowed", "error"),
+    writes=("mode", "listed", "allowed", "error"),
     labels=("list", "ask", "switch"),
     fusable=True,
     nondeterministic=True,
 )
 async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
+    """The list is kept: who looks at the run later sees what it was then."""
+    deps = runtime.context
     label = "switch" if state["head"] else "ask" if state["tool"] else "list"
     mode = state.get("mode") or DEFAULT
-    found = mode if runtime.context.modes.get(mode) else DEFAULT
-    return {"label": label, "mode": found, "allowed": None, "error": {}}
+    found = mode if deps.modes.get(mode) else DEFAULT
+    text = json.dumps([one.model_dump(mode="json") for one in deps.modes.all()], ensure_ascii=False)
+    listed = deps.transcript.append("", [Message(role="tool", name="mode", content=text)])
+    return {"label": label, "mode": found, "listed": listed, "allowed": None, "error": {}}
 
 
 @node(reads=("mode", "tool", "path"), writes=("allowed", "error"), fusable=True, nondeterministic=True)

@@ -9,7 +9,7 @@ from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
 from interlock.state.next_speaker import NEXT_SPEAKER_TIMEOUT_S, NextSpeakerState, Verdict
-from interlock.state.node import Part, node
+from interlock.state.node import Part, node, task_of
 
 _RULES: Mapping[str, tuple[str, Callable[[list[Message]], bool]]] = {
     "the conversation is empty": ("", lambda history: not curated(history)),
@@ -47,14 +47,21 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
     spoken = [m for m in history if m.role != "system"]
     for reason, (speaker, holds) in _RULES.items():
         if holds(spoken):
+            _note(runtime, reason)
             decided: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
             return {**decided, "label": "decided", "next_speaker": speaker}
     reliable = runtime.context.models.ends_reliably(state.get("sticky_model", ""))
     if ended := (_ENDS | _PAUSED if reliable else _PAUSED).get(state.get("finish_reason", "")):
         speaker, reason = ended
+        _note(runtime, reason)
         said: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
         return {**said, "label": "decided", "next_speaker": speaker}
     return {"label": "open"}
+
+
+def _note(runtime: Runtime[Deps], reason: str) -> None:
+    """Record with the step which rule decided."""
+    runtime.context.steps.reasoned(task_of(runtime, "A rule"), reason)
 
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))

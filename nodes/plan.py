@@ -22,7 +22,7 @@ from interlock.state.plan import MOVES_MARK, PLAN_NAME, REMINDERS, ApprovedPlan,
 from interlock.state.run import is_hooked
 
 _WRITES = ("write_file", "replace")
-_KEPT = ("approval_mode", "mode", "protocol")
+_KEPT = ("approval_mode", "chosen_mode", "mode", "protocol")
 _BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(.+)$")
 _NUMBER = re.compile(r"^\d+[.)]\s+(.+)$")
 _BULLET = re.compile(r"^[-*+]\s+(.+)$")

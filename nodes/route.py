@@ -11,7 +11,7 @@ from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
 from interlock.state.node import node, task_of
-from interlock.state.route import AUTO, ROUTE_TIMEOUT_S, Complexity, ModelChoice, RouteState
+from interlock.state.route import AUTO, EXCLUDED, ROUTE_TIMEOUT_S, Complexity, ModelChoice, RouteState
 
 _LOOKED_AT, _SHOWN = 20, 4
 """Of the last 20 entries, without tool traffic, the classifier sees the last 4 (gemini-cli's)."""
@@ -29,19 +29,21 @@ _ABSTAINED: RouteState = {"label": "abstained"}
 
 @_strategy
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
-    """Runs first. A model requested by name is used or fails; only `auto` falls back to another."""
+    """Runs first. What fails under `auto` is replaced; a model requested by name only if the input excludes it."""
     fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
-    failed = state.get("failed_model")
-    if state["model"] != AUTO or not failed:
+    deps, gone = runtime.context, unavailable(runtime, state)
+    failed = state.get("failed_model") if state["model"] == AUTO else state["model"]
+    model = deps.models.resolve(failed) if failed else ""
+    if not model or (state["model"] != AUTO and gone.get(model) != EXCLUDED):
         return fresh
-    deps = runtime.context
-    model, gone = deps.models.resolve(failed), unavailable(runtime, state)
     models = [deps.models.resolve(name) for name in deps.settings.model.fallback]
     other = stand_in(model, models, gone)
     if not other:
         return fresh
-    long = "for the rest of this run" if gone[model] == "run" else "for this prompt"
-    return {**fresh, **chosen(runtime, other, "fallback", f"{model} is unavailable {long}")}
+    return {**fresh, **chosen(runtime, other, "fallback", f"{model} is unavailable{_LASTING[gone[model]]}")}
+
+
+_LASTING = {"run": " for the rest of this run", "prompt": " for this prompt", EXCLUDED: ""}
 
 
 @_strategy
@@ -49,7 +51,10 @@ async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     asked = state["model"]
     if asked == AUTO:
         return _ABSTAINED
-    return chosen(runtime, runtime.context.models.resolve(asked), "override", f"{asked} was asked for")
+    model = runtime.context.models.resolve(asked)
+    alone = unavailable(runtime, state).get(model) == EXCLUDED
+    left = "; it is unavailable, and so is every model that could replace it" if alone else ""
+    return chosen(runtime, model, "override", f"{asked} was asked for{left}")
 
 
 @_strategy

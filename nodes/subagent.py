@@ -226,6 +226,8 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
         "result": result,
         "summary": f"{reason} · {counted(state['turn_no'], 'turn')}",
     }
+    if reason in ("error", "aborted") and error:
+        meta["error"] = {**error}
     if refused := refusals_in(state):
         meta["refused"] = cast(JsonValue, refused)
     key = CallKey.parse(state["call"])

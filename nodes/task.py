@@ -280,7 +280,17 @@ async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 @node(
     reads=(
-        *("subtask", "reply", "children", "depth", "path", "protocol", "approval_mode", "model"),
+        *(
+            "subtask",
+            "reply",
+            "children",
+            "depth",
+            "path",
+            "protocol",
+            "approval_mode",
+            "chosen_mode",
+            "model",
+        ),
         "max_turns",
     ),
     writes=("child", "children"),

@@ -8,9 +8,10 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from interlock.nodes.requests import answered, asked, is_another_server, put_request, rejected
-from interlock.nodes.tools_results import CALL, attempt_at, earlier_calls, moved, note_person
+from interlock.nodes.tools_results import CALL, MODES, attempt_at, earlier_calls, moved, note_person
 from interlock.prompts import load
 from interlock.state.calls import (
+    EDITS_ONLY,
     Answer,
     ApprovalRequest,
     CallKey,
@@ -29,7 +30,7 @@ from interlock.state.errors import RunError
 from interlock.state.events import Emit, ErrorEvent
 from interlock.state.node import node
 from interlock.state.tooling import ToolInfo
-from interlock.state.tools import DecideState
+from interlock.state.tools import DecideState, ExecuteState
 
 _STALE = "It was asked before; the files have changed since, so the preview is new."
 _ANOTHER = "It was asked before; the MCP server of this name is another program or address now."
@@ -39,7 +40,7 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
 
 @node(
     reads=(
-        *(*CALL, "approval", "approval_mode", "asks", "by_hook", "hook_reason", "verdict", "hooked"),
+        *(*CALL, *MODES, "approval", "asks", "by_hook", "hook_reason", "verdict", "hooked"),
         *("edit_status", "status"),
     ),
     writes=("asks", "approval", "status"),
@@ -61,8 +62,9 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         deps.journal.finish(key, call, ToolResult(status="success", content=preview.done))
         return {"label": "answered", "status": moved(state["status"], "schedule", "execute", "succeed")}
     asks = state["asks"] + 1
-    choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, state["approval_mode"])
-    rules = ((c, deps.policy.narrow(call, risk, c, state["approval_mode"])) for c in choices if "always" in c)
+    mode = mode_for(deps, risk, state)
+    choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, mode)
+    rules = ((c, deps.policy.narrow(call, risk, c, mode)) for c in choices if "always" in c)
     request = ApprovalRequest(
         attempt=key,
         asked=asks,
@@ -114,7 +116,7 @@ def _note(deps: Deps, state: DecideState) -> str | None:
 
 
 @node(
-    reads=(*CALL, "approval_mode", "approval", "rules", "status"),
+    reads=(*CALL, *MODES, "approval", "rules", "status"),
     writes=("attempt", "by_person", "by_hook", "hook_reason", "status"),
     labels=("proceed", "modify", "changed since", "reject", "cancel"),
     group="questions",
@@ -146,7 +148,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
     if await _is_denied(deps, state, call):
         return {"label": "changed since"}
     if info := deps.toolset.info(call.name):
-        mode, emit = state["approval_mode"], runtime.stream_writer
+        mode, emit = mode_for(deps, info.risk, state), runtime.stream_writer
         rule = deps.policy.narrow(call, info.risk, answer.choice, mode)
         await keep_rule(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
@@ -159,7 +161,8 @@ async def _is_denied(deps: Deps, state: DecideState, call: CallView) -> bool:
         return False  # reported when the call runs
     if state.get("rules") == deps.policy.fingerprint():
         return False
-    return (await deps.policy.decide(call, info.risk, state["approval_mode"], ())).decision == "deny"
+    mode = mode_for(deps, info.risk, state)
+    return (await deps.policy.decide(call, info.risk, mode, ())).decision == "deny"
 
 
 async def keep_rule(
@@ -178,6 +181,18 @@ async def keep_rule(
                 deps.approvals.confirm(saved)
         except RunError as error:  # the decision stands; later runs will ask again
             emit(ErrorEvent(severity="warning", message=str(error)))
+
+
+def mode_for(deps: Deps, risk: Risk, state: DecideState | ExecuteState) -> str:
+    """Return the approval mode that decides on calls of a risk: a person who allowed all edits of a run or of a plan,
+    and didn't choose the mode, allowed nothing else.
+    """
+    mode = state["approval_mode"]
+    chosen = (
+        state.get("chosen_mode") or deps.info.approval_mode
+    )  # a run of an earlier version keeps only options
+    granted = mode == "auto_edit" != chosen
+    return EDITS_ONLY if granted and risk != "write" else mode
 
 
 def info_of(deps: Deps, call: CallView) -> ToolInfo:

@@ -10,6 +10,7 @@ from interlock.nodes.check import sections_of, told_of_edit
 from interlock.nodes.context import shown_memory
 from interlock.nodes.plan import PLANNED, note_moves, reviewing, track
 from interlock.nodes.tools_approval import info_of
+from interlock.nodes.tools_questions import check_review
 from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, outcome_of
@@ -124,6 +125,9 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         "noted_epoch": epoch,
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
+    for index, (_, result) in enumerate(done):
+        key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
+        check_review(deps, key, result)
     moved, moves = track(_plan_of(state), done, lambda name: _risk(deps, name))
     edits = _all_edits(deps, state)
     note_moves(runtime, [*moves, *(["allow_edits"] if edits and not moves else [])])

@@ -10,9 +10,10 @@ from pydantic import JsonValue
 from interlock.nodes.edit_subject import strings
 from interlock.nodes.hooks import fired, fires
 from interlock.nodes.mcp import MCP_BY_NAMES, named_call
-from interlock.nodes.tools_approval import info_of, is_foreseen
+from interlock.nodes.tools_approval import info_of, is_foreseen, mode_for
 from interlock.nodes.tools_results import (
     CALL,
+    MODES,
     attempt_at,
     by_policy,
     earlier_calls,
@@ -152,7 +153,7 @@ _FRESH: DecideState = {
 
 
 @node(
-    reads=("message", "index", "approval_mode"),
+    reads=("message", "index", *MODES),
     writes=(*_FRESH,),
     labels=("known", "unknown"),
     fusable=True,
@@ -162,7 +163,7 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
     deps, key, call = attempt_at(state, runtime)
     by_names = call.name in MCP_BY_NAMES and deps.toolset.invalid(call) is None
-    if by_names and not await _is_denied(deps, call, state["approval_mode"]):
+    if by_names and not await _is_denied(deps, call, state):
         named = await named_call(deps, call)
         if isinstance(named, ToolResult):
             deps.journal.finish(key, call, named)
@@ -178,10 +179,11 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     return {**_FRESH, "label": "unknown", "status": moved("validating", "fail")}
 
 
-async def _is_denied(deps: Deps, call: CallView, mode: str) -> bool:
+async def _is_denied(deps: Deps, call: CallView, state: DecideState) -> bool:
     """Whether somebody's rule denies a call under the name it was made by, too. Plan mode decides by the other name."""
-    mode = "yolo" if mode == "plan" else mode
-    return (await deps.policy.decide(call, info_of(deps, call).risk, mode, ())).decision == "deny"
+    risk = info_of(deps, call).risk
+    mode = "yolo" if state["approval_mode"] == "plan" else mode_for(deps, risk, state)
+    return (await deps.policy.decide(call, risk, mode, ())).decision == "deny"
 
 
 def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: CallView) -> int:
@@ -232,7 +234,7 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 
 @node(
     reads=(
-        *(*CALL, "approval_mode", "by_person", "hook_reason", "hook_attempt", "hooked"),
+        *(*CALL, *MODES, "by_person", "hook_reason", "hook_attempt", "hooked"),
         *("edit_status", "status"),
     ),
     writes=("must_ask", "verdict", "rules", "status"),
@@ -244,10 +246,9 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     """Deny answers the call. Else hooks run first, then a person may be asked."""
     deps, key, call = attempt_at(state, runtime)
     info = info_of(deps, call)
-    verdict = await deps.policy.decide(
-        call, info.risk, state["approval_mode"], deps.approvals.session_rules()
-    )
-    note(runtime, key, by_policy(verdict, state["approval_mode"]))
+    mode = mode_for(deps, info.risk, state)
+    verdict = await deps.policy.decide(call, info.risk, mode, deps.approvals.session_rules())
+    note(runtime, key, by_policy(verdict, mode))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
         text = load("run/call_denied").text(tool=call.name, reason=why)

@@ -11,11 +11,12 @@ from pydantic import JsonValue
 from interlock.nodes.hooks import fired, fires, marked
 from interlock.nodes.requests import answered, for_another_server, is_another_server
 from interlock.nodes.subagent import left_s
-from interlock.nodes.tools_approval import info_of
+from interlock.nodes.tools_approval import info_of, mode_for
 from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
     EXECUTED,
+    MODES,
     attempt_at,
     filled_input,
     is_result_for_hooks,
@@ -47,7 +48,7 @@ _LEAST_S = 0.1
 
 
 @node(
-    reads=(*CALL, "approval", "approval_mode", "by_person", "agent", "mode", "given", "hooked", "status"),
+    reads=(*CALL, *MODES, "approval", "by_person", "agent", "mode", "given", "hooked", "status"),
     writes=("status", "cause"),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
     memoized=True,
@@ -92,7 +93,7 @@ def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
 def _approved(deps: Deps, state: ExecuteState, info: ToolInfo, call: CallView) -> tuple[str, Reach]:
     """The approved preview, and which private addresses may be reached. The preview is empty if the person changed the
     arguments: they didn't see the new one, and approved what they wrote."""
-    reach = deps.policy.reach(call, info.risk, state["approval_mode"])
+    reach = deps.policy.reach(call, info.risk, mode_for(deps, info.risk, state))
     if not state["approval"]:
         return "", reach
     request, answer = answered(deps, state["approval"])
@@ -170,7 +171,8 @@ async def _no_longer_allowed(deps: Deps, state: ExecuteState, call: CallView) ->
     info = info_of(deps, call)
     if state.get("by_person") or info.effect == "none":  # those look themselves at what they open
         return None
-    now = await deps.policy.by_rules(call, info.risk, state["approval_mode"], deps.approvals.session_rules())
+    mode = mode_for(deps, info.risk, state)
+    now = await deps.policy.by_rules(call, info.risk, mode, deps.approvals.session_rules())
     if now.decision == "allow":
         return None
     return failure("stale_decision", load("run/call_no_longer_allowed").text(reason=now.reason))

@@ -31,6 +31,7 @@ from interlock.prompts import load, render
 from interlock.state.calls import (
     Answer,
     ApprovalRequest,
+    CallKey,
     FileState,
     FilledForm,
     Form,
@@ -39,6 +40,7 @@ from interlock.state.calls import (
     failure,
 )
 from interlock.state.deps import Deps, to_its_end
+from interlock.state.errors import RunError
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.tools import ExecuteState
@@ -132,12 +134,15 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         preview=text,
         files=(FileState(path=str(path), sha256=sha256, on_disk=sha256),),
         choices=("proceed_once", "proceed_always", "modify", "reject", "cancel"),
-        always={"proceed_always": "every edit while the plan is carried out"},
+        always={"proceed_always": _PLANS_EDITS},
         parameters=("plan", "approval_mode", *call.args),
         note="The plan file changed since it was shown; this is the new text." if asks > 1 else None,
     )
     put_request(runtime, request)
     return {"label": asked(state), "approval": request.key, "asks": asks}
+
+
+_PLANS_EDITS = "every change of a file by an editing tool while the plan is carried out; commands still ask"
 
 
 def _read(path: Path | None) -> str:
@@ -186,16 +191,39 @@ def _refused(answer: Answer) -> ToolResult:
     return ToolResult(status="success", content=render(prompt, **values), meta=meta)
 
 
-def _approved(request: ApprovalRequest, answer: Answer, text: str, record: str) -> ToolResult:
+def check_review(deps: Deps, key: CallKey, result: ToolResult) -> None:
+    """Raise `RunError` for a call's result that says that a plan was approved, if no person's answer says so."""
+    event = str(result.meta.get("plan", ""))
+    if not event.startswith("approve"):
+        return
+    asked, found = 1, ""
+    while deps.approvals.get(name := f"{key}:review:{asked}") is not None:
+        answer = deps.approvals.answer(name)
+        found = _verdict(answer) if answer is not None else ""
+        asked += 1
+    if found != event:
+        raise RunError(f"Call {key} says that its plan was approved ({event}), and nobody has answered so.")
+
+
+def _verdict(answer: Answer) -> str:
+    """The event of the chart that an answer to a review makes; empty: it approves nothing."""
+    if answer.choice not in ("proceed_once", "proceed_always", "modify"):
+        return ""
     asked = (answer.args or {}).get("approval_mode") if answer.choice == "modify" else None
-    mode = "auto_edit" if asked == "auto_edit" or answer.choice == "proceed_always" else "default"
+    return (
+        f"approve_{'auto_edit' if asked == 'auto_edit' or answer.choice == 'proceed_always' else 'default'}"
+    )
+
+
+def _approved(request: ApprovalRequest, answer: Answer, text: str, record: str) -> ToolResult:
+    verdict = _verdict(answer)
     path = request.files[0].path
     meta: dict[str, JsonValue] = {
-        "plan": f"approve_{mode}",
+        "plan": verdict,
         "plan_file": path,
         "plan_text": record,
         "plan_steps": [{"text": s["text"], "done": s["done"]} for s in parse_steps(text)],
-        "summary": f"approved, into {mode}",
+        "summary": f"approved, into {verdict.removeprefix('approve_')}",
     }
     return ToolResult(status="success", content=render("plan/approved", file=path, plan=text), meta=meta)
 

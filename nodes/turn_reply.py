@@ -18,7 +18,7 @@ from interlock.nodes.loop_detectors import (
 )
 from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
-from interlock.state.deps import Deps, Transcript
+from interlock.state.deps import Deps, RunInfo, Transcript
 from interlock.state.ends import BLOCKED
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import (
@@ -202,7 +202,7 @@ def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> T
     plan = deps.models.plan(error, failures + 1, spent_s + took_s)
     if not plan["at"]:
         model = state.get("request_model") or state["sticky_model"]
-        stands = _standing(error, model, state.get("unavailable", {}), deps.info.run)
+        stands = _standing(error, model, state.get("unavailable", {}), deps.info)
         return {**stands, "retry": plan if error.retryable else None}
     if left_s is not None and plan["spent_s"] >= left_s:
         return {**_late(left_s), "retry": {**plan, "at": 0}}
@@ -255,7 +255,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if state["attempt"] < STREAM_ATTEMPTS:
         again: TurnState = {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
         return {**again, "retry": runtime.context.models.plan(problem, state["attempt"]), "label": "retry"}
-    again_with = f"Try again with: interlock resume {runtime.context.info.run}"
+    again_with = f"Try again with: {runtime.context.info.command()}"
     text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. {again_with}"
     return _ended("invalid_stream", "invalid_stream", text)
 
@@ -285,8 +285,8 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if delay_s > retry["delay_s"] - _UNNOTICED_S:
         delay_s = retry["delay_s"]
     steps.reasoned(task, f"attempt {attempt} after {delay_s:.3g} s: {retry['reason']}")
+    steps.commit()  # before it is told: after a kill, what was shown is in the record
     runtime.stream_writer(Retry(reason=retry["reason"], delay_s=round(delay_s, 3), attempt=attempt))
-    steps.commit()
     await asyncio.sleep(delay_s)
     return {"label": "again"}
 
@@ -354,8 +354,11 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if count == 1:
         return {"loop_count": count, "turn_status": "loop_nudge"}
     said = f"{detail[0].upper()}{detail[1:]}" if kind in RAN_ON else f"The model repeats itself: {detail}"
-    resume = f"interlock resume {runtime.context.info.run}"
-    advice = f"Show it another way: {resume} -p '…'; or let it go on: {resume} --no-loop-check"
+    info = runtime.context.info
+    unchecked = info.command("--no-loop-check")
+    advice = f"Show it another way: {info.prompt_command()}; or let it go on: {unchecked}"
+    if not info.continues:
+        advice = f"Start it again, with another input or unchecked: {unchecked}"
     message = f"{said}, also after the model was told. {advice}"
     error = {"type": "loop_detected", "message": message}
     return {"loop_count": count, "turn_status": "loop_detected", "error": error}
@@ -375,13 +378,13 @@ def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
     return update
 
 
-def _standing(error: ModelError, model: str, unavailable: Mapping[str, str], run: str) -> TurnState:
+def _standing(error: ModelError, model: str, unavailable: Mapping[str, str], info: RunInfo) -> TurnState:
     """An exhausted quota or unknown model lasts for the run, an overloaded server for the prompt.
 
     Without `failed_model` the model isn't to blame: another would fail as well.
     """
     kind = "context_overflow" if error.overflow else error.kind
-    text = f"{error} Try again with: interlock resume {run}" if error.retryable else str(error)
+    text = f"{error} Try again with: {info.command()}" if error.retryable else str(error)
     failed: TurnState = {"error": {"type": kind, "message": text}, "failed_model": model}
     if error.terminal:
         return {**failed, "unavailable": {**unavailable, model: "run"}}

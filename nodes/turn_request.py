@@ -85,7 +85,7 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 def _refuse(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
     flag = kind.replace("_", "-")
-    message = f"{what}. Go on with: interlock resume {runtime.context.info.run} --{flag} N"
+    message = f"{what}. Go on with: {runtime.context.info.command(f'--{flag} N')}"
     error = {"type": kind, "message": message}
     return {**_FRESH, "label": "limit", "turn_status": "session_limit", "error": error}
 

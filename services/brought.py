@@ -15,6 +15,7 @@ from interlock.services.config.formats import front_matter, parse_yaml
 from interlock.services.config.settings import read_object
 from interlock.services.files.disk import read_file
 from interlock.services.secrets.environment import is_secret
+from interlock.state.command import pieces
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.text import object_of
@@ -24,7 +25,6 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 """Keys of settings that may run something, lead outside or allow something; they are shown first."""
-_SHELL = re.compile(r"!\{.*?\}", re.DOTALL)
 _FIRST = ("type", "name", "command")
 
 
@@ -89,7 +89,7 @@ def _of_toml(data: Mapping[str, Any]) -> Iterator[str]:
         about = [f"{name}={_value(value)}" for name, value in _leaves(rule) if name != "decision"]
         yield f"rule {rule.get('decision', '?')}: {'; '.join(about)}"
     if isinstance(prompt := data.get("prompt"), str):
-        yield from (f"runs {shell}" for shell in _SHELL.findall(prompt))
+        yield from (f"runs !{{{piece.text}}}" for piece in pieces(prompt) if piece.kind == "shell")
     known = {"rule", "prompt", "description"}
     yield from _settings({key: value for key, value in data.items() if key not in known})
 

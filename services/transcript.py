@@ -39,8 +39,8 @@ class StoredRecord(NamedTuple):
 
 
 class ChainRecords(Protocol):
-    def add(self, name: str, run: str, record: StoredRecord) -> None:
-        """Write the record with the driver's next commit; if it is there already, nothing."""
+    def add(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
+        """Write the record with the driver's next commit; if it is there already, nothing. `body`: all its bytes."""
         ...
 
     def find(self, name: str) -> StoredRecord | None: ...
@@ -142,7 +142,7 @@ class ChainTranscript:
     def _write(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)
         file = self._blobs.keep(body)
-        self._records.add(name, self._run, StoredRecord(parent, b"" if file else body, file))
+        self._records.add(name, self._run, StoredRecord(parent, b"" if file else body, file), body)
         self._cache[name] = (parent, message)
         return name
 

@@ -12,6 +12,8 @@ from interlock.state.messages import DataPart, Frozen, ToolStatus
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
 """What a call can do. `question` asks a person; `state` changes only the run itself (todos)."""
 ApprovalMode = Literal["default", "auto_edit", "plan", "yolo"]
+EDITS_ONLY = "edits only"
+"""What decides on all but edits where a person allowed those and chose no mode: as `default`, and reasons say so."""
 Decision = Literal["allow", "ask", "deny"]
 Choice = Literal[
     "proceed_once",

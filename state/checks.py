@@ -29,10 +29,13 @@ class TestChange(Frozen):
 
     path: str
     """Relative to the workspace."""
-    how: Literal["changed", "gone", "new", "parts", "whole", "beside code"]
+    how: Literal["changed", "gone", "new", "added", "parts", "whole", "beside code", "built", "not kept"]
     """`parts`: of its keys, targets or items, those that concern tests have changed. `whole`: what concerns tests can't
     be told from the rest, so all of it is put back. `beside code`: the same, but it holds the code that is tested, so
-    nothing of it is put back. `new`: a file that decides which tests run, which wasn't there."""
+    nothing of it is put back. `new`: a file that decides which tests run, which wasn't there. `added`: a test beside
+    those that were there. `built`: git ignores it and a build makes it, so it is left out for the build to make anew.
+    `not kept`: all that is known is that it has changed, so it stays as it is; the path of a folder ends with a
+    slash."""
 
 
 class TestChanges(Frozen):

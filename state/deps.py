@@ -49,11 +49,22 @@ class RunInfo:
     """Path of the sub-agent; empty: the root."""
     interactive: bool = False
     approval_mode: str = "default"
-    """For calls of foreign graphs, which have no channel for it."""
+    """The approval mode that a person chose by its name; the run may be in another. Foreign graphs have only this."""
     guard: bool = False
     """The tools of a foreign graph's `ToolNode`s are guarded, too."""
     brief: bool = False
     """The model gets the small system prompt and few tools."""
+    continues: bool = True
+    """The run can go on after its end, with a prompt or by another try; others can only be started again."""
+
+    def command(self, flags: str = "") -> str:
+        """The command that goes on with the run after its end, or starts another if it can't go on."""
+        begin = f"interlock resume {self.run}" if self.continues else f"interlock run {self.workflow} …"
+        return f"{begin} {flags}".rstrip()
+
+    def prompt_command(self) -> str:
+        """The command that tells the model what to do instead."""
+        return self.command("-p '…'" if self.continues else "")
 
 
 class Clock:
@@ -390,6 +401,18 @@ async def to_its_end(
         if not task.cancelled():
             task.exception()  # else asyncio complains that nobody took it
         raise stop
+    return task.result()
+
+
+async def announced(work: Awaitable[T], tell: Callable[[], None], patience_s: float = 1.0) -> T:
+    """Await work, and call `tell` again and again while it takes longer than people wait without asking why."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=patience_s))[0]:
+            tell()
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
     return task.result()
 
 

@@ -79,6 +79,7 @@ class EditState(Labelled, OneCall, total=False):
     """Chain record of the helper's answer whose strings are being tried; empty: the call's own strings."""
     helper_role: str
     strategy: str
+    """What found the place: `exact`; `trim, then exact`; `edit_target, then exact`, where a helper chose it."""
     occurrences: int
     result: str
     """Chain record with the new text, its diff, and what was replaced."""
@@ -98,6 +99,13 @@ class TargetAnswer(BaseModel):
     corrected_target_snippet: str = Field(
         min_length=1, description="the exact text of the file that was meant, character by character"
     )
+
+
+class MeantEdit(TargetAnswer):
+    """The text that is meant, and the replacement in its indentation."""
+
+    new_string: str | None = None
+    """None in records of earlier versions: as the call has it."""
 
 
 class FixAnswer(BaseModel):

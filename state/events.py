@@ -103,6 +103,10 @@ class Asking(Event, frozen=True):
     """The model's context window."""
 
 
+SAVING = "saving files before a change:"
+"""What a snapshot's progress is called."""
+
+
 class Progress(Event, frozen=True):
     """Progress of a long operation."""
 
@@ -111,6 +115,7 @@ class Progress(Event, frozen=True):
     """`indexing`."""
     done: int
     total: int
+    """0: not known yet."""
     unit: str
 
 

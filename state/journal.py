@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from interlock.state.calls import (
     Answer,
@@ -82,6 +82,21 @@ class EffectRow:
     result: Any
 
 
+class NodeUpdate(NamedTuple):
+    """What a user's node wrote, and of what state."""
+
+    place: str
+    """Names of the nodes around it."""
+    node: str
+    code: str
+    """Hash of its code."""
+    state: str
+    """Hash of what it read."""
+    wrote: Any = None
+    raised: str = ""
+    """In place of an update."""
+
+
 class Effects(Protocol):
     """The journal of what nodes do by `effect`. Every method is one committed transaction.
 
@@ -92,6 +107,8 @@ class Effects(Protocol):
     """Stores results."""
     known: Container[tuple[str, ...]]
     """Classes (module, name) that it stores."""
+    notice: Callable[[str, Any], None]
+    """Told what a value is, and the value, before it is stored as it is."""
 
     @property
     def redact(self) -> Callable[[str], str]:
@@ -112,12 +129,27 @@ class Effects(Protocol):
         """Commit the result. Raises `RunError`, and leaves the intent, if it can't be stored."""
         ...
 
+    def keep_update(self, task: str, update: NodeUpdate) -> None:
+        """Keep what a user's node wrote; committed with it."""
+        ...
+
+    def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
+        """In a replay, return what the node wrote then, of the same state; elsewhere None: it runs.
+
+        Raises `RunError` if a replay has no record of it.
+        """
+        ...
+
 
 class Approvals(Protocol):
     """Requests to people, and their answers."""
 
     def ask(self, request: ApprovalRequest) -> str:
         """Write the request, idempotent by key; returns its id, which contains the run."""
+        ...
+
+    def as_kept(self, request: ApprovalRequest) -> ApprovalRequest:
+        """The request as it is written: what it shows has marks in place of secrets."""
         ...
 
     def get(self, key: str) -> ApprovalRequest | None: ...

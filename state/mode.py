@@ -162,5 +162,7 @@ class ModeState(ToolsState, total=False):
 
     tool: str
     path: str
+    listed: str
+    """Chain record of the modes."""
     allowed: bool | None
     error: dict[str, str]

@@ -10,6 +10,8 @@ from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, Workflo
 
 AUTO = "auto"
 """The name that requests routing."""
+EXCLUDED = "excluded"
+"""How long a model is unavailable that the input of `route` names as such."""
 ROUTE_TIMEOUT_S = 20.0
 """Timeout in seconds for a helper's choice; on expiry the next strategy decides."""
 
@@ -54,7 +56,7 @@ class RouteState(Labelled, Routing, total=False):
     model: str
     """As requested: `auto`, alias or id."""
     unavailable: dict[str, str]
-    """Model → how long it is unavailable: `run` or `prompt`."""
+    """Model → how long it is unavailable: `run` or `prompt`; or `EXCLUDED`."""
 
 
 class ModelChoice(BaseModel):

@@ -47,13 +47,16 @@ class WorkflowInput(Closed):
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
 
 
-def input_error(kind: type[WorkflowInput], error: ValidationError) -> InputError:
+def input_error(workflow: str, kind: type[WorkflowInput], error: ValidationError) -> InputError:
     """The first error of an input, naming the field; a mistyped field comes before the one that it was meant to be."""
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place = ".".join(str(part) for part in first["loc"]) or "input"
     known = f" {kind.__name__} has: {', '.join(kind.model_fields)}."
     hint = nearest(place, kind.model_fields) or known if first["type"] == "extra_forbidden" else ""
-    return InputError(f"Input field {place!r}: {first['msg']}.{hint}", place)
+    what = ": " + first["msg"].removeprefix("Value error, ")
+    what = " is missing" if first["type"] == "missing" else what
+    of = f"Input field {place!r}" if first["loc"] else "Input"
+    return InputError(f"{of}{what}.{hint} See: interlock schema {workflow}", place)
 
 
 def newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
@@ -68,6 +71,8 @@ class RunChannels(TypedDict, total=False):
     """Record of the sub-agent the graph works for; empty: the root."""
     hooked: Annotated[str, newest]
     """Events that have hooks (`Hooks.configured`)."""
+    chosen_mode: Annotated[str, newest]
+    """The approval mode that a person chose by its name; allowing all edits chooses none."""
     mode: Annotated[str, newest]
     """Slug of the mode of work (`state/mode.py`); empty: none, so nothing is restricted."""
     protocol: Annotated[str, newest]

@@ -273,7 +273,7 @@ class FolderTrust(Section):
 
 class SecuritySettings(Section):
     redact_secrets: bool = Field(True, alias="redactSecrets")
-    """Replace known secrets with a mark in whatever is shown, sent to models or stored."""
+    """Replace known secrets with a mark in what is shown, sent to models or stored, except in your graphs' state."""
     environment: EnvironmentSettings = Field(
         default_factory=EnvironmentSettings.default, alias="environmentVariableRedaction"
     )

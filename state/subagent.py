@@ -9,7 +9,7 @@ from interlock.state.calls import OneCall
 from interlock.state.charted import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
-from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput, newest
+from interlock.state.run import Closed, ErrorInfo, Labelled, WorkflowInput, WorkflowOutput, newest
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
 """Defaults for agents that don't set them (gemini-cli's)."""
@@ -80,6 +80,7 @@ class SubagentOutput(WorkflowOutput):
     reason: str
     turns: int
     duration_s: float
+    error: ErrorInfo | None = None
 
 
 class Scratchpad(TypedDict, total=False):
@@ -158,3 +159,4 @@ class InvestigateOutput(WorkflowOutput):
     partial: str | None = None
     """Partial findings, if there is no valid report."""
     reason: str | None = None
+    error: ErrorInfo | None = None

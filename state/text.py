@@ -52,6 +52,11 @@ def visible(text: str) -> str:
     return _DECEIVING.sub(_written_out, _HOST.sub(_punycode, text.replace("\r\n", "\n")))
 
 
+def marked(text: str) -> str:
+    """As `visible`, but as the page writes what nobody would see: `⟨U+202E⟩`."""
+    return _DECEIVING.sub(_numbered, _HOST.sub(_punycode, text.replace("\r\n", "\n")))
+
+
 def harmless(text: str) -> str:
     """For reading: escape only what a terminal would obey or never show."""
     return _HARMFUL_TO_READ.sub(_written_out, text.replace("\r", ""))
@@ -121,6 +126,10 @@ def _in_ascii(text: str) -> str:
 
 def _written_out(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+def _numbered(found: re.Match[str]) -> str:
+    return "".join(f"⟨U+{ord(char):04X}⟩" for char in found[0])
 
 
 def _json_escaped(found: re.Match[str]) -> str:

@@ -35,8 +35,6 @@ class WorkflowContext:
     """Chain record of a reply → its token usage."""
     agents: Sequence[str] = ()
     """Names of the available agents."""
-    modes: Sequence[dict[str, Any]] = ()
-    """The available modes of work."""
     attached: Sequence[Message] = ()
     """Files the user attached to the prompt."""
     compress: bool = False

@@ -115,7 +115,13 @@ class Handler(Quiet):
             parts = [*tools, *([{"text": system}] if isinstance(system, str) else system)]
             for message in body["messages"]:
                 content = message["content"]
-                parts += [message] if not isinstance(content, list) or "prompt_cache_key" in body else content
+                if "prompt_cache_key" in body or "role" not in message:
+                    parts.append(message)
+                elif isinstance(content, list):
+                    parts += content
+                else:  # a text alone is the same as the only block of a list
+                    calls = message.get("tool_calls") or []
+                    parts += [*([{"type": "text", "text": content}] if content else []), *calls]
             blocks, marks = _split(parts, "cache_control")
             key = body.get("prompt_cache_key", "")
             read = server.read(blocks, [-1] if key else marks, key)
@@ -178,9 +184,10 @@ def _openai(answer: Any, read: Read) -> Iterator[bytes]:
     delta: Json = (
         {"role": "assistant", "content": answer} if isinstance(answer, str) else {"tool_calls": calls}
     )
-    cached = read.cached // STEP * STEP
+    cached = read.cached if read.marks > 1 else read.cached // STEP * STEP
     used = {"prompt_tokens": read.total, "completion_tokens": 20, "total_tokens": read.total + 20}
-    used |= {"prompt_tokens_details": {"cached_tokens": cached}}  # type: ignore[dict-item]
+    of_input = {"cached_tokens": cached, "cache_write_tokens": read.written}
+    used |= {"prompt_tokens_details": of_input}  # type: ignore[dict-item]
     finish = "stop" if isinstance(answer, str) else "tool_calls"
     for choices, usage in (
         ([{"index": 0, "delta": delta, "finish_reason": None}], None),
@@ -193,22 +200,26 @@ def _openai(answer: Any, read: Read) -> Iterator[bytes]:
 
 
 def _bedrock(answer: Any, read: Read) -> Iterator[bytes]:
-    yield _frame("messageStart", {"role": "assistant"})
+    yield event_frame("messageStart", {"role": "assistant"})
     for at, (i, name, args) in enumerate(_calls(answer)):
         start = {"toolUse": {"toolUseId": f"tooluse_{i}", "name": name}}
-        yield _frame("contentBlockStart", {"start": start, "contentBlockIndex": at})
-        yield _frame("contentBlockDelta", {"delta": {"toolUse": {"input": args}}, "contentBlockIndex": at})
-        yield _frame("contentBlockStop", {"contentBlockIndex": at})
+        yield event_frame("contentBlockStart", {"start": start, "contentBlockIndex": at})
+        yield event_frame(
+            "contentBlockDelta", {"delta": {"toolUse": {"input": args}}, "contentBlockIndex": at}
+        )
+        yield event_frame("contentBlockStop", {"contentBlockIndex": at})
     if isinstance(answer, str):
-        yield _frame("contentBlockDelta", {"delta": {"text": answer}, "contentBlockIndex": 0})
-        yield _frame("contentBlockStop", {"contentBlockIndex": 0})
-    yield _frame("messageStop", {"stopReason": "end_turn" if isinstance(answer, str) else "tool_use"})
+        yield event_frame("contentBlockDelta", {"delta": {"text": answer}, "contentBlockIndex": 0})
+        yield event_frame("contentBlockStop", {"contentBlockIndex": 0})
+    yield event_frame("messageStop", {"stopReason": "end_turn" if isinstance(answer, str) else "tool_use"})
     used = {"inputTokens": read.total - read.cached - read.written, "outputTokens": 20}
     used |= {"cacheReadInputTokens": read.cached, "cacheWriteInputTokens": read.written}
-    yield _frame("metadata", {"usage": {**used, "totalTokens": read.total + 20}, "metrics": {"latencyMs": 1}})
+    yield event_frame(
+        "metadata", {"usage": {**used, "totalTokens": read.total + 20}, "metrics": {"latencyMs": 1}}
+    )
 
 
-def _frame(kind: str, payload: Json) -> bytes:
+def event_frame(kind: str, payload: Json) -> bytes:
     """One message of AWS's event stream."""
     headers = b""
     named = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}

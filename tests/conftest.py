@@ -43,7 +43,7 @@ from shared import offer  # noqa: E402
 from unsynced import sync_nothing  # noqa: E402
 from warm import forker  # noqa: E402
 
-pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server"]
+pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server", "given_answers"]
 
 # Variables that would make a test depend on the machine, or reach a paid model.
 _REMOVED = (

@@ -1,5 +1,6 @@
 """drawn: a small graph that is drawn and can be run: it fans out to an inner graph, joins, and begins again."""
 
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 from langgraph.graph import END, START
@@ -10,6 +11,9 @@ from typing_extensions import TypedDict
 from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps
+
+KEEPS_NOTHING: Any = SimpleNamespace(recorded_update=lambda *_: None, keep_update=lambda *_: None)
+"""Stands for a drive's effects, of nodes that no replay is to see."""
 
 
 class Item(TypedDict):

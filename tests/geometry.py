@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import dist
+from statistics import fmean
 from xml.etree import ElementTree
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -46,6 +48,16 @@ class Drawing:
     """Edges, as points along them."""
     frames: tuple[Box, ...] = ()
     """Around opened graphs; what is in one is named after it."""
+    heads: tuple[tuple[str, float, float], ...] = ()
+    """Arrowheads: the edge, and the middle of the head."""
+
+    def piles(self, by: float) -> list[str]:
+        """Arrowheads of two edges that are nearer to each other than this."""
+        return [
+            f"{a!r} and {b!r} end in one place"
+            for (a, *at), (b, *there) in combinations(self.heads, 2)
+            if a != b and dist(at, there) < by
+        ]
 
     def faults(self) -> list[str]:
         """Boxes that meet, and edges that run through a box."""
@@ -69,6 +81,7 @@ def read(svg: bytes) -> Drawing:
     boxes: list[Box] = []
     frames: list[Box] = []
     lines: list[tuple[str, tuple[tuple[float, float], ...]]] = []
+    heads: list[tuple[str, float, float]] = []
     for group, x, y in _groups(root, 0, 0):
         kind, name = group.get("class", ""), (group.findtext("{*}title") or "")
         if kind.startswith("node"):
@@ -80,7 +93,16 @@ def read(svg: bytes) -> Drawing:
             path = group.find("{*}path")
             points = _along(path.get("d", "")) if path is not None else ()
             lines += [(name, tuple((px + x, py + y) for px, py in points))]
-    return Drawing(float(root.get("width", "").removesuffix("pt")), tuple(boxes), tuple(lines), tuple(frames))
+            for head in group.iterfind("{*}polygon"):
+                corners = [float(n) for n in _NUMBER.findall(head.get("points", ""))]
+                heads.append((name, fmean(corners[::2]) + x, fmean(corners[1::2]) + y))
+    return Drawing(
+        float(root.get("width", "").removesuffix("pt")),
+        tuple(boxes),
+        tuple(lines),
+        tuple(frames),
+        tuple(heads),
+    )
 
 
 def _groups(

@@ -68,12 +68,12 @@ class Watched:
 def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Outside calls of nodes that don't declare them. `recorded` nodes get their results back on a rerun."""
     # Not above: what starts the workers would import all of LangGraph first, too.
-    from interlock.graphs import _contract
+    from interlock.graphs import _own_nodes
     from interlock.state.deps import Deps
     from interlock.state.node import spec_of
 
     undeclared: set[str] = set()
-    called = _contract.called
+    called = _own_nodes.called
 
     def watched(function: Any, state: Any, runtime: Any) -> Any:
         spec = spec_of(function)
@@ -88,7 +88,7 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         services = {name: Watched(getattr(deps, name), name, note) for name in OUTSIDE}
         return called(function, state, runtime.override(context=replace(deps, **services)))
 
-    monkeypatch.setattr(_contract, "called", watched)
+    monkeypatch.setattr(_own_nodes, "called", watched)
     return undeclared
 
 

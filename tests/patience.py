@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -20,6 +20,13 @@ def sweep_part() -> tuple[int, int]:
     """Which part of the sweeps is tried, and of how many: SWEEP_PART=1/3 takes the second of three."""
     part, _, of = os.environ.get("SWEEP_PART", "0/1").partition("/")
     return int(part), int(of)
+
+
+def sampled(cases: Iterable[str], *always: str) -> list[Any]:
+    """Parameters of a test that each suite tries with the cases named, and the sweeps with the others."""
+    return [
+        pytest.param(case, marks=[] if case in always else [pytest.mark.sweep], id=case) for case in cases
+    ]
 
 
 def until(holds: Callable[[], object], what: str = "it") -> None:

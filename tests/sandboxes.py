@@ -30,15 +30,25 @@ def needs_sandbox() -> None:
 
 
 def sandbox_for(
-    work: Path, *, included: Sequence[Path] = (), env: dict[str, str] | None = None, **tools: Any
+    work: Path,
+    *,
+    included: Sequence[Path] = (),
+    env: dict[str, str] | None = None,
+    clones: Path | None = None,
+    **tools: Any,
 ) -> Sandbox:
-    """Open a sandbox as a run does; home and state directory are beside the folder, and may not exist."""
+    """Open a sandbox as a run does; home and state directory are beside the folder, and may not exist.
+
+    `clones`: the folder is a worker's clone, among those of other runs there.
+    """
+    beside = (clones or work).parent
     made = open_sandbox(
         ToolSettings.model_validate({"sandbox": True, **tools}),
         roots=[Path(os.path.realpath(folder)) for folder in (work, *included)],
-        home=work.parent / "home",
-        state=work.parent / "state",
+        home=beside / "home",
+        state=beside / "state",
         env={"PATH": os.environ["PATH"], **(env or {})},
+        others=[clones] if clones else [],
     )
     assert made is not None
     return made

@@ -74,9 +74,36 @@ def test_a_parked_run_keeps_its_context_for_whoever_answers_in_a_terminal(ours: 
 
 
 @pytest.mark.parametrize(
-    ("given", "why"), [({"status": "nosuch"}, "status must be one of"), ({}, "Name what to cancel")]
+    ("given", "why"), [({"status": "nosuch"}, "`status` must be one of"), ({}, "Name what to cancel")]
 )
 def test_a_cancel_that_names_nothing_stops_nothing(ours: Ours, given: dict[str, str], why: str) -> None:
     with ours.http() as http:
         answer = http.post("/runs/cancel", json=given)
         assert answer.status_code == 422 and why in answer.text
+
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+NAMES: dict[str, tuple[str, dict[str, Any], int]] = {
+    "a thread called latest": ("/threads", {"thread_id": "latest"}, 422),
+    "a thread that climbs": ("/threads", {"thread_id": "../x"}, 422),
+    "a thread without a name": ("/threads", {"thread_id": ""}, 422),
+    "a cancel of the latest thread": ("/runs/cancel", {"thread_id": "latest", "status": "all"}, 422),
+    "a cancel of a run that climbs": ("/runs/cancel", {"thread_id": NOBODY, "run_ids": ["../x"]}, 422),
+    "a cancel of nobody's run": ("/runs/cancel", {"thread_id": NOBODY, "run_ids": [NOBODY]}, 404),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_names_that_are_none_are_refused_for_what_they_are(ours: Ours, case: str) -> None:
+    path, given, status = NAMES[case]
+    with ours.http() as http:
+        answer = http.post(path, json=given)
+        expected = "must be a UUID" if status == 422 else "not found"
+        assert answer.status_code == status and expected in answer.text
+
+
+def test_a_thread_id_that_is_taken_is_refused(ours: Ours) -> None:
+    with ours.http() as http:
+        thread = http.post("/threads", json={}).json()["thread_id"]
+        again = http.post("/threads", json={"thread_id": thread})
+        assert again.status_code == 409 and "already exists" in again.text

@@ -13,10 +13,11 @@ import httpx
 import pytest
 from api_lab import INTERLOCK, Ours
 from api_requests import Script
-from patience import HANG_S, until
+from patience import HANG_S, sampled, until
 from websockets.sync.client import connect
 
 from interlock.cli.web.api import streams
+from interlock.graphs import PIPELINES
 
 FRIEND = "http://localhost:3000"
 
@@ -153,13 +154,13 @@ def test_half_a_character_and_a_huge_number_reach_whoever_asks(ours: Ours) -> No
 
 
 UNFIT: list[tuple[str, dict[str, Any], str]] = [
-    ("state", {"values": 5}, "can't be written: InvalidUpdateError"),
+    ("state", {"values": 5}, "`values` must be a JSON object"),
     ("state", {"values": {"log": 5}}, "can't be written: TypeError"),
     ("state", {"values": {}, "as_node": "nobody"}, "nobody"),
     ("state", {"values": {}, "as_node": 5}, "`as_node` must be a string"),
     ("state", {"values": {}, "checkpoint_id": [1]}, "`checkpoint_id` must be a string"),
-    ("history", {"limit": 10**20}, "limit must be"),
-    ("runs", {"assistant_id": "ask", "after_seconds": "x"}, "after_seconds must be"),
+    ("history", {"limit": 10**20}, "`limit` must be"),
+    ("runs", {"assistant_id": "ask", "after_seconds": "x"}, "`after_seconds` must be"),
 ]
 
 
@@ -170,9 +171,51 @@ def test_what_a_thread_cant_take_is_one_line_and_leaves_it_as_it_was(ours: Ours)
         before = http.get(f"/threads/{thread}/state").json()
         for path, given, words in UNFIT:
             said = http.post(f"/threads/{thread}/{path}", json=given)
-            assert (said.status_code, words in said.json()["detail"]) == (422, True), said.text
+            status = 400 if given.get("as_node") == "nobody" else 422
+            assert (said.status_code, words in said.json()["detail"]) == (status, True), said.text
         assert http.get(f"/threads/{thread}/state").json() == before
         assert len(http.get(f"/threads/{thread}/runs").json()) == 1
+
+
+UNTAKEN: list[Any] = [
+    {},
+    None,
+    {"nonsense": 1},
+    {"prompt": 5, "query": ["x"], "path": {}, "calls": "x", "history": 3, "limits": "no"},
+]
+
+
+@pytest.mark.parametrize("workflow", sampled(PIPELINES, "search"))
+def test_an_input_that_a_workflow_cant_take_is_refused_in_one_line(ours: Ours, workflow: str) -> None:
+    """Or it is taken: some workflows need none."""
+    with ours.http() as http:
+        for given in UNTAKEN:
+            begun = http.post("/api/runs", json={"workflow": workflow, "input": given})
+            waited = http.post("/runs/wait", json={"assistant_id": workflow, "input": given})
+            assert (begun.status_code in (200, 422), waited.status_code) == (True, 200), begun.text
+            told = [begun.json().get("detail", ""), waited.json().get("__error__", {}).get("message", "")]
+            assert all("\n" not in line and len(line) < 500 for line in told), told
+            assert begun.status_code == 200 or told[0] == told[1], told
+
+
+NOWHERE: list[tuple[dict[str, Any], str]] = [
+    ({"workflow": "main", "workspace": "/" + "a" * 5000}, "no folder"),
+    ({"workflow": "main", "workspace": "~nobody-at-all/x"}, "no folder"),
+    ({"workflow": "main", "workspace": "a\0b"}, "no folder"),
+    ({"workflow": "main", "workspace": 5}, "no folder"),
+    ({"workflow": ""}, "must be the name of a workflow"),
+    ({}, "must be the name of a workflow"),
+    ({"workflow": "a" * 5000}, "No workflow"),
+]
+
+
+def test_a_run_that_the_page_cant_begin_is_refused_in_one_line(ours: Ours) -> None:
+    with ours.http() as http:
+        for given, words in NOWHERE:
+            said = http.post("/api/runs", json=given)
+            assert (said.status_code, words in said.text, len(said.text) < 500) == (422, True, True), (
+                said.text
+            )
 
 
 def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
@@ -224,7 +267,7 @@ def test_a_thread_that_a_terminal_drives_is_busy_and_a_new_run_waits_for_it(ours
 
         until(lambda: [one for one in found() if one["status"] == "busy"], "the terminal's run")
         thread = found()[0]["thread_id"]
-        for strategy, words in (("reject", "already running"), ("interrupt", "Stop it there")):
+        for strategy, words in (("reject", "already running"), ("interrupt", "Stop it: interlock cancel")):
             given = {"assistant_id": "slow", "input": {"topic": "1"}, "multitask_strategy": strategy}
             refused = http.post(f"/threads/{thread}/runs", json=given)
             assert refused.status_code == 409 and words in refused.json()["detail"]

@@ -17,11 +17,17 @@ import httpx
 import pytest
 from api_lab import GRAPHS, Ours, langgraphs_server
 from api_requests import SCRIPTS, Script, played
+from langgraph.pregel.remote import RemoteGraph
 from langgraph_sdk import get_sync_client
 from pages import followed
 from patience import HANG_S
 
+from interlock.cli.web.api.shown import response_schema
 from interlock.engine import Decision, Options, resume_sync, run_sync
+from interlock.engine.client.threads import Waiting, decision_of
+from interlock.engine.store import Store
+from interlock.engine.store.runs import NewRun, insert_run
+from interlock.state.calls import ApprovalRequest, CallView
 
 JOURNEYS = [Path(__file__).parent / name for name in ("api_journey.mjs", "api_hook.mjs")]
 
@@ -56,6 +62,68 @@ def test_the_python_client_takes_its_journey(client: Any) -> None:
     assert client.threads.get(copy)["values"]["text"] == "About tea.", "the copy still waits"
     assert client.threads.prune([copy, str(uuid4())]) == {"pruned_count": 1}
     assert [one["thread_id"] for one in client.threads.search(ids=[thread, copy])] == [thread]
+
+
+def test_a_page_of_threads_is_the_same_whatever_it_is_a_page_of(ours: Ours) -> None:
+    """Runs of every status, and threads of programs among them: filters and pages agree with the whole list."""
+    store = Store(Path(ours.env["INTERLOCK_HOME"]))
+    statuses = ("done", "failed", "cancelled", "open", "open")
+    with store.open().writing() as conn:
+        for number in range(10):
+            insert_run(
+                conn, NewRun(f"paged{number}", "paged", "/nowhere", f"title {number % 2}", {}, {"prompt": ""})
+            )
+            kept = (statuses[number % 5], 1000.0 + number, 2000.0 - number)
+            conn.execute(
+                f"update runs set status = ?, created = ?, updated = ? where run = 'paged{number}'", kept
+            )
+        child = "update runs set parent = 'paged0', subtask_of = 'paged0' where run = 'paged9'"
+        conn.execute(child)
+    with ours.http() as http:
+
+        def search(**given: Any) -> tuple[list[str], int]:
+            found = http.post(
+                "/threads/search", json={"limit": 1000, "select": ["thread_id", "status"], **given}
+            )
+            found.raise_for_status()
+            counted = http.post("/threads/count", json=given).json()
+            assert counted == int(found.headers["x-pagination-total"])
+            return [f"{one['thread_id']} {one['status']}" for one in found.json()], counted
+
+        for name in ("one", "two"):
+            http.post("/threads", json={"metadata": {"graph_id": "paged", "of": name}}).raise_for_status()
+        of_graph = {"metadata": {"graph_id": "paged"}}
+        gone = http.post("/threads/search", json=of_graph)
+        assert gone.status_code == 200 and gone.json()[-1]["values"] is None, (
+            "its folder and its workflow are gone"
+        )
+        whole, count = search(**of_graph)
+        assert count == len(whole) == 11, "without the subtask"
+        for status in ("idle", "busy", "interrupted", "error"):
+            assert search(**of_graph, status=status)[0] == [
+                one for one in whole if one.endswith(f" {status}")
+            ]
+        assert {one.split()[1] for one in whole} == {"idle", "interrupted", "error"}
+        for order in ({}, {"sort_by": "updated_at"}, {"sort_order": "asc"}):
+            sorted_, _ = search(**of_graph, **order)
+            assert sorted(sorted_) == sorted(whole)
+            pages = [one for offset in range(0, 12, 3) for one in _page(http, {**of_graph, **order}, offset)]
+            assert pages == [one.split()[0] for one in sorted_]
+        assert search(metadata={"graph_id": "paged", "of": "one"})[1] == 1
+        assert search(metadata={"graph_id": "paged", "title": "title 1"})[1] == 4
+        ids = [one.split()[0] for one in whole[:4]]
+        assert sorted(one.split()[0] for one in search(ids=ids)[0]) == sorted(ids)
+        found = [http.get(f"/threads/{one}").status_code for one in (*ids, str(uuid4()))]
+        assert [status == 404 for status in found] == [False] * 4 + [True], (
+            "its workflow is gone, the thread isn't"
+        )
+
+
+def _page(http: httpx.Client, given: dict[str, Any], offset: int) -> list[str]:
+    found = http.post(
+        "/threads/search", json={**given, "select": ["thread_id"], "limit": 3, "offset": offset}
+    )
+    return [one["thread_id"] for one in found.json()]
 
 
 PARENT = """
@@ -126,6 +194,11 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
     ("PATCH", "/assistants/ask", {"name": "x"}, 409, "can't be changed"),
     ("POST", "/threads/{thread}/stream/events", {"channels": ["all"]}, 400, "unsupported"),
     ("POST", "/threads/{thread}/state", {"values": {}}, 400, "no state"),
+    ("GET", "/threads/{thread}/stream?stream_modes=all", None, 422, "Invalid stream mode"),
+    ("POST", "/threads/search", {"sort_by": "x"}, 422, "sort_by"),
+    ("POST", "/threads/search", {"select": ["x"]}, 422, "select"),
+    ("POST", "/threads/search", {"extract": {"x": "status"}}, 422, "extract"),
+    ("GET", "/assistants/ask/graph?xray=x", None, 422, "xray"),
     ("POST", "/assistants/search", {"metadata": 5}, 422, "`metadata` must be"),
     ("POST", "/threads/search", {"metadata": "x"}, 422, "`metadata` must be"),
     ("POST", "/threads/count", {"values": [1]}, 422, "`values` must be"),
@@ -134,8 +207,16 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/store/items/search", {"filter": {"a": {"$odd": 1}}}, 422, "$odd"),
     ("POST", "/store/items/search", {"query": 5}, 422, "`query` must be"),
     ("POST", "/store/namespaces", {"prefix": 5}, 422, "`prefix` must be"),
-    ("POST", "/store/namespaces", {"max_depth": "x"}, 422, "max_depth must be"),
-    ("DELETE", "/store/items", {"namespace": ["a"]}, 422, "`key` must be"),
+    ("POST", "/store/namespaces", {"max_depth": "x"}, 422, "`max_depth` must be"),
+    ("DELETE", "/store/items", {"namespace": ["a"]}, 422, "key is required"),
+    ("POST", "/threads", {"ttl": 5}, 422, "`ttl` must be an object"),
+    ("POST", "/threads", {"metadata": None}, 422, "`metadata` must be"),
+    ("POST", "/assistants", {"graph_id": "ask", "metadata": 5}, 422, "`metadata` must be"),
+    ("POST", "/runs/wait", {"assistant_id": "ask", "config": {"tags": 5}}, 422, "`tags` a list of strings"),
+    ("POST", "/runs/wait", {"assistant_id": "ask", "command": {"goto": 5}}, 422, "`goto` a node"),
+    ("POST", "/runs/batch", [], 422, "at least one run"),
+    ("POST", "/runs/cancel", {"run_ids": ["x"]}, 422, "either thread_id and run_ids, or a status"),
+    ("PUT", "/store/items", {"namespace": ["a"], "key": "k", "value": {}, "ttl": "x"}, 422, "`ttl` must be"),
     ("PUT", "/store/items", {"namespace": ["langgraph"], "key": "k", "value": {}}, 422, "langgraph"),
 ]
 
@@ -154,6 +235,126 @@ def test_what_cant_be_done_is_refused_in_one_line(ours: Ours) -> None:
         assert nobody.get("/info", auth=("x", ours.token)).status_code == 200, "as a password in an address"
 
 
+def test_no_input_lets_a_thread_pass_its_breakpoint_and_asks_again_what_waits(ours: Ours) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        thread = ask.thread()
+        assert ask.wait(thread, "paused", input={"topic": "tea"})["log"] == ["draft"]
+        assert ask.wait(thread, "paused", input=None)["log"] == ["draft", "close"]
+        assert ask("GET", f"/threads/{thread}")["status"] == "idle"
+        thread = ask.thread()
+        asked = ask.wait(thread, "ask", input={"topic": "tea"})
+        assert ask.wait(thread, "ask", input=None) == asked
+        assert ask.wait(thread, "ask", command={"resume": "Yes."})["text"] == "Yes."
+
+
+def test_a_state_that_its_types_refuse_doesnt_hide_the_thread(ours: Ours) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        thread = ask.thread()
+        ask.wait(thread, "counted", input={"n": 1})
+        ask.wait(thread, "counted", input={"n": -1})
+        shown = ask("GET", f"/threads/{thread}")
+        assert (shown["status"], shown["values"], shown["error"]["error"]) == (
+            "error",
+            {"n": 2},
+            "ValidationError",
+        )
+        assert http.get(f"/threads/{thread}/state").status_code == 400
+        assert [one["thread_id"] for one in ask("POST", "/threads/search", {"ids": [thread]})] == [thread]
+
+
+def test_an_assistants_context_is_filled_up_by_that_of_a_run(ours: Ours) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        given = {"graph_id": "contextual", "context": {"who": "me", "level": 1}}
+        name = ask("POST", "/assistants", given)["assistant_id"]
+        thread = ask.thread()
+        assert ask.wait(thread, name, input={}, context={"level": 2})["text"] == "me 2"
+        assert (
+            ask.wait(ask.thread(), name, input={}, config={"configurable": {"who": "you"}})["text"] == "you 1"
+        )
+        both = {"assistant_id": name, "context": {"level": 2}, "config": {"configurable": {"level": 3}}}
+        assert http.post("/runs/wait", json=both).status_code == 400
+        http.delete(f"/assistants/{name}?delete_threads=true").raise_for_status()
+        assert http.get(f"/threads/{thread}").status_code == 404
+
+
+def test_what_a_rollback_took_back_is_told_until_the_next_run(ours: Ours) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        thread = ask.thread()
+        given = {"assistant_id": "idle", "input": {"topic": "60"}}
+        run = ask("POST", f"/threads/{thread}/runs", given)["run_id"]
+        ask.until_at(thread, "pause")
+        assert ask("POST", f"/threads/{thread}/runs/{run}/cancel?wait=1&action=rollback") == {}
+        shown = ask("GET", f"/threads/{thread}")
+        assert (shown["status"], shown["error"]["error"]) == ("idle", "UserRollback")
+        ask.wait(thread, "idle", input={"topic": "0"})
+        assert ask("GET", f"/threads/{thread}")["error"] is None
+
+
+def test_the_events_of_a_run_are_those_of_each_node(ours: Ours) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        found = ask.stream(ask.thread(), "ask", "events", input={"topic": "tea"})
+        names = [(data["event"], data["name"]) for name, data in found if name == "events"]
+        assert ("on_chain_stream", "draft") in names and ("on_chain_stream", "ask") not in names
+
+
+def test_a_threads_stream_has_what_its_modes_ask_for(ours: Ours) -> None:
+    with ours.http() as http, ours.http() as other:
+        thread = Script(http).thread()
+        at = f"/threads/{thread}/stream?stream_modes=lifecycle,state_update"
+        with http.stream("GET", at) as answer:
+            Script(other).wait(thread, "deep", input={"topic": "tea"})
+            other.post(f"/threads/{thread}/state", json={"values": {"text": "Patched."}}).raise_for_status()
+            found: list[tuple[str, Any]] = []
+            for name, data in _events(answer):
+                found.append((name, data))
+                if name == "state_update":
+                    break
+    assert [name for name, _ in found] == ["metadata", "metadata", "state_update"]
+    assert found[1][1]["status"] == "run_done"
+    assert found[2][1]["state"]["values"]["text"] == "Patched."
+
+
+def test_a_graph_of_a_function_is_drawn_as_its_assistant_configures_it(ours: Ours) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        given = {"graph_id": "made", "context": {"second": True}}
+        name = ask("POST", "/assistants", given)["assistant_id"]
+        drawn = {one: ask("GET", f"/assistants/{one}/graph")["nodes"] for one in (name, "made")}
+        assert [node["id"] for node in drawn[name]] == ["__start__", "draft", "close", "__end__"]
+        assert [node["id"] for node in drawn["made"]] == ["__start__", "draft", "__end__"]
+        assert ask.wait(ask.thread(), name, input={"topic": "tea"})["log"] == ["draft", "close"]
+        http.delete(f"/assistants/{name}").raise_for_status()
+
+
+def test_an_outputs_keys_are_those_of_its_schema_through_every_door(ours: Ours, client: Any) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        thread = ask.thread()
+        assert ask.wait(thread, "private", input={"topic": "tea"}) == {"text": "SECRETLY TEA"}
+        streamed = ask.stream(thread, "private", "values", "updates", input={"topic": "tea"})
+        assert "notes" not in str(streamed) and "secretly" not in str(streamed)
+        run = client.runs.create(thread, "private", input={"topic": "tea"})["run_id"]
+        assert client.runs.join(thread, run) == {"text": "SECRETLY TEA"}
+    remote = RemoteGraph("private", sync_client=client)
+    assert remote.invoke({"topic": "tea"}) == {"text": "SECRETLY TEA"}
+
+
+def test_the_schema_of_an_unknown_outcome_names_its_answers() -> None:
+    call = CallView(id="1.0", name="run_shell_command", args={"command": "git push"})
+    about = {"key": "k", "call": call, "reason": "", "preview": ""}
+    request = ApprovalRequest(kind="outcome", choices=("proceed_once", "reject"), **about)
+    fields = response_schema(request)["properties"]
+    assert fields["text"]["enum"] == ["redo", "skip"]
+    assert "proceed_once: redo" in fields["choice"]["description"]
+    for said, choice in (("redo", "proceed_once"), ("skip", "reject"), ({"choice": "reject"}, "reject")):
+        assert decision_of(Waiting("r-1", "i", request), said).choice == choice
+
+
 def test_the_second_event_protocol_streams_asks_and_goes_on(ours: Ours) -> None:
     with ours.http() as http:
         thread = http.post("/threads", json={}).json()["thread_id"]
@@ -167,11 +368,16 @@ def test_the_second_event_protocol_streams_asks_and_goes_on(ours: Ours) -> None:
         assert "run_id" in command("run.start", assistant_id="ask", input={"topic": "tea"})["result"]
         body = {"channels": ["lifecycle", "input", "values"]}
         with http.stream("POST", f"/threads/{thread}/stream/events", json=body) as answer:
-            asked = next(data for name, data in _events(answer) if name == "input.requested")
+            events = _events(answer)
+            asked = next(data for name, data in events if name == "input.requested")
+            told = next(data for _, data in events)
+            assert told["params"]["data"]["event"] == "interrupted", "at once"
         state = http.get(f"/threads/{thread}/state").json()
         name = state["interrupts"][0]["id"]
         assert asked["params"]["data"]["payload"]["question"] == "Publish this?"
         assert command("input.respond", interrupt_id="unknown", response=1)["error"] == "no_such_interrupt"
+        twice = [{"interrupt_id": name, "response": said} for said in ("Yes.", "No.")]
+        assert command("input.respond", responses=twice)["error"] == "invalid_argument"
         assert command("input.respond", interrupt_id=name, response="Yes.")["type"] == "success"
         with http.stream("POST", f"/threads/{thread}/stream/events", json=body) as answer:
             found = []

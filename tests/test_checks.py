@@ -1,7 +1,9 @@
 """Checks in `main` and `task`: every edge of theirs, what the model is told, and what a replay knows."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,8 +13,11 @@ from agent_runs.stage import Move, Replies, Stage, approve, cancel, of_checks, r
 from folders import put, tree
 from scripted import call, tools
 
-from interlock.engine import Outcome, resume_sync
+from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.diagrams import declared_edges
+from interlock.engine.store import options_of
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.snapshots import ignored_in
 from interlock.engine.travel.replay import replay
 from interlock.state.events import AgentBlocked
 
@@ -125,6 +130,7 @@ def test_the_model_is_told_the_rule_once_and_at_its_first_change_of_a_test(tmp_p
     changed = writes("tests/run.sh", "echo 1\n")
     told = [{"expect": f"done when `{CHECK}` succeeds", **EASY}, {"expect": "run.sh is a test", **changed}]
     play("main", Scene([*told, {"expect": once, **REPAIR}, {"expect": once, **DONE}], [], "done"), tmp_path)
+    play("main", Scene([*told, REPAIR, DONE], [], "done", files=SECRET), tmp_path / "ignored")
     silent = {"expect": r"(?s)\A(?!.*is done when)(?!.*is a test)"}
     may = [{**silent, **EASY}, {**silent, **REPAIR}, {**silent, **DONE}]
     play("main", Scene(may, [], "done", {"check_tests": "may-change"}), tmp_path / "may")
@@ -159,6 +165,111 @@ def test_an_accepted_change_that_was_changed_meanwhile_is_asked_again(tmp_path: 
     outcome = stage.resume(outcome, *decisions)
     assert [p["id"].endswith("t12") for p in outcome.pending] == [True], outcome.pending
     assert "+echo other" in outcome.pending[0]["preview"]
+
+
+SECRET: Mapping[str, str] = {**FILES, ".git/x": "", ".gitignore": "tests\n"}
+"""As `FILES`; git ignores the tests."""
+
+
+@pytest.mark.parametrize("files", [FILES, SECRET], ids=["tracked", "ignored"])
+def test_a_fork_in_another_folder_compares_with_what_its_parent_began_with(
+    files: Mapping[str, str], tmp_path: Path
+) -> None:
+    stage, outcome = play("main", Scene([EASY, DONE], [], "waiting", files=files), tmp_path)
+    step = max(row["root_step"] for row in stage.rows("select root_step from snapshots"))
+    stage.write([writes("b.py", "1\n"), *([EASY] if files == SECRET else []), DONE])
+    fork = fork_sync(outcome.run, step + 1, home=stage.folder / "home")
+    stage.work = Path(fork.workspace)
+    again = resume_sync(fork.run, options=stage.options)
+    (pending,) = again.pending
+    assert "only with changed tests; with tests/run.sh as before" in pending["reason"]
+
+
+def test_what_a_subtask_changed_in_an_ignored_test_is_asked(tmp_path: Path) -> None:
+    child = "task:0.0"
+    easy = call("write_to_file", path="tests/run.sh", content="true\n")
+    stage = Stage(
+        tmp_path,
+        [
+            tools(call("new_task", mode="code", message="make it good")),
+            tools(call("attempt_completion", result="Done.")),
+            {"agent": child, **tools(easy)},
+            {"agent": child, **tools(call("attempt_completion", result="Done."))},
+        ],
+    )
+    tree(stage.work, SECRET)
+    given = {"check": CHECK, "approval_mode": "yolo", "check_tests": "as-before"}
+    outcome = stage.run("task", {"prompt": "x", "mode": "orchestrator"}, **given)
+    assert [p["tool_name"] for p in outcome.pending] == ["changed_tests"], outcome
+
+
+def test_of_more_ignored_tests_than_are_kept_a_change_is_known_and_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = {**SECRET, **{f"tests/{n}.txt": f"{n}" for n in range(9)}}
+    monkeypatch.setattr("interlock.services.checks.ignored._MOST_KEPT", 3)
+    play("main", Scene([REPAIR, DONE], [], "done", files=many), tmp_path / "same")
+    also = tools(*(call("write_file", file_path=f"tests/{n}.txt", content="x") for n in range(9)))
+    _, outcome = play("main", Scene([also, REPAIR, DONE], [], "waiting", files=many), tmp_path / "some")
+    (pending,) = outcome.pending
+    left = r"couldn't be compared, so they were left as they are now: (tests/\d.txt, ){2}tests/\d.txt and \d more\."
+    assert re.search(left, pending["reason"]), pending["reason"]
+    monkeypatch.setattr("interlock.services.checks.ignored._MOST_NOTED", 8)
+    _, outcome = play("main", Scene([REPAIR, DONE], [], "waiting", files=many), tmp_path / "all")
+    assert "There are more than 8 tests that no snapshot holds" in outcome.pending[0]["reason"]
+
+
+def test_a_run_that_began_without_a_check_doesnt_know_what_was_ignored(tmp_path: Path) -> None:
+    stage, outcome = play("main", Scene([EASY, DONE], [], "done", {"check": ""}, files=SECRET), tmp_path)
+    stage.write([EASY, DONE, writes("b.py", "1\n"), DONE])
+    again = resume_sync(
+        outcome.run, prompt="and now?", options=replace(stage.options, check=CHECK, approval_mode="yolo")
+    )
+    assert "none were kept when the run began" in again.pending[0]["reason"]
+
+
+def test_a_check_that_names_other_tests_than_the_one_before_asks(tmp_path: Path) -> None:
+    stage, outcome = play(
+        "main", Scene([writes("b.py", "1\n"), DONE], [], "done", {"check": "true"}), tmp_path
+    )
+    stage.write([writes("b.py", "1\n"), DONE, writes("b.py", "2\n"), DONE])
+    options = replace(stage.options, check="true && node --test own", approval_mode="yolo")
+    put(stage.work / "own", "")
+    again = resume_sync(outcome.run, prompt="and now?", options=options)
+    assert "'own' wasn't among the tests" in again.pending[0]["reason"]
+
+
+def test_what_was_built_among_the_tests_is_left_out_for_the_build(tmp_path: Path) -> None:
+    make = "run: tests/run\n\tsh tests/run\ntests/run: tests/run.sh\n\tcp $< $@\n"
+    files = {**FILES, "Makefile": make, ".git/x": "", ".gitignore": "tests/run\n", "tests/run": "\x7fELF"}
+    build = call("run_shell_command", command="touch tests/run.sh && make tests/run")
+    given = {"check": "make run"}
+    easy = tools(*EASY["tool_calls"], build)
+    _, outcome = play("main", Scene([easy, DONE], [], "waiting", given, files=files), tmp_path)
+    assert "these were left out: tests/run." in outcome.pending[0]["reason"]
+    repair = tools(*REPAIR["tool_calls"], build)
+    play("main", Scene([repair, DONE], [], "done", given, files=files), tmp_path / "repaired")
+
+
+class Cut(Exception):  # noqa: N818 - no error of ours: the process ends here
+    """Simulates a kill: nothing after it in the process is done."""
+
+
+def test_a_kill_between_what_is_kept_and_the_first_change_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: Any) -> None:
+        raise Cut
+
+    stage = Stage(tmp_path, [EASY, DONE])
+    tree(stage.work, SECRET)
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlJournal, "intend", cut)
+        outcome = stage.run("main", {"prompt": "x"}, check=CHECK, approval_mode="yolo")
+    assert (stage.work / "tests" / "run.sh").read_text() == FILES["tests/run.sh"]
+    assert ignored_in(options_of(stage.folder / "home", outcome.run)) is not None
+    outcome = stage.resume(outcome)
+    assert "with tests/run.sh as before" in outcome.pending[0]["reason"]
 
 
 def test_a_replay_runs_no_check(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from folders import put, tree
 from scripted import call, shell, tools
 
 from interlock.engine import Outcome
+from interlock.services.models.chat import ChatModels
+from interlock.state.events import ErrorEvent
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -171,6 +173,14 @@ def test_a_slow_helper_is_given_up_and_the_first_error_told(
     slow = [{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]
     _, outcome = play(Scene("x", replies=slow), tmp_path)
     assert outcome.output["error"]["code"] == "no_occurrence"
+
+
+def test_a_silent_helper_is_told_with_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.nodes.edit_subject.FIXER_TIMEOUT_S", 0.3)
+    monkeypatch.setitem(ChatModels.__init__.__kwdefaults__, "stall_s", 0.4)
+    stage, _ = play(Scene("x", replies=[NOTHING, fixer("sum", "x", delay_s=60)]), tmp_path)
+    told = [event.message for event in stage.events if isinstance(event, ErrorEvent)]
+    assert [text.partition("; ")[2] for text in told] == ["it is given up after 0.3 s."] * 2
 
 
 # --- inside `tools` ---------------------------------------------------------------------------------------------------

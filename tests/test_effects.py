@@ -272,7 +272,7 @@ def test_a_result_is_stored_as_the_state_is_or_named(stage: Stage) -> None:
 
     graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
     failed = stage.run(Workflow.from_langgraph(graph, "acts"), {"messages": []})
-    says = "Effect 'ask' took place, but its result can't be stored: "
+    says = "Effect 'ask' of node 'act' took place, but its result can't be stored: "
     assert says in result(failed)[1] and "test_effects.Strange" in result(failed)[1]
     parked = stage.resume(failed.run)
     (request,) = parked.pending
@@ -341,7 +341,7 @@ def test_a_fork_repeats_the_effects_after_its_step_only_and_a_replay_none(stage:
 
 
 MAPS = """
-import operator, os, signal
+import operator, os, signal, time
 from pathlib import Path
 from typing import Annotated
 from langgraph.graph import START, StateGraph
@@ -356,9 +356,15 @@ class S(TypedDict, total=False):
 def charge(item):
     with Path("charged").open("a") as file:
         file.write(f"{item}\\n")
-    if item == 150 and not Path("killed").exists():
-        Path("killed").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+    if not Path("killed").exists():
+        if item == 149:
+            Path("waits").touch()
+            time.sleep(60)  # under way when the kill comes
+        if item == 150:
+            while not Path("waits").exists():
+                time.sleep(0.01)
+            Path("killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
 
 async def work(state, runtime):
     await effect(runtime, "charge", charge, state["i"])

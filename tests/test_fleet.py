@@ -247,8 +247,9 @@ def test_a_worker_that_another_one_counted_out_begins_again(
         assert fleet("wait", name).code == 75
         until(lambda: fleet("fleet", "--json").json["jobs"] == [])
         told = fleet("cancel", name)
-        assert told.code == 1 and "there is nothing to stop" in told.err
-        assert f"interlock resume {name} --cancel all" in told.err
+        assert told.code == 0 and f"Run {name} is cancelled." in told.err
+        until(lambda: fleet("wait", name).code == 130)
+        until(lambda: fleet("fleet", "--json").json["jobs"] == [])
         assert worker.end() == 0
         assert conn.execute("select from procrastinate_workers").rowcount == 0, "it signed off"
 
@@ -798,6 +799,29 @@ def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
     monkeypatch.setenv("INTERLOCK_STORE", "")
     assert fleet("show", name, "--verify").code == 0
     assert fleet("replay", name).code == 0
+
+
+@pytest.mark.sweep
+def test_another_host_compares_with_the_ignored_tests_that_a_run_began_with(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    for name, text in ((".git/x", ""), (".gitignore", "tests\n"), ("tests/run.sh", "exit 1\n")):
+        put(work / name, text)
+    easy = says("write_file", file_path="tests/run.sh", content="true\n")
+    script = put(tmp_path / "script.json", [easy, {"text": "Done."}, {"text": "Done, too."}])
+    words = ("-y", "-m", f"script:{script}", "-p", "x", "--check", "sh tests/run.sh")
+    assert fleet(*words).code == 75
+    _on_another_host(monkeypatch, tmp_path, "b")
+    done = fleet("resume", "latest", "--reject", "1", "--reason", "no")
+    assert done.code == 75 and "with tests/run.sh as before" in " ".join(done.err.split()), done.err
+    _on_another_host(monkeypatch, tmp_path, "c")
+    (name,) = [row["run"] for row in fleet("runs", "--json").json]
+    assert fleet("store", "copy", name, "--to", os.environ["INTERLOCK_HOME"]).code == 0
+    monkeypatch.setenv("INTERLOCK_STORE", "")
+    put(tmp_path / "script.json", [easy, *({"text": "Done."} for _ in range(3))])
+    done = fleet("resume", name, "--reject", "2", "--reason", "no")
+    assert done.code == 75 and "with tests/run.sh as before" in " ".join(done.err.split()), done.err
 
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "fleet"

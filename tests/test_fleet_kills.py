@@ -125,12 +125,19 @@ class _Stage:
             "statuses": [row["status"] for row in self._rows() if row["run"] not in self._before],
             "tree": git("rev-parse", f"{branch}^{{tree}}", at=self._origin),
             "commits": git("rev-list", "--count", f"main..{branch}", at=self._origin),
-            "patch": self._fleet("export", name, "--format", "patch").out,
+            "patch": self._patch(name),
             "effects": (self._folder / "count.txt").read_text(),
             "leftovers": [
                 path.name for host in clones for path in host.glob(".*.*") if path.name != ".mirrors"
             ],
         }
+
+    def _patch(self, name: str) -> str:
+        """The patch; what is left behind is named, or the host where it is: nobody looked there before the kill."""
+        patch = self._fleet("export", name, "--format", "patch").out
+        unknown = f"files that git ignores, in {os.uname().nodename}:{self._folder / 'one'}"
+        there, named = (f"Not in this patch: {what!r}\n" for what in (unknown, "x.o"))
+        return patch.replace(there, "" if named in patch else named)
 
 
 @pytest.mark.sweep(divides=True)

@@ -30,6 +30,10 @@ __all__ = ["fleet", "run"]
         ),  # 2:30 is skipped: 3:00 there
         ("30 2 * * *", "Europe/Berlin", "2026-10-25 00:30", "2026-10-26 01:30"),  # 2:30 comes twice
         ("30 * * * *", "Europe/Berlin", "2026-10-25 00:30", "2026-10-25 01:30"),
+        ("@hourly", "Europe/Berlin", "2026-10-25 00:30", "2026-10-25 01:00"),  # the second 2:00
+        ("0 0-23 * * *", "Europe/Berlin", "2026-10-25 00:30", "2026-10-25 01:00"),
+        ("@hourly", "America/St_Johns", "2026-11-01 03:45", "2026-11-01 04:30"),
+        ("@hourly", "Europe/Berlin", "2026-03-29 00:30", "2026-03-29 01:00"),  # 3:00 there
     ],
 )
 def test_a_time_counts_in_its_time_zone(cron: str, zone: str, after: str, expected: str) -> None:

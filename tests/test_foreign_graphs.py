@@ -3,19 +3,23 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 from collections import OrderedDict
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import warm
 from commands import Run
 from folders import put
+from langgraph.types import Interrupt
 from starlette.requests import Request
 
 from interlock.cli.web.looks import state as state_on_page
@@ -24,7 +28,14 @@ from interlock.engine.client import Client
 from interlock.engine.diagrams import render
 from interlock.engine.read import list_runs, path, step_rows, steps, waits
 from interlock.engine.read.run_path import path_of
+from interlock.engine.store import Store
+from interlock.engine.store.checkpoints import root_checkpoints
+from interlock.engine.store.saver import ClassKeepingSerde
 from interlock.engine.workflows import find_workflow
+from interlock.graphs._langgraph import earlier_interrupt_id, storable_types
+from interlock.graphs._stored import Storable
+from interlock.nodes import guarded
+from interlock.state.deps import Deps
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
 
 AGENT = '''
@@ -318,12 +329,20 @@ graph = agent("helper", [helper], wish="Ann")
 
 
 def test_guarded_tools_are_asked_about_also_in_the_graph_of_a_tool(options: Options) -> None:
-    guarded = replace(options, guard=True)
-    helps = run_sync(f"{written(options, HELPED)}:graph", {"messages": []}, options=guarded)
-    mails = answered(helps, guarded, "")
+    asking = replace(options, guard=True)
+    helps = run_sync(f"{written(options, HELPED)}:graph", {"messages": []}, options=asking)
+    mails = answered(helps, asking, "")
     assert [one["preview"] for run in (helps, mails) for one in run.pending] == ["wish: Ann", "to: Ann"]
-    assert answered(mails, guarded, "").output["messages"][-1]["content"] == "sent to Ann"
+    assert answered(mails, asking, "").output["messages"][-1]["content"] == "sent to Ann"
     assert run_sync(f"{written(options, HELPED)}:graph", {"messages": []}, options=options).status == "done"
+
+
+def test_an_approval_mode_chosen_while_a_graph_waits_guards_its_tools_from_then_on(options: Options) -> None:
+    asking = replace(options, guard=True)
+    helps = run_sync(f"{written(options, HELPED)}:graph", {"messages": []}, options=asking)
+    chosen = resume_sync(helps.run, options=replace(asking, approval_mode="yolo"))
+    assert (chosen.status, [line for line in chosen.warnings if "next prompt" in line]) == ("waiting", [])
+    assert answered(chosen, asking, "").output["messages"][-1]["content"] == "sent to Ann"
 
 
 BETWEEN = """
@@ -455,7 +474,9 @@ def test_values_that_no_type_of_the_state_names_come_back_as_they_were_or_are_re
     written(options, TEA_SHAPES, "tea_shapes.py")
     parked = run_sync(f"{written(options, KINDS)}:graph", {"which": which}, options=options)
     if parked.error:
-        assert parked.error["message"].startswith("State key 'value' holds a value that can't be stored: ")
+        assert parked.error["message"].startswith(
+            "Node 'make' failed: state key 'value' holds a value that can't be stored: "
+        )
         assert again in parked.error["message"]
     else:
         done = answered(parked, options, "").output
@@ -502,23 +523,302 @@ def topic(given: Topic):
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "wrong", "message"),
+    ("name", "given"),
     [
-        ("loose", {"text": "x"}, {"text": 1}, "'text': Input should be a valid string."),
-        ("strict", {"text": "x"}, {}, "'text': Field required."),
-        ("values", {"input": {"text": "x"}}, {"text": "x"}, "takes one value: --input"),
-        ("topic", {"input": {"text": "x"}}, {"input": {"txt": "x"}}, "'input.text': Field required."),
+        ("loose", {"text": "x"}),
+        ("strict", {"text": "x"}),
+        ("values", {"input": {"text": "x"}}),
+        ("values", {"text": "x"}),
+        ("topic", {"input": {"text": "x"}}),
     ],
 )
-def test_an_input_is_what_its_declared_type_takes_and_has_a_schema_whatever_that_is(
-    options: Options, name: str, given: dict[str, Any], wrong: dict[str, Any], message: str
+def test_an_input_becomes_its_declared_type_and_has_a_schema_whatever_that_is(
+    options: Options, name: str, given: dict[str, Any]
 ) -> None:
     address = f"{written(options, DECLARED)}:{name}"
     schema = find_workflow(address, options)[0].input.model_json_schema()
-    assert {*given} <= {*schema["properties"]}
+    assert {*given} <= {*schema["properties"]} or name == "values"
     assert run_sync(address, given, options=options).output["text"] == "x"
-    with pytest.raises(InputError, match=message):
-        run_sync(address, wrong, options=options)
+
+
+TAKEN = """
+from typing import Annotated, Any
+from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.func import entrypoint
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+Loose = TypedDict("Loose", {"text": str, "n": int, "seen": str}, total=False)
+
+class Chat(BaseModel):
+    messages: Annotated[list[AnyMessage], add_messages] = []
+
+class Strict(BaseModel):
+    n: int
+    seen: str = ""
+
+def see(state):
+    return {"seen": repr(state)}
+
+loose = StateGraph(Loose).add_node("see", see).add_edge(START, "see").compile()
+strict = StateGraph(Strict).add_node("see", see).add_edge(START, "see").compile()
+chat = StateGraph(Chat).add_node("a", lambda s: {"messages": [AIMessage(f"heard {s.messages[-1].text}")]})
+chat = chat.add_edge(START, "a").compile()
+
+@entrypoint()
+def single(given: Any):
+    return repr(given)
+"""
+
+
+def test_an_input_is_taken_as_langgraph_takes_it(options: Options) -> None:
+    file = written(options, TAKEN)
+
+    def seen(name: str, given: Any) -> Any:
+        return run_sync(f"{file}:{name}", given, options=options)
+
+    done = seen("loose", {"text": 1, "n": "2", "txt": "x"})
+    assert done.output["seen"] == "{'text': 1, 'n': '2'}"
+    assert "Input field 'txt' is ignored. Did you mean 'text'?" in done.warnings
+    for given in (
+        "hi",
+        {"role": "user", "content": "hi"},
+        [{"role": "user", "content": "hi"}],
+        [["user", "hi"]],
+    ):
+        assert seen("chat", {"messages": given}).output["messages"][-1]["content"] == "heard hi"
+    for value in (5, "text", [1, {"a": 2}], {"a": 1}, {"input": 1}, 0, False):
+        assert seen("single", {"input": value}).output == {"output": repr(value)}
+    assert "validation error for Strict" in (seen("strict", {"n": "many"}).error or {})["message"]
+
+
+@pytest.mark.parametrize("given", ["[1, 2]", "5", '"text"', "null", '{"a": 1}', '{"input": {"a": 1}}'])
+def test_a_graph_without_fields_takes_bare_json_in_a_terminal(options: Options, given: str) -> None:
+    file = written(options, TAKEN)
+    done = warm.run(
+        ["run", f"{file}:single", "--input", given, "-o", "json"],
+        cwd=options.workspace,
+        env={**os.environ, "INTERLOCK_HOME": str(options.home), "HOME": str(options.user_home)},
+    )
+    value = json.loads(given)
+    value = value["input"] if isinstance(value, dict) and "input" in value else value
+    if value is None:
+        assert "Received no input" in done.stdout + done.stderr
+    else:
+        assert json.loads(done.stdout) == {"output": repr(value)}, done.stderr
+
+
+UNUSUAL = """
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, Send, interrupt
+from interlock.workflow import effect
+from typing import Any
+from typing_extensions import TypedDict
+
+class Whole(BaseChatModel):
+    _llm_type = "whole"
+
+    def _generate(self, messages, stop=None, run_manager=None, **_):
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("a whole answer"))])
+
+    def _stream(self, *_, **__):
+        raise RuntimeError("400: this server doesn't support stream=true")
+
+def say(state):
+    return {"messages": [Whole().invoke(state["messages"])]}
+
+async def asay(state):
+    return {"messages": [await Whole().ainvoke(state["messages"])]}
+
+model = StateGraph(MessagesState).add_sequence([("say", say), ("asay", asay)]).add_edge(START, "say")
+
+class Frame:
+    def __init__(self, rows):
+        self.rows = rows
+
+def load(state):
+    return {"frame": Frame([1, 2])}
+
+def show(state):
+    return {"text": interrupt("go on?") + str(state["frame"].rows)}
+
+State = TypedDict("State", {"frame": Any, "text": str}, total=False)
+saver = InMemorySaver(serde=JsonPlusSerializer(pickle_fallback=True))
+frames = StateGraph(State, output_schema=TypedDict("Out", {"text": str}))
+frames = frames.add_sequence([load, show]).add_edge(START, "load")
+own, plain = frames.compile(saver), frames.compile()
+
+class Cipher:
+    def encrypt(self, plaintext):
+        return "upside down", plaintext[::-1]
+
+    def decrypt(self, ciphername, ciphertext):
+        return ciphertext[::-1]
+
+def hide(state):
+    return {"frame": "a private thought", "text": "one"}
+
+def tell(state):
+    return {"text": interrupt("go on?") + state["frame"]}
+
+hidden = StateGraph(State, output_schema=TypedDict("Out", {"text": str}))
+hidden = hidden.add_sequence([hide, tell]).add_edge(START, "hide")
+secret = InMemorySaver(serde=EncryptedSerializer(Cipher()))
+hidden = hidden.compile(secret)
+
+async def spread(state, runtime):
+    await effect(runtime, "mail", lambda: {"sent": "a private letter", "to": (1, 2)})
+    return Command(goto=[Send("each", {"item": "a private item", "rows": (1, 2)})])
+
+def each(sent):
+    return {"text": interrupt("go on?") + sent["item"] + str(sent["rows"])}
+
+sent = StateGraph(State).add_node("spread", spread, destinations=("each",)).add_node(each)
+sent = sent.add_edge(START, "spread").compile(secret)
+
+@task
+def look_up(text):
+    return f"a private finding of {text}"
+
+@entrypoint(secret)
+def functional(given):
+    found = look_up(given["text"]).result()
+    return interrupt("go on?") + found
+
+class Broken(Cipher):
+    def decrypt(self, ciphername, ciphertext):
+        raise ValueError("no key")
+
+broken = frames.compile(InMemorySaver(serde=EncryptedSerializer(Broken())))
+pieces = frames.compile(secret)
+"""
+
+
+def test_a_model_that_cant_stream_answers_whole(options: Options) -> None:
+    done = run_sync(f"{written(options, UNUSUAL)}:model", {"messages": "hi"}, options=options)
+    assert [one["content"] for one in done.output["messages"]][1:] == ["a whole answer"] * 2, done.error
+
+
+def test_the_graphs_own_serializer_stores_what_ours_has_no_form_for(options: Options) -> None:
+    file = written(options, UNUSUAL)
+    parked = run_sync(f"{file}:own", {}, options=options)
+    assert parked.status == "waiting", parked.error
+    assert answered(parked, options, '"yes "').output == {"text": "yes [1, 2]"}
+    assert "can't be stored" in (run_sync(f"{file}:plain", {}, options=options).error or {})["message"]
+
+
+HIDDEN = {
+    "hidden": ("It was: a private thought", {}),
+    "sent": ("It was: a private item(1, 2)", {"text": "a private input"}),
+    "functional": ("It was: a private finding of a private input", {"text": "a private input"}),
+}
+"""Graph → what it ends with, and its input."""
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("graph", HIDDEN)
+def test_a_serializer_that_encrypts_has_all_that_a_graph_holds(options: Options, graph: str) -> None:
+    end, given = HIDDEN[graph]
+    parked = run_sync(f"{written(options, UNUSUAL)}:{graph}", given, options=options)
+    assert parked.status == "waiting", parked.error
+    assert any("EncryptedSerializer" in line and "stay readable" in line for line in parked.warnings)
+    stored = b"".join(file.read_bytes() for file in options.home.glob("interlock.db*"))
+    assert b"private" not in stored and b"etavirp" in stored
+    states = [one.values for one in root_checkpoints(options.home, parked.run)]
+    assert "stored by the graph's own serializer" in str(states), "for who looks at them"
+    assert end in str(answered(parked, options, '"It was: "').output)
+
+
+def test_a_value_that_an_encrypting_serializer_doesnt_bring_back_isnt_stored_readable(
+    options: Options,
+) -> None:
+    with pytest.raises(RunError, match="own serializer doesn't bring back the input"):
+        run_sync(f"{written(options, UNUSUAL)}:broken", {"text": "private"}, options=options)
+    failed = run_sync(f"{written(options, UNUSUAL)}:pieces", {"text": "private"}, options=options)
+    assert "'frame' holds a value that the graph's own serializer" in (failed.error or {})["message"]
+    stored = b"".join(file.read_bytes() for file in options.home.glob("interlock.db*"))
+    assert b"private" not in stored
+
+
+def test_a_graph_may_begin_with_conditional_edges(options: Options) -> None:
+    text = """
+from langgraph.graph import START, StateGraph
+from langgraph.types import Send
+from typing_extensions import TypedDict
+
+State = TypedDict("State", {"text": str, "end": str}, total=False)
+
+def say(state):
+    return {"end": state["text"] + "!"}
+
+async def asay(state):
+    return {"end": state["text"] + "?"}
+
+def made(*ways):
+    builder = StateGraph(State).add_node(say).add_node(asay)
+    for way in ways:
+        builder.add_conditional_edges(START, way, ["say", "asay"])
+    return builder.compile()
+
+chosen = made(lambda state: "asay")
+sent = made(lambda state: [Send("say", {"text": "sent"})])
+"""
+    file = written(options, text)
+    for name, end in (("chosen", "tea?"), ("sent", "sent!")):
+        done = run_sync(f"{file}:{name}", {"text": "tea"}, options=options)
+        assert done.output == {"text": "tea", "end": end}, done.error
+
+
+def test_a_memory_may_be_any_json_value(options: Options) -> None:
+    text = """
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+State = TypedDict("State", {"text": str}, total=False)
+
+def remember(state, runtime):
+    for key, value in {"a": "words", "b": [1, None], "c": {"d": 1}}.items():
+        runtime.store.put(("notes",), key, value)
+    found = runtime.store.search(("notes",))
+    return {"text": repr([runtime.store.get(("notes",), "a").value, *(one.value for one in found)])}
+
+graph = StateGraph(State).add_node(remember).add_edge(START, "remember").compile()
+"""
+    done = run_sync(written(options, text), {}, options=options)
+    assert done.output["text"].startswith("['words', ") and "[1, None]" in done.output["text"], done.error
+
+
+def test_a_key_that_a_state_lost_meanwhile_strands_no_parked_run(options: Options) -> None:
+    text = """
+import operator
+from typing import Annotated
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+State = TypedDict("State", {"log": Annotated[list, operator.add], "note": str}, total=False)
+
+def node(name):
+    return lambda state: {"log": [name], "note": name}
+
+inner = StateGraph(State).add_sequence([("one", node("one")), ("two", node("two"))]).add_edge(START, "one")
+graph = StateGraph(State).add_node("first", node("first")).add_node("inner", inner.compile(interrupt_before=["two"]))
+graph = graph.add_edge(START, "first").add_edge("first", "inner").compile(interrupt_after=["first"])
+"""
+    name = written(options, text)
+    parked = run_sync(name, {}, options=options)
+    written(options, text.replace(', "note": str', "").replace(', "note": name', ""))
+    while parked.status == "waiting":
+        parked = answered(parked, options, "")
+    assert parked.output["log"][-1] == "two", parked.error
 
 
 UNFIT = {
@@ -544,8 +844,6 @@ UNFIT = {
         ),
         (AGENT, "agent.py:grph", {}, "agent.py has no 'grph'. Did you mean 'graph'?"),
         (AGENT, "none.py", {}, "expected a Python file with a LangGraph graph."),
-        (AGENT, "agent.py", {"topc": "x"}, "Unknown input field 'topc'. Did you mean 'topic'?"),
-        (AGENT, "agent.py", {"info": {"n": 1}}, "Input field 'info.count': Field required."),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -786,7 +1084,7 @@ def test_code_that_blocks_heeds_a_stop_by_the_end_of_its_process(
 ) -> None:
     """`flags`: empty: Ctrl-C stops it; None: a time-out of the graph's own does."""
     name = f"{written(options, BLOCKS)}:{graph}"
-    env = {**os.environ, "HOME": str(options.user_home), "XDG_STATE_HOME": str(options.home)}
+    env = {**os.environ, "HOME": str(options.user_home), "INTERLOCK_HOME": str(options.home)}
     args = [
         str(Path(sys.executable).parent / "interlock"),
         "run",
@@ -803,8 +1101,11 @@ def test_code_that_blocks_heeds_a_stop_by_the_end_of_its_process(
             process.send_signal(signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(60) == code
-    assert "blocks and can't be stopped; the process ends" in said
-    assert "Go on with: interlock resume " in said
+    place = re.search(r"(\w+) \(agent.py:\d+\) blocks (.*); the process ends, as if killed", said)
+    assert place and place[2] == ("after its time-out" if code == 124 else "and can't be stopped"), said
+    assert "would end it alone" in said and "Go on with: interlock resume " in said
+    (row,) = list_runs(options.home)
+    assert row.why == ("timeout" if code == 124 else "cancelled") and "its process ended" in str(row.error)
 
 
 WHOLE = """
@@ -965,6 +1266,37 @@ PAYING = """
 """
 
 
+PAYING_TWICE = """
+    import asyncio
+    from pathlib import Path
+    from typing import Annotated
+    from langchain_core.messages import AIMessage
+    from langchain_core.tools import InjectedToolCallId, tool
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.prebuilt import ToolNode
+    from interlock.workflow import guarded
+
+    @tool
+    def pay(amount: int, call: Annotated[str, InjectedToolCallId]) -> str:
+        "Pays."
+        with open("paid.txt", "a") as file:
+            file.write(f"{call}\\n")
+        return f"paid by {call}"
+
+    async def in_turn(request, execute):
+        # The call that the file names begins after the other one.
+        if Path("last").read_text() == request.tool_call["id"]:
+            await asyncio.sleep(0.01)
+        return await execute(request)
+
+    calls = [{"name": "pay", "args": {"amount": 5}, "id": name} for name in ("first", "second")]
+    graph = StateGraph(MessagesState).add_node("model", lambda _: {"messages": [AIMessage("", tool_calls=calls)]})
+    tools = ToolNode(guarded([pay], risk="write"), awrap_tool_call=in_turn)
+    graph = graph.add_node("tools", tools).add_edge(START, "model")
+    graph = graph.add_edge("model", "tools").compile()
+"""
+
+
 def _said(outcome: Outcome) -> list[str]:
     return [message["content"] for message in cast(Any, outcome.output)["messages"][2:]]
 
@@ -998,6 +1330,67 @@ def test_equal_questions_are_told_apart_by_their_tool_call(
     second = answered(first, options, "A")
     assert second.status == "waiting", "each call asks for itself"
     assert sorted(_said(answered(second, options, "B"))) == ["1 A", "2 B"]
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same question", "another question"])
+def test_an_answer_to_a_run_that_an_earlier_version_parked_counts_for_what_was_shown(
+    options: Options, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    """Its requests have the ids that LangGraph gives by order."""
+    file = written(options, ASKING)
+    monkeypatch.chdir(str(options.workspace))
+    put(Path("amount"), "1")
+    parked = run_sync(f"{file}:changed", {"text": ""}, options=options)
+    with closing(Store(options.home).connect()) as conn, conn.transaction():
+        key, value = conn.execute("select key, request from approvals").fetchone()
+        task = key.removeprefix("interrupt:").partition(":")[0]
+        name = earlier_interrupt_id(f"node:{task}", 0)
+        old = {**json.loads(value), "key": f"interrupt:{name}:0"}
+        changed = (old["key"], name, json.dumps(old))
+        conn.execute("update approvals set key = ?, interrupt = ?, request = ?", changed)
+        serde = ClassKeepingSerde(Storable(storable_types()))
+        of_interrupt = "where channel = '__interrupt__'"
+        (item,) = serde.loads_typed(conn.execute(f"select type, value from writes {of_interrupt}").fetchone())
+        saved = serde.dumps_typed((Interrupt(item.value, id=name),))
+        conn.execute(f"update writes set type = ?, value = ? {of_interrupt}", saved)
+    put(Path("amount"), "1" if same else "1000")
+    done = answered(parked, options, "yes")
+    if same:
+        assert done.status == "done", done
+        assert cast(Any, done.output)["log"] == ["1", "yes"], done.error
+    else:
+        assert done.status == "waiting" and "1000" in done.pending[0]["preview"]
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["parked now", "parked by an earlier version"])
+def test_equal_guarded_calls_are_told_apart_by_their_tool_call(
+    options: Options, monkeypatch: pytest.MonkeyPatch, earlier: bool
+) -> None:
+    """Whichever begins first after a restart: a refusal stays with its call, and so does what a call has done."""
+
+    def numbered(name: str, deps: Deps, info: Any) -> str:
+        return f"{name}.{deps.steps.numbered(info.task_id, name)}"
+
+    file = written(options, PAYING_TWICE)
+    monkeypatch.chdir(str(options.workspace))
+    put(Path("last"), "second")
+    with monkeypatch.context() as patch:
+        if earlier:
+            patch.setattr(guarded, "_key_of", numbered)
+        parked = run_sync(f"{file}:graph", {"messages": "go"}, options=options)
+    calls = {request["call"]: request["id"] for request in parked.pending}
+    assert set(calls) == {"first", "second"}
+    offered = {choice for request in parked.pending for choice in request["choices"]}
+    assert "proceed_always_edits" not in offered, (
+        "no editing tool, and one answer would decide the other call"
+    )
+    put(Path("last"), "first")
+    decisions = [Decision(calls["first"], "proceed_once"), Decision(calls["second"], "reject", feedback="no")]
+    done = resume_sync(parked.run, decisions=decisions, options=options)
+    assert Path("paid.txt").read_text() == "first\n"
+    told = {m["tool_call_id"]: m["content"] for m in cast(Any, done.output)["messages"][2:]}
+    assert told["first"] == "paid by first", done.error
+    assert "no" in told["second"]
 
 
 ASKING = """

@@ -12,8 +12,8 @@ from scripted import call, says, tools
 from test_compress import compressor, snapshot
 
 from interlock.engine import Outcome
+from interlock.engine.store import Store, select
 from interlock.engine.store import runs as removal
-from interlock.engine.store import select
 from interlock.engine.store.chain import dropped
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.damage import damage
@@ -137,6 +137,27 @@ def sent(home: Path, run: str) -> list[Any]:
     from interlock.engine.store.chain import messages_at
 
     return messages_at(home, run, str(state_at(home, run)["head"]))
+
+
+@pytest.mark.sqlite
+def test_a_store_of_an_earlier_version_lists_what_its_runs_name_when_the_first_is_removed(
+    tmp_path: Path,
+) -> None:
+    stage, home = Stage(tmp_path / "s", []), tmp_path / "s" / "home"
+    replies: Replies = [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]
+    first, second = (drive(stage, *replies).run for _ in range(2))
+    listed = sorted(map(tuple, select(home, "select name, run from named_files")))
+    assert {run for _, run in listed} == {"", first, second}
+    with Store(home).writing() as conn:
+        conn.execute("delete from named_files")
+    files = {path.name for path in OutputFiles(home).directory.iterdir()}
+    remove_run(home, first)
+    assert {path.name for path in OutputFiles(home).directory.iterdir()} <= files
+    now = sorted(map(tuple, select(home, "select name, run from named_files")))
+    assert now == [one for one in listed if one[1] != first]
+    assert {name for name, _ in now} - {""} == {path.name for path in OutputFiles(home).directory.iterdir()}
+    remove_run(home, second)
+    assert [*OutputFiles(home).directory.iterdir()] == []
 
 
 def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun_to(

@@ -51,6 +51,17 @@ def test_modes_are_listed_and_asked_about_and_switched(tmp_path: Path) -> None:
     assert {e for e in declared_edges("mode") if e[0] == "mode"} - taken == set()
 
 
+def test_a_mode_given_to_a_run_that_takes_no_prompt_says_that_it_doesnt_count(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [])
+    switch = stage.run("mode", {"switch_to": "code", "reason": "to build"})
+    switched = stage.resume(switch, *approve(switch), approval_mode="yolo")
+    (line,) = [one for one in switched.warnings if "'yolo'" in one]
+    assert (
+        line
+        == "approval mode 'yolo' doesn't count: this run goes on as it began, and takes no further prompt."
+    )
+
+
 def test_a_batch_may_come_as_text(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [])
     text = "Look:\n<read_file><path>a.py</path></read_file><execute_command><command>echo 1</command></execute_command>"

@@ -24,12 +24,16 @@ from patience import HANG_S, sweep_part, until
 from warm import Warm
 
 from interlock.engine import Decision, Outcome, run
+from interlock.engine.client.cancel import cancel
 from interlock.engine.driver.stop import Stop
 from interlock.engine.read import list_runs
 from interlock.testing import Stage
 
 KINDS = (*parallel_branches.KINDS,)
-OWN = ("effect_of_a_function", "effect_of_a_coroutine", "awaited_tool", "tool_of_a_coroutine", "async_node")
+OWN = (
+    *("effect_of_a_function", "effect_of_a_coroutine", "sync_effect_in_a_thread", "awaited_tool"),
+    *("tool_of_a_coroutine", "async_node"),
+)
 """Kinds that a workflow of Interlock's own can have, whose nodes are all `async`."""
 CUT_SHORT = ("async_node",)
 """Kinds that a stop cancels: they haven't ended, and run again."""
@@ -51,6 +55,7 @@ Way = Literal[
     "SIGINT twice",
     "SIGTERM",
     "SIGKILL",
+    "cancelled from elsewhere",
 ]
 INSIDE: tuple[Way, ...] = (
     "a sibling fails",
@@ -63,7 +68,9 @@ INSIDE: tuple[Way, ...] = (
     "cancelled three times",
     "a sibling fails, cancelled",
 )
-BY_SIGNAL: tuple[Way, ...] = ("SIGINT", "SIGINT twice", "SIGTERM", "SIGKILL")
+FROM_OUTSIDE: tuple[Way, ...] = ("SIGINT", "SIGINT twice", "SIGTERM", "SIGKILL", "cancelled from elsewhere")
+_BEAT_S = 2.5
+"""Seconds after which a drive has read what is asked of it."""
 KILLS = ("SIGINT twice", "SIGKILL")
 OF_FOREIGN = ("the step takes too long", "the node takes too long")
 When = Literal["one has begun", "all are under way", "one has ended", "all end"]
@@ -154,7 +161,9 @@ class Ended:
             found.append(f"lost: {self.done}")
         for name, kind in zip(case.names, case.kinds, strict=True):
             repeats = case.way in KILLS or kind in CUT_SHORT
-            if ended[name] != 1:
+            # A kill may come between the end of a node that is no effect, and its commit.
+            most = 2 if case.way in KILLS and kind in (*CUT_SHORT, *IN_THREADS) else 1
+            if not 1 <= ended[name] <= most:
                 found.append(f"{kind} ended {ended[name]} times")
             if begun[name] != 1 and not repeats:
                 found.append(f"{kind} began {begun[name]} times")
@@ -197,7 +206,7 @@ async def _inside(case: Case) -> Outcome | None:
     return None if work.cancelled() else work.result()
 
 
-def _by_signal(case: Case) -> None:
+def _from_outside(case: Case) -> None:
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(case.folder / "user"),
@@ -209,11 +218,15 @@ def _by_signal(case: Case) -> None:
     )
     for holds in case.moments():
         until(lambda now=holds: now() or process.poll() is not None, "a branch that begins or ends")
-    number = signal.Signals[case.way.split()[0]]
-    process.send_signal(number)
-    if case.way == "SIGINT twice":
-        time.sleep(0.15)
+    if case.way == "cancelled from elsewhere":
+        cancel(case.stage.options, list_runs(case.stage.home)[0].run)
+        time.sleep(_BEAT_S)
+    else:
+        number = signal.Signals[case.way.split()[0]]
         process.send_signal(number)
+        if case.way == "SIGINT twice":
+            time.sleep(0.15)
+            process.send_signal(number)
     if case.way in KILLS:
         process.wait(HANG_S)
     time.sleep(0.03)
@@ -222,7 +235,7 @@ def _by_signal(case: Case) -> None:
 
 
 def tried(case: Case) -> list[str]:
-    outcome = asyncio.run(_inside(case)) if case.way in INSIDE else _by_signal(case)
+    outcome = asyncio.run(_inside(case)) if case.way in INSIDE else _from_outside(case)
     case.allow("mended", "open/all")
     (row,) = list_runs(case.stage.home)
     return case.ended(outcome or case.stage.resume(row.run)).differences(case)
@@ -238,7 +251,7 @@ def _cases(kinds: Sequence[Sequence[str]], ways: Sequence[Way], own: bool) -> It
 
 
 def _of(*groups: Sequence[str], own: bool = False) -> list[tuple[Any, ...]]:
-    return [*_cases(groups, (*INSIDE, *BY_SIGNAL), own)]
+    return [*_cases(groups, (*INSIDE, *FROM_OUTSIDE), own)]
 
 
 SAMPLE = [
@@ -259,6 +272,8 @@ SAMPLE = [
     (("effect_of_a_function", "effect_of_a_coroutine"), "a sibling fails", "all are under way", True),
     (("effect_of_a_function", "async_node"), "cancelled twice", "all are under way", True),
     (("awaited_tool", "tool_of_a_coroutine"), "SIGTERM", "all are under way", True),
+    (("effect_of_a_function", "sync_node"), "cancelled from elsewhere", "all are under way", False),
+    (("sync_effect_in_a_thread", "async_node"), "cancelled from elsewhere", "one has ended", True),
 ]
 
 
@@ -267,6 +282,59 @@ def test_what_has_begun_is_kept_whatever_stops_it(
     kinds: Sequence[str], way: Way, when: When, own: bool, tmp_path: Path
 ) -> None:
     assert tried(Case(tmp_path, kinds, way, when, own)) == []
+
+
+_STOPS_ITSELF = """
+import asyncio, os, signal, time
+from datetime import timedelta
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+class Notes(TypedDict, total=False):
+    text: str
+
+async def work(state: Notes):
+    with open("log", "a") as file:
+        file.write("ran\\n")
+    os.kill(os.getpid(), signal.SIGTERM)
+    return {"text": "done"}
+
+async def lead(state: Notes):
+    await asyncio.sleep(0.3)
+    return END
+
+def lead_in_a_thread(state: Notes):
+    time.sleep(0.3)
+    return END
+
+def graph(node, lead=lead, **given):
+    made = StateGraph(Notes).add_node("work", node, **given).add_edge(START, "work")
+    return made.add_conditional_edges("work", lead, [END])
+
+alone = graph(work).compile()
+led_in_a_thread = graph(work, lead_in_a_thread).compile()
+with_a_time_out = graph(work, timeout=timedelta(seconds=60)).compile()
+last_of_a_chain = graph(RunnableLambda(lambda state: state) | work).compile()
+nested = graph(alone).compile()
+beside = graph(work).add_node("other", lambda state: {}).add_edge(START, "other").compile()
+"""
+
+
+@pytest.mark.parametrize(
+    "graph", ["alone", "led_in_a_thread", "with_a_time_out", "last_of_a_chain", "nested", "beside"]
+)
+def test_what_a_node_returned_is_kept_when_a_stop_comes_before_its_edges(
+    graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path)
+    monkeypatch.chdir(stage.work)
+    file = put(stage.work / "agent.py", _STOPS_ITSELF)
+    outcome = stage.run(f"{file}:{graph}", {"text": "begin"})
+    assert outcome.status in ("cancelled", "done")
+    outcome = stage.resume(outcome.run) if outcome.status == "cancelled" else outcome
+    assert (outcome.status, outcome.output) == ("done", {"text": "done"})
+    assert (stage.work / "log").read_text() == "ran\n"
 
 
 @pytest.mark.sweep(divides=True)

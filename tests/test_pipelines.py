@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import pytest
+from drawn import KEEPS_NOTHING
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphDrained
 from langgraph.graph import END, START
@@ -184,6 +185,8 @@ async def misread(state: State) -> State:
         (lambda: routed({"go": END, "stop": "d"}), "edge 'a' → 'd' names no node 'd'"),
         (lambda: wired("a", "a b"), "edge 'a' → 'b' names no node 'b'"),
         (lambda: graph(a=step).fan_out("a", lambda state: [], "b"), "edge 'a' → 'b' names no node 'b'"),
+        (lambda: graph(a=step, b=take).fan_out("a", lambda state: [], "b"), "a lambda says nothing of the state"),
+        (lambda: graph(a=step).route("a", lambda state: "go", {"go": END}), "a lambda says nothing of the state"),
         (lambda: labelled("", {"enough": END}), r"label returns \['enough', 'once more'\], its map has \['enough'\]"),
         (lambda: wired("al", "^ a", "a $", "l $").compile(), r"no edge leads to \['l'\]"),
         (lambda: routed(AB, after_step, "abc", "b c", "c b").compile(), r"\['b', 'c'\] can't reach the end"),
@@ -207,7 +210,10 @@ async def take(state: Item, runtime: Runtime[Deps]) -> State:
     return {"seen": {str(state["count"]): "yes"}}
 
 
-def run(made: Graph, context: Any = SimpleNamespace(steps=StepLog(), cancel=Token(), emit=id)) -> Any:  # noqa: B008
+DEPS = SimpleNamespace(steps=StepLog(), cancel=Token(), emit=id, effects=KEEPS_NOTHING)
+
+
+def run(made: Graph, context: Any = DEPS) -> Any:
     return asyncio.run(made.compile().ainvoke({"text": "", "count": 0}, context=context))
 
 
@@ -304,7 +310,7 @@ def walked(
     def emit(event: Any) -> None:
         seen.append(f"{event.type} {event.node}")
 
-    deps = SimpleNamespace(steps=StepLog(), cancel=Token(), emit=emit)
+    deps = SimpleNamespace(steps=StepLog(), cancel=Token(), emit=emit, effects=KEEPS_NOTHING)
     config = {"configurable": {"thread_id": "t"}}
     with suppress(GraphDrained):
         asyncio.run(app.ainvoke(given, config, context=deps, control=control))
@@ -467,7 +473,7 @@ def driven(folder: Path, graph: Graph) -> Iterator[tuple[Any, Callable[[Any], An
     with closing(store.connect_driver()) as conn:
         steps = StepLog(conn=conn, run="t")
         app: Any = graph.compile(Saver(conn, steps))
-        deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id)
+        deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id, effects=KEEPS_NOTHING)
 
         def drive(given: Any) -> Any:
             out = asyncio.run(app.ainvoke(given, {"configurable": {"thread_id": "t"}}, context=deps))

@@ -4,6 +4,8 @@ import json
 import re
 import time
 from collections.abc import Generator, Mapping
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -217,6 +219,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "an input": {"command": None, "input": {"topic": "x"}},
     "an answer and an input": {"input": {"topic": "x"}},
     "an update": {"command": {"resume": "Yes.", "update": {"topic": "x"}}},
+    "an update that empties a key": {"command": {"resume": "Yes.", "update": {"topic": ""}}},
+    "an update by pairs": {"command": {"resume": "Yes.", "update": [["topic", None]]}},
+    "an empty value in the configuration": {"config": {"configurable": {"x": False}}},
+    "an empty value in the context": {"context": {"x": None}},
+    "an input that is only empty inside": {"input": {"topic": ""}},
     "a jump": {"command": {"resume": "Yes.", "goto": "draft"}},
     "a jump alone": {"command": {"goto": "draft"}},
     "a configuration": {"config": {"configurable": {"x": 1}}},
@@ -337,6 +344,28 @@ def test_a_socket_and_commands_take_an_answer_and_no_more(ours: Ours, tokens: Ma
         assert http.post(f"/threads/{thread}/commands", json=command).json()["type"] == "success"
         until(lambda: http.get(f"/threads/{thread}").json()["status"] == "idle", "the answer to be taken")
         assert http.get(f"/threads/{thread}").json()["values"]["text"] == "Yes."
+
+
+def test_who_only_looks_runs_no_file_by_naming_it_as_a_workflow(
+    ours: Ours, tokens: Mapping[str, str]
+) -> None:
+    ran = ours.folder.parent / "ran"
+    text = (ours.folder / "graphs.py").read_text()
+    (ours.folder / "named.py").write_text(f"open({str(ran)!r}, 'w').close()\n{text}")
+    for role, found in (("view", 404), ("decide", 404), ("drive", 200)):
+        with ours.http(tokens[role]) as http:
+            for door in ("", "/diagram"):
+                assert status(http, "GET", f"/api/workflows/named.py:ask{door}") == found, (role, door)
+        assert ran.exists() == (role == "drive"), role
+    ran.unlink()
+
+
+def test_a_request_target_without_a_path_needs_a_token_like_any_other(ours: Ours) -> None:
+    for target in ("*", "request"):
+        with closing(HTTPConnection("127.0.0.1", ours.port, timeout=HANG_S)) as asked:
+            asked.request("GET", target)
+            with asked.getresponse() as answer:
+                assert answer.status == 401, target
 
 
 def test_who_only_looks_stops_nothing_by_leaving_and_swaps_no_node(

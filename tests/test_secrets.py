@@ -255,3 +255,56 @@ def test_an_error_before_any_run_shows_no_secret(work: Path, home: Path, interlo
     done = interlock("-d", "-p", "hi")
     assert done.code == 52
     assert "Traceback" in done.err and GITHUB not in done.err
+
+
+GRAPH = """
+import os
+from langgraph.graph import MessagesState, START, StateGraph
+from langgraph.types import interrupt
+
+class State(MessagesState):
+    token: str
+    nested: dict
+    used: bool
+
+def fetch(state):
+    token = os.environ["A_TOKEN"]
+    return {"token": token, "nested": {token: [token, 1]}, "messages": [("ai", f"I hold {token}")]}
+
+def ask(state):
+    interrupt({"question": f"use {state['token']}?", "token": state["token"]})
+    return {"used": state["token"] == os.environ["A_TOKEN"]}
+
+build = StateGraph(State).add_node(fetch).add_node(ask)
+build.add_edge(START, "fetch").add_edge("fetch", "ask")
+graph = build.compile()
+"""
+
+
+def test_a_graph_keeps_the_secret_that_it_stores_and_nothing_that_is_shown_of_it_has_it(
+    work: Path, interlock: Interlock
+) -> None:
+    graph = f"{put(work / 'holder.py', GRAPH)}:graph"
+    parked = interlock("run", graph, "--input", "{}", "--skip-trust")
+    assert parked.code == 75
+    assert "State key 'token', which node 'fetch' wrote, holds a secret (A_TOKEN)" in parked.err
+    assert parked.err.count("holds a secret") == 1
+    waiting = [interlock(*line.split()) for line in ("approvals", "approvals --json", "show latest --json")]
+    assert all("[redacted:A_TOKEN]?" in done.out for done in waiting)
+    ended = interlock("resume", "latest", "--answer", "1=yes", "-o", "json", "--skip-trust")
+    assert json.loads(ended.out)["used"] is True
+    assert json.loads(ended.out)["nested"] == {"[redacted:A_TOKEN]": ["[redacted:A_TOKEN]", 1]}
+    lines = (
+        *("show latest", "show latest --json", "show latest --at 2", "show latest --at 2 --json"),
+        *("diff latest 0 2", "diff latest 0 2 --json", "history latest --json", "logs latest", "wait latest"),
+        *("export latest --format json", "export latest --format md", "export latest", "resume latest"),
+        "replay latest",
+    )
+    shown = {line: interlock(*line.split()) for line in lines}
+    assert {line: done.err for line, done in shown.items() if done.code} == {}
+    said = [parked, ended, *waiting, *shown.values()]
+    assert [done.out for done in said if VALUE in done.out + done.err] == []
+    whole = interlock("show", "latest", "--at", "2", "--json").out
+    assert json.loads(whole)["state"]["token"] == "[redacted:A_TOKEN]"
+    plain = interlock("show", "latest", "--at", "2", "--json", A_TOKEN="another-value-456")
+    assert VALUE in plain.out, "the store has it, and the environment that named it a secret is gone"

@@ -104,12 +104,12 @@ class Known(State, total=False):
     seen: str
 
 
-def ordering(value: Any) -> Workflow:
+def ordering(value: Any, pays: bool = True) -> Workflow:
     """One node makes a value, and another one sees it; a person may be asked in between."""
 
     @node(reads=("ask",), writes=("item", "paid"), labels=("ask", "go"))
     async def make(state: Known, runtime: Runtime[Deps]) -> Known:
-        paid = await effect(runtime, "pay", lambda: value)
+        paid = await effect(runtime, "pay", lambda: value if pays else None)
         return {"item": value, "paid": paid, "label": "ask" if state["ask"] else "go"}  # pyright: ignore[reportReturnType]
 
     @node(reads=("item", "paid", "since", "price"), writes=("seen",))
@@ -130,10 +130,10 @@ def ordering(value: Any) -> Workflow:
     return Workflow("order", build, Given, Seen)
 
 
-def play(folder: Path, value: Any, ask: bool) -> Outcome:
+def play(folder: Path, value: Any, ask: bool, pays: bool = True) -> Outcome:
     stage = Stage(folder)
     os.chdir(stage.work)
-    return stage.play(ordering(value), {"ask": ask}, reads_from(["approve"]))
+    return stage.play(ordering(value, pays), {"ask": ask}, reads_from(["approve"]))
 
 
 @pytest.mark.parametrize("kind", VALUES)
@@ -147,22 +147,32 @@ def test_a_value_keeps_its_type_with_and_without_a_stop(
         assert (done.status, done.output) == ("done", {"seen": expected}), done.error
 
 
+def _nested(depth: int) -> list[Any]:
+    return [_nested(depth - 1)] if depth else []
+
+
 class Local:
     """Holds more than data: it can't be loaded again."""
 
 
-@pytest.mark.parametrize(("value", "named"), [(Local(), "Local"), ("\ud800", "surrogate"), (2**70, "int")])
+@pytest.mark.parametrize(
+    ("value", "named"), [(Local(), "Local"), ("\ud800", "surrogate"), (2**70, "int"), (_nested(400), "list")]
+)
 def test_what_would_not_come_back_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any, named: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for ask in (False, True):
-        failed = play(tmp_path / f"asks-{ask}", value, ask)
+    for pays in (False, True):
+        failed = play(tmp_path / f"pays-{pays}", value, ask=True, pays=pays)
         message = str(failed.error)
         assert (
             failed.status == "failed" and "can't be stored" in message and named in message.lower() + message
         )
         assert len(message) < 600 and "bug" not in message
+        expected = (
+            "Effect 'pay' of node 'make' took place" if pays else "Node 'make' failed: state key 'item'"
+        )
+        assert expected in message
 
 
 class RudeError(Exception):

@@ -74,6 +74,33 @@ def test_three_levels_park_one_after_the_other_and_each_hands_its_result_up(tmp_
     ]
 
 
+@pytest.mark.parametrize("granted", [True, False], ids=["all edits were allowed", "the mode was chosen"])
+def test_a_child_inherits_all_edits_without_redirections_and_a_chosen_mode_with_them(
+    granted: bool, tmp_path: Path
+) -> None:
+    second = "task:1.0"
+    replies: Replies = [
+        says("", "write_to_file", path="a.txt", content="a\n"),
+        says("", "new_task", mode="code", message="level two"),
+        says(second, "write_to_file", path="b.txt", content="b\n"),
+        says(second, "execute_command", command="echo hi > c.txt"),
+        done(second, "two done"),
+        done("", "one done"),
+    ]
+    stage = Stage(tmp_path, replies)
+    mode = {} if granted else {"approval_mode": "auto_edit"}
+    allowed = ("execute_command(echo)", "new_task")
+    outcome = stage.run("task", {"prompt": "do it", "mode": "code"}, allowed_tools=allowed, **mode)
+    if granted:
+        outcome = stage.resume(outcome, *approve(outcome, "proceed_always_edits"))
+    seen = list[str]()
+    while outcome.status == "waiting":
+        seen += [name for _, name in asked(outcome)]
+        outcome = stage.resume(outcome, *approve(outcome))
+    assert outcome.status == "done" and (stage.work / "b.txt").exists()
+    assert [name for name in seen if name != "new_task"] == (["execute_command"] if granted else [])
+
+
 def test_a_parked_child_is_decided_the_next_day_by_its_own_name(tmp_path: Path) -> None:
     stage, outcome = started(tmp_path)
     outcome = stage.resume(outcome, *approve(outcome))

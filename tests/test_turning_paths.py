@@ -112,8 +112,14 @@ SCENES: dict[str, Scene] = {
     "route: it fails": route([], expect=(PRO, "default")),
     "route: it talks": route([{"role": "classifier", "text": "flash!"}] * 2, expect=(PRO, "default")),
     "route: a named model": route(requested_model="flash-lite", expect=(LITE, "override")),
-    "route: a named model that is gone is named all the same": route(
-        requested_model="flash", unavailable=["flash"], expect=(FLASH, "override")
+    "route: a named model that is gone": route(
+        requested_model="flash", unavailable=["flash"], expect=(LITE, "fallback")
+    ),
+    "route: a named model that is gone under its id": route(
+        requested_model="flash", unavailable=[FLASH, "flash-lite"], expect=(PRO, "fallback")
+    ),
+    "route: a named model of a provider that has no other": route(
+        requested_model="openai:gpt-5", unavailable=["openai:gpt-5"], expect=("openai:gpt-5", "override")
     ),
     "route: all are gone": route(
         requested_model="pro", unavailable=["pro", "flash", "flash-lite"], expect=(PRO, "override")

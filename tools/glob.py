@@ -48,10 +48,10 @@ def _find(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolResult:
         text = f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
         raise ToolError("path_refused", text)
     test = _test(pattern, start, args.case_sensitive)
-    files = workspace.walk(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
+    files = workspace.walk_names(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
     base = len(f"{start}".rstrip("/")) + 1
-    found = [path for path in files if test(str(path)[base:])]
-    return _result(args.pattern, [workspace.relative(path) for path in found])
+    found = [path for path in files if test(path[base:])]
+    return _result(args.pattern, [workspace.relative(Path(path)) for path in found])
 
 
 def _below(pattern: str, start: Path, workspace: Workspace) -> str | None:

@@ -49,7 +49,7 @@ def _list(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
             text = f"{workspace.relative(start)!r} is in no language whose definitions are known ({known}); read it."
             raise ToolError("unknown_language", text)
         return _result([*_section(workspace, start, language, read_bytes(workspace, start))], 0)
-    found = [p for p in workspace.walk(start, stop=stop.check) if p.parent == start]
+    found = [p for p in map(Path, workspace.walk_names(start, stop=stop.check)) if p.parent == start]
     sources = [(p, name) for p in found if (name := language_of(p)) in grammars() and name]
     sections: list[str] = []
     for source, language in sources[:_MOST_FILES]:

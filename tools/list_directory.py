@@ -148,7 +148,7 @@ async def _list_files(args: ListFilesArgs, context: ToolContext) -> ToolResult:
 
 def _below(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     start = directory_of(workspace, path)
-    entries = _entries(start, workspace.walk(start, stop=stop.check))
+    entries = _entries(start, workspace.walk_names(start, stop=stop.check))
     shown = workspace.relative(start)
     where = "the workspace" if shown == "." else repr(shown)
     count = counted(len(entries), "entry", "entries")
@@ -158,9 +158,9 @@ def _below(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     return ToolResult(status="success", content=clean("\n".join(lines)), meta={"summary": count})
 
 
-def _entries(start: Path, files: Sequence[Path]) -> list[str]:
+def _entries(start: Path, files: Sequence[str]) -> list[str]:
     """Upper levels first, so that truncation removes the deepest entries; directories end with a slash."""
-    names = [path.relative_to(start) for path in files]
+    names = [Path(path).relative_to(start) for path in files]
     directories = {parent for name in names for parent in name.parents} - {Path()}
     all_names = [(len(d.parts), f"{d.as_posix()}/") for d in directories]
     return [name for _, name in sorted([*all_names, *((len(n.parts), n.as_posix()) for n in names)])]

@@ -133,8 +133,8 @@ def _matches(
     found: list[tuple[Path, Path]] = []
     refusals: list[ToolError] = []
     for folder, test in wanted.items():
-        below = workspace.walk(folder, include_ignored=not args.respect_git_ignore, stop=stop.check)
-        right = [file for file in below if test(file)]
+        below = workspace.walk_names(folder, include_ignored=not args.respect_git_ignore, stop=stop.check)
+        right = [file for file in map(Path, below) if test(file)]
         if refused := _ignored(pattern, folder, workspace, git=args.respect_git_ignore):
             # Some may be read nevertheless, such as those in node_modules, where it is named.
             right = [f for f in right if real_file(workspace, f, ignored=not args.respect_git_ignore)]

@@ -46,8 +46,7 @@ def options(request: Pending) -> dict[str, tuple[Update, Decision]]:
 
 def _label(way: Way) -> str:
     """With what an *always* covers."""
-    label = "no" if way.choice == "reject" and not way.text else way.label
-    return visible(f"{label}: {way.covers}" if way.covers else label)
+    return visible("no" if way.choice == "reject" and not way.text else way.scoped)
 
 
 def needs_text(request: Pending) -> bool:

@@ -82,14 +82,18 @@ def _models(found: list[str]) -> str:
 
 
 def _set(options: Options, provider: str, url: str) -> None:
-    from interlock.engine.client.credentials import check_provider, shadowing, stored
+    from interlock.engine.client.credentials import check_provider, is_tested, lacking, shadowing, stored
 
-    check_provider(provider)
-    key = _key(f"Key for {provider} (hidden{'; leave empty if none is needed' if url else ''}): ")
+    is_tried = is_tested(check_provider(provider))
+    hint = "; leave empty if none is needed" if url else ""
+    key = _key(f"Key for {provider} (hidden{hint}): ") if is_tried else ""
     found = stored(options, provider, key, url)
-    out().print(f"{provider} works: {_models(found)}. Stored in ~/.gemini/.env, readable only by you.")
+    what = f"{provider} works: {_models(found)}" if is_tried else f"{provider} is asked at {url}; not tested"
+    out().print(f"{what}. Stored in ~/.gemini/.env, readable only by you.")
     if name := shadowing(options, provider):
         err().print(f"warning: {name} in the environment overrides it. Unset it.")
+    if missing := lacking(provider):
+        err().print(f"warning: {missing}")
 
 
 def _key(question: str) -> str:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from interlock.cli.parsing import Args, Parser, option, takes, word
+from interlock.cli.render.events import bar
 from interlock.cli.render.output import amount, counted, out, place, show_json
+from interlock.cli.render.text import moving_line
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.client.fleet import Fleet, isolation
 from interlock.engine.client.health import OURS, Finding, damaged_pages, examined
@@ -75,7 +77,7 @@ def _machine() -> Iterator[Finding]:
     no_code = f"code is indexed by lines, not by definition; {EXTRA}"
     for what, found, level, without in (
         ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
-        ("git", shutil.which("git"), "note", "ignore files apply; git status isn't shown"),
+        ("git", shutil.which("git"), "note", "git status isn't shown, and nothing can be undone"),
         ("code", f"definitions in {len(grammars())} languages" * installed(), "note", no_code),
         (
             "dot",
@@ -169,8 +171,27 @@ def _settings() -> Iterator[Finding]:
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
+    yield _snapshots(root, loaded.settings)
     yield from _network(env)
     yield from _telemetry(loaded.settings)
+
+
+def _snapshots(root: Path, settings: "Settings") -> Finding:
+    """Whether what a run changes in this folder can be taken back."""
+    from interlock.services.files.workspace import open_workspace
+    from interlock.services.snapshots.snapshots import NO_GIT
+    from interlock.services.snapshots.tree import Tree
+
+    lost = "nothing that a run changes here can be undone"
+    if not settings.snapshots.enabled:
+        return Finding("note", "snapshots", f"off (setting snapshots.enabled): {lost}")
+    if not shutil.which("git"):
+        return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
+    try:
+        files = Tree(open_workspace(root, settings), settings.snapshots).count()
+    except InterlockError as error:
+        return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
+    return Finding("ok", "snapshots", f"{counted(files, 'file')} of this folder are saved around each change")
 
 
 def _network(env: Mapping[str, str]) -> Iterator[Finding]:
@@ -348,7 +369,9 @@ def _closed(home: Path) -> Iterator[Finding]:
 
 
 def _records(home: Path) -> Iterator[Finding]:
-    try:
-        yield from examined(home)
-    except InterlockError as error:
-        yield Finding("problem", "store", str(error))
+    """Every record's faults; on a terminal, with a bar that shows how many are read."""
+    with moving_line("store") as show:
+        try:
+            yield from examined(home, lambda progress: show(bar(progress)))
+        except InterlockError as error:
+            yield Finding("problem", "store", str(error))

@@ -12,13 +12,16 @@ from interlock.cli.parsing import Args, Parser, action, duration, number, option
 from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import counted, elapsed, err, one_line, out, show_json, show_table
 from interlock.engine.client import Client, Options, RunRow, state_home
+from interlock.engine.client.cancel import cancel as cancel_run
 from interlock.engine.client.fleet import (
     STALLED_S,
+    Delivery,
     Fleet,
     FleetLimit,
     delivery,
     is_on_server,
     isolation,
+    not_delivered,
     set_up_by_hand,
 )
 from interlock.engine.client.words import call_facts
@@ -191,21 +194,25 @@ def _note_ended(client: Client, names: list[str], left: list[str], *, quiet: boo
     rows = {row.run: row for row in client.named_runs(left)}
     for name in [*left]:
         row = rows.get(name)
-        delivering, pushing, kept_back = _delivery(client, row)
-        if row and (row.status in _BUSY or delivering):
+        delivered = _delivery(client, row)
+        pushing = delivered.pushed_by
+        if row and (row.status in _BUSY or delivered.under_way):
             continue
         left.remove(name)
         if pushing and pushing not in names:
             names.append(pushing)
             left.append(pushing)
         if not quiet:
+            kept_back = delivered.kept_back
             but = f", but not {', '.join(kept_back)}: they may hold keys" if kept_back else ""
             pushes = f"; {pushing} pushes what it changed{but}" if pushing else ""
             out().print(f"{name}  {_ended(row)}{pushes}")
+            if behind := not_delivered(delivered):
+                out().print(f"  not delivered: {behind}")
 
 
-def _delivery(client: Client, row: RunRow | None) -> tuple[bool, str, list[str]]:
-    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else (False, "", [])
+def _delivery(client: Client, row: RunRow | None) -> Delivery:
+    return delivery(client.home, row.run) if row and row.status == "done" and row.queue else Delivery()
 
 
 def _ended(row: RunRow | None) -> str:
@@ -223,21 +230,24 @@ def _code(client: Client, run: str) -> int:
 
 @takes(Parser.run_flag)
 def cancel(args: Args) -> int:
-    client = Client.at_home()
-    stops = Fleet(state_home()).cancel(client.run(args.run).run)
-    row = client.run(args.run)
+    options = Options(home=state_home(), door="terminal")
+    became, row = cancel_run(options, args.run)
     next_step = f"Resume it with: interlock resume {row.run}"
-    if stops:
-        err().print(f"The worker that drives it was asked to stop. {next_step}")
-    elif row.status in ("done", "failed", "cancelled"):
+    if became == "decided" and not row.queue:
+        from interlock.cli.driving import go_on
+        from interlock.cli.render.text import TextView
+
+        go_on(row.run, (), None, options, TextView(row.title, (), False))
+    elif became == "over":
         err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
-        return int(stops is None)
-    elif row.status == "waiting":
-        stop = f"Stop it with: interlock resume {row.run} --cancel all"
-        err().print(f"Run {row.run} waits for a decision: there is nothing to stop. {stop}")
-        return int(stops is None)
+        return 1
+    elif became in ("ended", "decided"):
+        err().print(f"Run {row.run} is cancelled.")
+    elif became == "asked":
+        who = "The worker that drives it" if row.queue else f"The process that drives it ({row.owner})"
+        err().print(f"{who} was asked to stop. {next_step}")
     else:
-        err().print(f"No worker drives it now. {next_step}")
+        err().print(f"{'No worker' if row.queue else 'Nothing'} drives it now. {next_step}")
     return 0
 
 

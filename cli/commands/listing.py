@@ -8,6 +8,7 @@ from pathlib import Path
 from interlock.cli.flags import folder_of, options_here
 from interlock.cli.parsing import Args, Parser, either, option, takes, word
 from interlock.cli.render.output import err, out, show_json, show_table, warn
+from interlock.cli.render.results import groups_of
 from interlock.engine.client import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
@@ -128,7 +129,7 @@ def modes(args: Args) -> int | None:
         (
             mode.slug,
             mode.source,
-            ", ".join(f"{g.name} ({g.file_regex})" if g.file_regex else g.name for g in mode.groups),
+            groups_of(mode.model_dump()),
             mode.when_to_use,
         )
         for mode in modes.all()

@@ -31,12 +31,15 @@ from interlock.state.text import json_text
 if TYPE_CHECKING:
     from interlock.state.messages import Message
 
-_SHOWN = 20
+_SHOWN, _PRINTED = 20, 1_000
+"""Runs that a list shows, and that it prints as JSON, unless told how many."""
 
 
 @takes(
     word("action", nargs="*", metavar="rm RUN", help="delete these runs"),
-    option("--all", f"list all runs (default: the newest {_SHOWN})"),
+    option("--all", f"list all runs (default: the newest {_SHOWN}; with --json {_PRINTED:,})"),
+    option("--limit N", "list so many runs", type=number(int, 1)),
+    option("--offset N", "leave out the first N runs", type=number(int, 0), default=0),
     option("--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES)),
     Parser.json_flag,
 )
@@ -46,27 +49,39 @@ def runs(args: Args) -> int | None:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
         return _remove(client, [client.run(name) for name in args.action[1:]])
-    every = args.all or args.json
-    rows = client.runs(args.status, None if every else _SHOWN + 1)
+    most = _most(args)
+    rows = client.runs(args.status, None if most is None else most + 1, args.offset)
+    shown = rows[:most]
     if args.json:
-        return show_json([row._asdict() for row in rows])
+        show_json([row._asdict() for row in shown])
+        return _tell_more(args, rows, shown, "runs")
     if not rows:
         nothing = "No runs yet. Try: interlock -p 'what to do'"
         return err().print(f"No run is {args.status}." if args.status else nothing)
-    shown = rows if every else rows[:_SHOWN]
     show_table(
         [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
     )
     if waits := client.no_worker(shown):
         err().print(waits)
-    if len(shown) < len(rows):
-        err().print(
-            "… older ones: interlock runs --all" + (f" --status {args.status}" if args.status else "")
-        )
+    return _tell_more(args, rows, shown, "runs")
+
+
+def _most(args: Args) -> int | None:
+    """How many runs to list; None: all."""
+    return args.limit or (None if args.all else _PRINTED if args.json else _SHOWN)
+
+
+def _tell_more(args: Args, found: Sequence[object], shown: Sequence[object], command: str) -> None:
+    """Say on stderr how to list the rest, so that a script doesn't take a part for the whole."""
+    if len(shown) < len(found):
+        status = f" --status {args.status}" if command == "runs" and args.status else ""
+        following = f"--limit {len(shown)} --offset {args.offset + len(shown)}"
+        again = f"interlock {command}{status}{' --json' if args.json else ''}"
+        err().print(f"… there are more runs. The next: {again} {following}. All: {again} --all")
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:
-    what = one_line(row.title if row.workflow == "main" else f"{row.workflow}: {row.title}")
+    what = one_line(row.title if row.workflow in ("main", row.title) else f"{row.workflow}: {row.title}")
     return (
         row.run,
         row.standing,
@@ -88,16 +103,23 @@ def _remove(client: Client, rows: list[RunRow]) -> None:
 
 @takes(
     word("run", nargs="?", metavar="RUN", help="show the requests of this run in full"),
-    option("--all", f"list those of all runs (default: of {_SHOWN} runs)"),
+    option("--all", f"list those of all runs (default: of {_SHOWN} runs; with --json of {_PRINTED:,})"),
+    option("--limit N", "list those of so many runs", type=number(int, 1)),
+    option("--offset N", "leave out the first N runs", type=number(int, 0), default=0),
     Parser.json_flag,
 )
 def approvals(args: Args) -> None:
     client = Client.at_home()
     row = client.run(args.run) if args.run else None
-    every = args.all or args.json
-    requests = client.requests(row.run if row else None, None if every else _SHOWN + 1)
+    most = None if row else _most(args)
+    found = client.requests(row.run if row else None, None if most is None else most + 1, args.offset)
+    names = [*dict.fromkeys(request.run for request in found)]
+    shown = names[:most]
+    of_these = {*shown}
+    requests = [request for request in found if request.run in of_these]
     if args.json:
-        return show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
+        show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
+        return _tell_more(args, names, shown, "approvals")
     if not requests:
         where = f"run {row.run!r} (it is {row.status})" if row else "any run"
         return err().print(f"No open requests in {where}.")
@@ -105,11 +127,8 @@ def approvals(args: Args) -> None:
     if row:
         lines = screen(row.run, row.title, [r.fields for r in requests], paint, limit=None)
     else:
-        names = [*dict.fromkeys(request.run for request in requests)]
-        shown = names if every else names[:_SHOWN]
         lines = _overview({r.run: r for r in client.named_runs(shown)}, requests, paint)
-        if len(shown) < len(names):
-            err().print("… more runs wait: interlock approvals --all")
+        _tell_more(args, names, shown, "approvals")
     paint.print_all(lines)
 
 

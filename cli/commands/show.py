@@ -16,12 +16,12 @@ from interlock.cli.render.output import (
     one_line,
     out,
     place,
-    readable,
     show_json,
     show_table,
     way,
 )
 from interlock.cli.render.pending import screen
+from interlock.cli.render.results import result_lines
 from interlock.engine.client import Agent, Call, Client, RunRow, path
 from interlock.engine.client.deciders import (
     DecisionRow,
@@ -165,6 +165,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
         "output": {} if run.workflow in _TALKING else client.output(run.run),
         "pending_approvals": [r.fields for r in client.requests(run.run)],
         "no_worker": client.no_worker([run]),
+        "not_delivered": _left_behind(client, run),
     }
 
 
@@ -180,7 +181,8 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.error:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
-        _output(client, run),
+        _output(client, run, paint),
+        _labelled("left", _not_delivered(client, run)),
         _path(client, run, paint),
         _reasons(client, run.run),
         _labelled("agents", _agents(client, run.run, paint)),
@@ -201,9 +203,26 @@ _TALKING = ("main", "plan", "task")
 """Their output is the conversation."""
 
 
-def _output(client: Client, run: RunRow) -> Iterator[str]:
+def _output(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.workflow not in _TALKING and (output := client.output(run.run)):
-        yield from _labelled("output", readable(output))
+        yield from _labelled("output", result_lines(run.workflow, output, paint))
+
+
+def _left_behind(client: Client, run: RunRow) -> list[str]:
+    if not run.queue:
+        return []
+    from interlock.engine.client.fleet import delivery  # which fast commands needn't import
+
+    return [*delivery(client.home, run.run).left_behind]
+
+
+def _not_delivered(client: Client, run: RunRow) -> Iterator[str]:
+    if not run.queue or run.status != "done":
+        return
+    from interlock.engine.client.fleet import delivery, not_delivered
+
+    if left := not_delivered(delivery(client.home, run.run)):
+        yield f"not delivered: {left}"
 
 
 def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
@@ -329,7 +348,7 @@ def _answered(client: Client, run: str) -> Iterator[str]:
 def _next(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
         yield from screen(run.run, run.title, [r.fields for r in client.requests(run.run)], paint)
-    elif run.status in ("interrupted", "cancelled"):
+    elif run.status == "interrupted" or (run.status == "cancelled" and not run.error):
         yield f"Resume it: {paint(f'interlock resume {run.run}', 'cyan')}"
 
 

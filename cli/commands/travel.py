@@ -11,6 +11,7 @@ from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, number, option, takes, word
 from interlock.cli.render.output import CHANGED, elapsed, err, out, place, show_json, way
 from interlock.engine.client import Client
+from interlock.services.process.stdout import kept_stdout
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def replay(args: Args) -> int | None:
     if args.live and not _may_run(args):
         err().print("Nothing was run.")
         return 1
-    return _gone_on(args) if args.model else _replayed(args)
+    with kept_stdout():
+        return _gone_on(args) if args.model else _replayed(args)
 
 
 def _may_run(args: Args) -> bool:
@@ -153,7 +155,7 @@ def _gone_on(args: Args) -> int:
     found = Client.at_home().replay_with(args.run, args.model, args.until, [view] if view else ())
     outcome, fork = found.outcome, found.fork
     if view is None:
-        ended = {"status": outcome.status, "output": outcome.output, "error": outcome.error}
+        ended = {"status": outcome.status, "output": outcome.shown, "error": outcome.error}
         result = {**vars(fork), "divergence": found.divergence, "paths": found.paths._asdict(), **ended}
         show_json({**result, "pending_approvals": outcome.pending})
         return outcome.exit_code

@@ -2,28 +2,29 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli import quick_start
 from interlock.cli.catalog import parser_of
 from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import SCREEN_READER, go_on, is_plain, notified, start, tell_trace, view_for
+from interlock.cli.driving import SCREEN_READER, go_on, is_plain, start, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import (
     STDIN,
-    batch_lines,
     follow_up_from,
     json_object,
+    json_value,
     piped_text,
     prompt_from,
     read_spec,
 )
 from interlock.cli.parsing import Args, Parser, flag, option, takes, word
-from interlock.cli.render.output import write_json
 from interlock.engine.client import ENDED, Client, Decision, Options
-from interlock.state.errors import InputError, InterlockError, RunError, UserError
+from interlock.services.process.stdout import kept_stdout
+from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
@@ -82,14 +83,11 @@ def _opens_session(args: Args) -> bool:
         raise UserError(
             "-i opens a session, which needs a terminal. Without one, use: interlock -p 'what to do'"
         )
-    return args.prompt is None and args.output_format == "text" and _at_terminal()
+    return args.prompt is None and args.output_format in (None, "text") and _at_terminal()
 
 
 def _at_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
-
-
-_CANCELLED = 130
 
 
 class RunParser(Parser):
@@ -129,9 +127,10 @@ def with_inputs(made: Parser) -> None:
     flag(made, "-p --prompt PROMPT", "same as the argument PROMPT")
     flag(made, "--input JSON|@FILE|-", "input as a JSON object; -: read stdin")
     flag(made, "--batch FILE.jsonl", "one JSON input per line; -: read stdin")
+    flag(made, "--resume", "with --batch: go on with a batch that was stopped", dest="go_on")
     flag(made, "--context JSON|@FILE", "runtime context of a LangGraph graph, as a JSON object")
     flag(made, "--guard", "ask before a LangGraph graph's tools run, by policy")
-    as_json: dict[str, Any] = {"dest": "output_format", "const": "json", "default": "text"}
+    as_json: dict[str, Any] = {"dest": "output_format", "const": "json"}
     flag(made, "--json", "same as -o json", action="store_const", **as_json)
     add_running_flags(made)
 
@@ -148,7 +147,13 @@ def run(args: Args) -> int:
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch reads its inputs from a file. Leave out PROMPT and --input.")
-        return _run_batch(workflow.name, args.batch, inputs, options)
+        from interlock.cli.batch import run_batch
+
+        with kept_stdout():
+            given = partial(_given, workflow)
+            return run_batch(workflow.name, args.batch, given, inputs, options, resumes=args.go_on)
+    if args.go_on:
+        raise UserError("--resume belongs to --batch FILE. A single run goes on with: interlock resume RUN")
     inputs = run_input(args, workflow)
     title = str(inputs.get(workflow.prompt_field or "") or "")
     return start(workflow.name, inputs, options, view_for(args, title))
@@ -160,7 +165,7 @@ def run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
 
 def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     words = " ".join(filter(None, [args.prompt, *args.words]))
-    inputs = json_object(read_spec(args.input, "--input"), "--input") if args.input else {}
+    inputs = _given(workflow, read_spec(args.input, "--input"), "--input") if args.input else {}
     field = workflow.prompt_field
     if field is None:
         if words:
@@ -178,35 +183,13 @@ def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     return {field: prompt_from(words, how)} if words or needed else {}
 
 
-def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Options) -> int:
-    """Write one output per line, in order; a bad line doesn't stop the rest.
-
-    Returns 42 if a line was bad, else the first exit code that isn't 0. Ctrl-C ends the batch at the current line.
-    """
-    from interlock.cli.render.structured import error_object, outcome_object
-
-    exit_code, client = 0, Client(options)
-    for place, line in batch_lines(name):
-        print(f"batch: line {place}", file=sys.stderr)
-        code = InputError.exit_code
-        try:
-            if isinstance(line, InputError):
-                raise line
-            outcome = client.start_sync(workflow, {**defaults, **line})
-            outcome = notified(outcome, [outcome.notifying])
-            write_json(outcome_object(outcome))
-            tell_trace(outcome, options)
-            code = outcome.exit_code
-        except RunError:
-            raise  # a store error: no line could run
-        except InterlockError as error:  # an unusable model, workspace or input
-            fields = error_object(error)
-            del fields["code"]
-            write_json({"error": {"field": "", **fields}})
-        if code == _CANCELLED:
-            return code
-        exit_code = code if code == InputError.exit_code else exit_code or code
-    return exit_code
+def _given(workflow: "Pipeline", text: str, what: str) -> dict[str, Any]:
+    """An input's JSON: an object, or any value for a graph whose input has no fields."""
+    if not workflow.takes_any_value:
+        return json_object(text, what)
+    value = json_value(text, what)
+    is_wrapped = isinstance(value, dict) and value.keys() == {"input"}
+    return cast("dict[str, Any]", value) if is_wrapped else {"input": value}
 
 
 @takes(

@@ -65,7 +65,8 @@ class Bar:
 
     def feed(self, event: Progress | Finished | NodeStart) -> None:
         if isinstance(event, Progress):
-            self.text, self._of = bar(event) if event.done < event.total else "", self._workflow
+            under_way = event.done < event.total or not event.total
+            self.text, self._of = bar(event) if under_way else "", self._workflow
         elif isinstance(event, NodeStart):
             self._workflow = event.workflow
         if isinstance(event, Finished) or self._workflow != self._of:
@@ -73,6 +74,8 @@ class Bar:
 
 
 def bar(event: Progress) -> str:
-    """`━━━━────  indexing 1,200 of 10,000 files`."""
+    """`━━━━────  indexing 1,200 of 10,000 files`; while the total isn't known, only what is done."""
+    if not event.total:
+        return event.what.rstrip(":")
     filled = 20 * event.done // max(event.total, 1)
     return f"{'━' * filled}{'─' * (20 - filled)} {event.what} {event.done:,} of {event.total:,} {event.unit}"

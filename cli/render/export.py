@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -254,8 +255,13 @@ def _text(text: str) -> str:
 
 def _rich(text: str) -> str:
     """A model's Markdown. HTML, links and pictures stay as they are written."""
+    return _reader().render(harmless(text))
+
+
+@cache
+def _reader() -> MarkdownIt:
     read = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    return read.disable(["link", "image", "autolink", "reference", "entity"]).render(harmless(text))
+    return read.disable(["link", "image", "autolink", "reference", "entity"])
 
 
 def _name(text: str) -> str:
@@ -275,8 +281,8 @@ def _markdown(part: Part, drawn: str) -> Iterator[str]:
                 yield from _block(part.text, "diff" if is_diff(part.text) else "text")
         case "table":
             header, *rows = part.rows
-            for row in (header, ["---"] * len(header), *rows):
-                yield f"| {' | '.join(_prose(cell) if row in rows else cell for cell in row)} |"
+            yield from (f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header)))
+            yield from (f"| {' | '.join(map(_prose, row))} |" for row in rows)
         case "folded":
             if lines := [one.text for one in part.inside if one.kind == "soft"]:
                 yield f"\n{_prose('. '.join([part.text, *lines]))}"

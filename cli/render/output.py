@@ -4,12 +4,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from interlock.services.process.stdout import own_stdout
 from interlock.state.clock import unix_time
 from interlock.state.text import counted as counted
 from interlock.state.text import cut as cut
@@ -53,7 +54,7 @@ def out() -> "Paint":
 
 def _results() -> TextIO:
     page = _page.get()
-    return page[0] if page else sys.stdout
+    return page[0] if page else own_stdout()
 
 
 def err() -> "Paint":
@@ -90,9 +91,9 @@ class Paint:
         colours = [*parts[1::2], ""]
         self._stream.write("".join(t + c for t, c in zip(shown, colours, strict=True)) + "\n")
 
-    def print_all(self, lines: Iterable[str]) -> None:
+    def print_all(self, lines: Iterable[str], *, reading: bool = False) -> None:
         for line in lines:
-            self.print(line)
+            self.print(line, reading=reading)
 
     @property
     def width(self) -> int:
@@ -144,11 +145,23 @@ def show_table(
     flexible: Sequence[int] = (-1,),
     piped: int | None = None,
 ) -> None:
-    """Aligned columns on stdout; on a terminal, the `flexible` ones are cut, in order, so that a row fits one line.
-
-    `piped`: the width that rows have to fit where stdout is none; None: any.
-    """
+    """Aligned columns on stdout, as `table_lines` makes them."""
     paint = out()
+    paint.print_all(table_lines(rows, header, flexible, piped, paint=paint))
+
+
+def table_lines(
+    rows: Sequence[Sequence[str]],
+    header: Sequence[str] = (),
+    flexible: Sequence[int] = (-1,),
+    piped: int | None = None,
+    *,
+    paint: Paint,
+) -> Iterator[str]:
+    """Aligned columns; on a terminal, the `flexible` ones are cut, in order, so that a row fits one line.
+
+    `piped`: the width that rows have to fit where there is no terminal; None: any.
+    """
     table = [
         [visible(cell).replace("\n", " ") for cell in row]
         for row in ([header] if header else []) + list(rows)
@@ -163,7 +176,7 @@ def show_table(
     for number, row in enumerate(table):
         cells = [f"{cut(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)]
         line = "  ".join(cells).rstrip()
-        paint.print(paint(line, "dim") if header and number == 0 else line)
+        yield paint(line, "dim") if header and number == 0 else line
 
 
 def write_json(value: Any, indent: int | None = None) -> None:
@@ -205,7 +218,7 @@ def warn(warnings: Iterable[str]) -> None:
 
 def close_stdout() -> None:
     """Redirect stdout to nowhere once its reader is gone (`| head`), so that Python's flush at exit can't fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), own_stdout().fileno())
 
 
 def redacted(text: str) -> str:

@@ -80,11 +80,18 @@ def not_shown(run: str) -> str:
 
 
 def question(
-    request: Request, count: str, paint: Paint, limit: int | None, more: str, drawn_apart: bool = False
+    request: Request,
+    count: str,
+    paint: Paint,
+    limit: int | None,
+    more: str,
+    drawn_apart: bool = False,
+    by_key: bool = False,
 ) -> Iterator[str]:
     """What would happen, why it is asked, and what an always-choice would cover.
 
     `more`: how to see the lines beyond `limit`. `drawn_apart`: the caller draws a diff or a plan.
+    `by_key`: it is answered with a key, and none stands for an always-choice beside all edits.
     """
     words = asked(request)
     kind = "unknown outcome of " if words.is_unknown else ""
@@ -97,7 +104,7 @@ def question(
     if not drawn_apart or words.shows == "text":
         yield from (f"    {line}" for line in _preview(words.preview, paint, limit, more))
     yield from (f"    {line}" for line in _details(words, paint))
-    if words.always and not (drawn_apart and EDITS in request["choices"]):
+    if words.always and not (by_key and EDITS in request["choices"]):
         yield f"  Always: {'; '.join(words.always)}"
     if words.saved:
         yield f"  Saved:  {words.saved}"
@@ -177,6 +184,8 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
         else:
             label, flag = ("stop the run", "--cancel") if way.choice == "cancel" else ("approve", "--approve")
             rows.append((label, f"{start} {flag} {name}"))
+    if "cancel" not in request["choices"]:
+        rows.append(("stop the run", f"interlock cancel {run}"))
     return rows
 
 

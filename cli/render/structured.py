@@ -1,6 +1,5 @@
 """structured: output for programs: one JSON object, or one event per line (`cli.md`, Output)."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 from interlock.cli.driving import View
 from interlock.cli.render.output import write_json
 from interlock.engine.client import Outcome
+from interlock.services.process.stdout import own_stdout
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event
 from interlock.state.text import visible_json
@@ -72,8 +72,9 @@ class StreamJsonView(View):
     def flush(self) -> None:
         with self._lock:
             lines, self._waiting = self._waiting, []
-            sys.stdout.write("".join(lines))
-            sys.stdout.flush()
+            stream = own_stdout()
+            stream.write("".join(lines))
+            stream.flush()
 
     def _write(self, value: dict[str, Any], last: bool = False) -> None:
         with self._lock:
@@ -100,8 +101,8 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
         result["response"] = outcome.output.get("response", "")
         if outcome.workflow == "plan":
             result["plan"] = outcome.output
-    elif outcome.output:  # includes its own error
-        return outcome.output
+    elif outcome.shown:  # includes its own error
+        return outcome.shown
     result["stats"] = outcome.stats
     if outcome.error:
         result["error"] = {**outcome.error, "code": outcome.exit_code}

@@ -3,7 +3,8 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from interlock.cli.driving import View
@@ -18,17 +19,19 @@ from interlock.cli.render.output import (
     one_line,
     out,
     plain,
-    readable,
     redacted,
     ring,
     write_json,
 )
 from interlock.cli.render.pending import screen
+from interlock.cli.render.results import result_lines, without_text
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.requests import PLAN_REVIEW
 from interlock.engine.client.words import agent_end, call_facts, call_summary, custom, notice
+from interlock.services.process.stdout import own_stdout
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
+    SAVING,
     AgentBlocked,
     AgentEnd,
     AgentStart,
@@ -63,10 +66,20 @@ def _batch(request: str) -> str:
 class TextView(View):
     """Lines for a person. On a terminal the answer streams; otherwise it is written whole, at the end."""
 
-    def __init__(self, title: str = "", decided: Sequence[str] = (), verbose: bool = False) -> None:
-        """`decided`: requests of a resumed run that were decided just before."""
+    def __init__(
+        self,
+        title: str = "",
+        decided: Sequence[str] = (),
+        verbose: bool = False,
+        for_people: bool | None = None,
+    ) -> None:
+        """`decided`: requests of a resumed run that were decided just before.
+
+        `for_people`: draw a workflow's result, also in a pipe; by default only on a terminal, and JSON elsewhere.
+        """
         self._paint = Paint(sys.stderr)
-        self._streams = sys.stdout.isatty()
+        self._streams = own_stdout().isatty()
+        self._for_people = self._streams if for_people is None else for_people
         self._title, self._decided, self._verbose = title, decided, verbose
         self._tools = ToolLines(self._paint, self._line)
         self._text = ""
@@ -166,6 +179,11 @@ class TextView(View):
         """Handle events that only move the spinner, or are for --verbose."""
         if isinstance(event, Progress | Finished | NodeStart):
             self._bar.feed(event)
+        if isinstance(event, Progress) and event.what == SAVING and not self._progress:
+            line = "Saving the files before the first change. It takes long once, in a large folder."
+            if line not in self._warned:
+                self._warned.add(line)
+                self._line(self._paint(line, "dim"))
         if isinstance(event, CustomEvent):
             self._said = custom(event)
         elif isinstance(event, Finished):
@@ -190,8 +208,8 @@ class TextView(View):
             self._text += event.content
         if self._streams:
             self._hide()
-            sys.stdout.write(harmless(event.content))
-            sys.stdout.flush()
+            own_stdout().write(harmless(event.content))
+            own_stdout().flush()
             self._printed = True
 
     def _intermediate(self) -> None:
@@ -205,11 +223,7 @@ class TextView(View):
 
     def _answer(self, outcome: Outcome) -> None:
         if outcome.workflow not in ("main", "task"):
-            paint = out()
-            if outcome.output and paint.terminal:
-                paint.print_all(readable(outcome.output))
-            elif outcome.output:
-                write_json(outcome.output, 2)
+            self._result(outcome)
             return
         response = str(outcome.output.get("response") or "")
         if self._printed:
@@ -218,13 +232,22 @@ class TextView(View):
                 return  # streamed already
         if response and outcome.status != "waiting":
             shown = harmless(response) if self._streams else response
-            sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
-            sys.stdout.flush()
+            own_stdout().write(shown if shown.endswith("\n") else shown + "\n")
+            own_stdout().flush()
+
+    def _result(self, outcome: Outcome) -> None:
+        if self._printed:
+            self._break_line()
+        if outcome.shown and self._for_people:
+            left, paint = without_text(outcome.shown, self._text if self._printed else ""), out()
+            paint.print_all(result_lines(outcome.workflow, left, paint), reading=True)
+        elif outcome.shown:
+            write_json(outcome.shown, 2)
 
     def _break_line(self) -> None:
         if not self._text.endswith("\n"):
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            own_stdout().write("\n")
+            own_stdout().flush()
 
     def _waiting(self, outcome: Outcome) -> None:
         self._line("")
@@ -245,7 +268,7 @@ class TextView(View):
     def _spin(self) -> None:
         mid_line = self._printed and not self._text.endswith("\n")
         if self._progress and not mid_line:
-            self._progress.detail = self._tools.running or self._bar.text or self._said
+            self._progress.detail = self._bar.text or self._tools.running or self._said
             self._progress.show()
 
     def _hide(self) -> None:
@@ -311,14 +334,14 @@ class ToolLines:
 class Spinner:
     """One moving line: what runs, for how long, tokens so far; hidden while text streams."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, node: str = "starting") -> None:
         from rich.console import Console
         from rich.spinner import Spinner
 
         self._console, self._drawn = Console(file=stream), Spinner("dots")
         self._live: Live | None = None
         self._started = time.monotonic()
-        self.node, self.detail, self.tokens = "starting", "", 0
+        self.node, self.detail, self.tokens = node, "", 0
 
     def __rich__(self) -> "Drawn":
         from rich.text import Text
@@ -350,3 +373,20 @@ class Spinner:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+@contextmanager
+def moving_line(what: str) -> Generator[Callable[[str], None]]:
+    """Show a spinner on a terminal's stderr while the block runs; call the result with how far it is."""
+    spinner = Spinner(sys.stderr, what) if Paint(sys.stderr).terminal else None
+
+    def show(detail: str) -> None:
+        if spinner:
+            spinner.detail = detail
+            spinner.show()
+
+    try:
+        yield show
+    finally:
+        if spinner:
+            spinner.hide()

@@ -8,15 +8,14 @@ from functools import partial
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from interlock.cli.catalog import nearest
 from interlock.cli.commands.completion import candidates
-from interlock.cli.render.output import readable
+from interlock.cli.render.results import without_text
 from interlock.cli.session import choices
 from interlock.cli.session.choices import Complete, Run, choice
 from interlock.cli.session.completion import Offer
-from interlock.cli.session.programs import run_shell_line, show_printed, words
+from interlock.cli.session.programs import drawn_result, run_shell_line, show_printed, words
 from interlock.cli.session.session import Session
 from interlock.engine.client import Outcome, travel
 from interlock.engine.client.choices import plan
@@ -132,8 +131,9 @@ async def _run(session: Session, rest: str) -> None:
             raise UserError(f"The input of /run isn't JSON: {error}") from error
 
     def done(outcome: Outcome) -> None:
-        if name not in _CONVERSING:
-            session.screen.show(Text("\n".join(readable(outcome.output))))
+        if outcome.shown and name not in _CONVERSING:
+            shown = str(outcome.shown.get("text") or "")
+            session.screen.show(drawn_result(name, without_text(outcome.shown, shown)))
 
     session.begin_beside(name, given, done)
 

@@ -113,9 +113,11 @@ def _listed(workspace: Workspace) -> Iterator[str]:
     """Files, and each folder above them."""
     for root in workspace.roots:
         folders = {"", str(root)}
-        for file in workspace.walk(root):
-            shown = workspace.relative(file)
-            if "\\" in shown and workspace.root / shown != file:
+        base = f"{workspace.root}/"
+        for file in workspace.walk_names(root):
+            plain = file.isascii() and file.isprintable() and file.startswith(base)
+            shown = file[len(base) :] if plain else workspace.relative(Path(file))
+            if "\\" in shown and f"{base}{shown}" != file:
                 continue  # a name that can't be written
             yield shown
             while (folder := shown.rpartition("/")[0]) not in folders:

@@ -4,6 +4,8 @@ import asyncio
 import io
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from textwrap import wrap
 from typing import Any, Literal, Protocol
 
 from prompt_toolkit.buffer import Buffer
@@ -41,10 +43,13 @@ from interlock.state.errors import InterlockError, UserError
 
 PREVIEW_LINES = 40
 """Lines of a diff or a text shown above its question; a pager shows all of it."""
-_AROUND, _FEWEST = 16, 12
+_AROUND, _FEWEST = 18, 12
 """Rows that a question takes beside its diff, so that a long diff leaves its headline on the screen."""
 _LISTED = 12
 """Edits of a list that are named."""
+_LABEL_LINES = 3
+"""An entry's lines; the question above has all that a longer one covers."""
+_INDENT = " " * 6
 _LATER, _SINGLY, _VIEW, _OPEN = "l", "i", "v", "o"
 _HINT = "↑ ↓ Enter · a longer text and / go to the input line"
 
@@ -92,7 +97,7 @@ class Panel:
             return {"y": f"yes, save it for all later runs: {covers}", "n": "no, back"}
         singly = {_SINGLY: "one by one"} if len(self.requests) > 1 else {}
         of_all = f" (all {len(self.requests)})" if singly else ""
-        labels = {key: way.label + of_all * (key in "ynrs") for key, way in self._ways.items()}
+        labels = {key: way.scoped + of_all * (key in "ynrs") for key, way in self._ways.items()}
         return {**labels, **singly, _LATER: "later"}
 
     @property
@@ -109,8 +114,12 @@ class Panel:
             return [*lines, ("class:asks", f"{self.asks_for} (Enter; {back})")]
         for place, (key, label) in enumerate(self.menu.items()):
             style = "class:mark bold" if place == self.at else ""
-            text = cut_cells(f"[{key}] {label}", width - len(MARK))
-            lines += [(style, f"{MARK if place == self.at else '  '}{text}\n")]
+            marks = chain([MARK if place == self.at else "  "], repeat(_INDENT))
+            wrapped = wrap(f"[{key}] {label}", width - len(_INDENT), max_lines=_LABEL_LINES, placeholder=" …")
+            lines += [
+                (style, f"{mark}{cut_cells(text, width - len(mark))}\n")
+                for mark, text in zip(marks, wrapped, strict=False)
+            ]
         looks = "".join(f"[{key}] {label}  " for key, label in self.looks.items())
         return [*lines, ("class:dim", cut_cells(f"{looks}{_HINT}", width))]
 
@@ -270,7 +279,9 @@ def shown(request: Request, count: str, color: bool) -> str:
     text = io.StringIO()
     paint = _Colored(text) if color else Paint(text)
     more = f": [{_VIEW}]"
-    paint.print_all(["", *question(request, count, paint, PREVIEW_LINES, more, drawn_apart=True)])
+    paint.print_all(
+        ["", *question(request, count, paint, PREVIEW_LINES, more, drawn_apart=True, by_key=True)]
+    )
     return text.getvalue().strip("\n")
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 from interlock.cli.driving import is_plain
 from interlock.engine.client import Options
 from interlock.state.errors import CredentialsError, UserError
-from interlock.state.names import GEMINI_KEYS, GEMINI_URL
-from interlock.state.text import object_of, visible
+from interlock.state.names import GEMINI_KEYS, GEMINI_URL, TIERS
+from interlock.state.text import counted, nearest, object_of, visible
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -92,13 +92,17 @@ _WELCOME = """\
 Welcome to Interlock. It needs a model to work with:
 
   1  Gemini, with a key from https://aistudio.google.com/apikey
-  2  OpenAI, or a server like it: Ollama, llama.cpp, vLLM, LM Studio
+  2  Claude, with a key from https://platform.claude.com/settings/keys
+  3  GPT, with a key from https://platform.openai.com/api-keys
+  4  OpenRouter, with a key from https://openrouter.ai/settings/keys
+  5  A server that speaks OpenAI's protocol: Ollama, llama.cpp, vLLM, LM Studio
 """
 _LOCAL = "http://localhost:11434/v1"
 """Ollama's address, unless another is set."""
 _LOADING_S = 300.0
 """A local server may have to read a model from disk first."""
 _SHOWN = 20
+_NO_KEY = "Paste the key, then press Enter; Ctrl-C leaves."
 _TRIAL = "This is a test of the connection. Answer with one word: ready"
 
 
@@ -148,8 +152,7 @@ def ask(options: Options) -> None:
 
 
 def _asked(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-    asks = _gemini if _typed("Which one? [1] ", "1", _one_of("1", "2")) == "1" else _compatible
-    return asks(settings, env)
+    return _WAYS[_typed("Which one? [1] ", "1", _one_of(*_WAYS))](settings, env)
 
 
 def _until_it_works(work: Callable[[], T], end: str = "\n") -> T:
@@ -184,7 +187,7 @@ def _typed(prompt: str, default: str, check: Callable[[str], str]) -> str:
 def _one_of(*known: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in known:
-            raise UserError(f"{text!r} is neither {' nor '.join(known)}.")
+            raise UserError(f"{text!r} is none of {', '.join(known)}.")
         return text
 
     return check
@@ -201,9 +204,15 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     base = (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/")
     with unechoed():
         key, models = _until_it_works(lambda: _gemini_tried(base, settings))
-    print(
-        f"It works. Models: {_list(['auto', *(a for a in settings.model.aliases if a != 'image'), *models])}"
-    )
+    model = _auto_or_another(settings, models)
+    elsewhere = {"GOOGLE_GEMINI_BASE_URL": base} if base != GEMINI_URL else {}  # the key belongs to it
+    return _Chosen({GEMINI_KEYS[0]: key, **elsewhere}, model)
+
+
+def _auto_or_another(settings: "Settings", models: Sequence[str]) -> str:
+    """Show the models of a vendor that has a large and a small one, and return which was chosen."""
+    short = ("auto", *(alias for alias in settings.model.aliases if alias != "image"))
+    print(f"It works. Models: {_list([*short, *models])}")
 
     def known(text: str) -> str:
         from interlock.services.models.names import resolve
@@ -211,9 +220,47 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         resolve(settings, text)
         return text
 
-    model = _typed("Model [auto: chosen for each prompt] ", "auto", known)
-    elsewhere = {"GOOGLE_GEMINI_BASE_URL": base} if base != GEMINI_URL else {}  # the key belongs to it
-    return _Chosen({GEMINI_KEYS[0]: key, **elsewhere}, model)
+    return _typed("Model [auto: chosen for each prompt] ", "auto", known)
+
+
+def _key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], _Chosen]:
+    """Return what asks for the key of a provider, tries it and asks for a model."""
+
+    def asks(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+        from interlock.services.models.names import PROVIDERS, check_package
+        from interlock.services.models.probe import models_at
+
+        check_package(f"{provider}:any")
+        spec = PROVIDERS[provider]
+
+        def tried() -> tuple[str, list[str]]:
+            if not (key := _secret("Key (hidden): ")):
+                raise UserError(_NO_KEY)
+            print("Trying it …")
+            return key, models_at(provider, {**env, spec.key: key})
+
+        with unechoed():
+            key, models = _until_it_works(tried)
+        if provider in TIERS:
+            model = _auto_or_another(settings, models)
+        else:
+            print(f"It works. {counted(len(models), 'model')} {'is' if len(models) == 1 else 'are'} there.")
+            model = (
+                f"{provider}:{_typed('Model, such as anthropic/claude-sonnet-4.5: ', '', _one_in(models))}"
+            )
+        elsewhere = {spec.url: env[spec.url]} if env.get(spec.url) else {}  # the key belongs to it
+        return _Chosen({spec.key: key, **elsewhere}, model)
+
+    return asks
+
+
+def _one_in(models: Sequence[str]) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text not in models:
+            raise UserError(f"No model {text!r}.{nearest(text, models)} Give the name of one.")
+        return text
+
+    return check
 
 
 def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
@@ -221,7 +268,7 @@ def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
     from interlock.services.models.probe import fetched, gemini_models
 
     if not (key := _secret("Key (hidden): ")):
-        raise UserError("Paste the key, then press Enter; Ctrl-C leaves.")
+        raise UserError(_NO_KEY)
     models = gemini_models(base, key)
     trial = settings.model.aliases.get("flash-lite", "")
     if models and trial not in models:
@@ -258,6 +305,16 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     model = _until_it_works(answers)
     print("It works.")
     return _Chosen({"OPENAI_BASE_URL": base, **({"OPENAI_API_KEY": key} if key else {})}, f"openai:{model}")
+
+
+_WAYS = {
+    "1": _gemini,
+    "2": _key_of("anthropic"),
+    "3": _key_of("openai"),
+    "4": _key_of("openrouter"),
+    "5": _compatible,
+}
+"""Number in `_WELCOME` → what asks."""
 
 
 def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:

@@ -12,15 +12,17 @@ import subprocess
 import sys
 import tempfile
 from asyncio import to_thread
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
 from interlock.cli.catalog import execute
-from interlock.cli.render.output import elapsed, one_line, plain, redacted, written_to
+from interlock.cli.render.output import elapsed, one_line, out, plain, redacted, written_to
+from interlock.cli.render.results import result_lines
 from interlock.cli.session.session import Session
 from interlock.cli.session.wording import in_session
 from interlock.engine.client.requests import Request, brief
@@ -63,6 +65,15 @@ def printed(name: str, arguments: list[str]) -> str:
         except SystemExit:  # --help
             pass
     return page.getvalue().rstrip()
+
+
+def drawn_result(workflow: str, output: Mapping[str, Any]) -> Text:
+    """What `interlock run WORKFLOW` shows of its output on a terminal."""
+    page = _Page()
+    with written_to(page, page):
+        paint = out()
+        paint.print_all(result_lines(workflow, output, paint), reading=True)
+    return Text.from_ansi(page.getvalue().rstrip())
 
 
 _ADVISES = frozenset({"auth", "doctor"})

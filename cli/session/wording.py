@@ -22,7 +22,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"another -m\b", "another /model"),
     (r"\(-m\)", "(/model)"),
     (r"with -m\b", "with /model"),
-    (rf"(?:interlock resume {_RUN} )?--no-loop-check\b", "/loops off"),
+    (rf"(?:interlock (?:resume {_RUN}|run \S+ …) )?--no-loop-check\b", "/loops off"),
     (r"--approval-mode\b", "/approval-mode"),
 )
 

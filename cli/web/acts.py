@@ -12,29 +12,37 @@ from interlock.cli.web import drives
 from interlock.cli.web.answers import RefusedError, Served, body, object_of, run_of, submitted
 from interlock.cli.web.driver import Work
 from interlock.engine.client import Decision
-from interlock.engine.client.fleet import Fleet
+from interlock.engine.client.cancel import cancel
 from interlock.engine.client.requests import answered, rewritten
-
-_LOOKS = 500
-"""At 20 ms, for the row of a run that has begun."""
 
 
 async def start(page: Served, request: Request) -> Any:
     given = await body(request)
     run = page.client.new_id()
-    folder = Path(str(given.get("workspace") or page.options.workspace or Path.cwd())).expanduser()
-    if not folder.is_dir():
-        raise RefusedError(422, f"There is no folder {str(folder)!r}. Give a folder that exists.")
+    workflow = given.get("workflow")
+    if not isinstance(workflow, str) or not workflow:
+        raise RefusedError(
+            422, "`workflow` must be the name of a workflow. List them with: interlock workflows"
+        )
+    folder = _folder(given.get("workspace") or page.options.workspace or Path.cwd())
     values = object_of(given.get("input") or {}, "input")
     options = replace(
         page.options, workspace=folder, submitted=submitted(page.options, given, request.state.person)
     )
-    await drives.begin(Work(options, run, str(given.get("workflow")), values))
-    for _ in range(_LOOKS):  # its first event comes before its row
-        if page.client.exact(run):
-            return {"run": run}
-        await asyncio.sleep(0.02)
-    raise RefusedError(500, f"Run {run!r} began, and isn't in the store. See: interlock doctor --store")
+    await drives.begin(Work(options, run, workflow, values))
+    return {"run": run}
+
+
+def _folder(named: object) -> Path:
+    """The folder of a new run. Raises `RefusedError`."""
+    try:
+        folder = Path(str(named)).expanduser()
+        there = folder.is_dir()
+    except (OSError, RuntimeError, ValueError):  # no such home, a name that is too long, a null byte
+        folder, there = Path(str(named)), False
+    if not there:
+        raise RefusedError(422, f"There is no folder {str(folder)[:200]!r}. Give a folder that exists.")
+    return folder
 
 
 async def decide(page: Served, request: Request) -> Any:
@@ -74,13 +82,17 @@ async def prompt(page: Served, request: Request) -> Any:
 
 
 async def stop(page: Served, request: Request) -> Any:
-    row = run_of(page.client, request)
-    waits = row.status != "running" and (row.error or {}).get("type") == "limit"
-    if not waits and (row.queue is None or drives.is_driven(page.client, row)):
+    """Stop a run that is driven or queued, and cancel one that waits."""
+    row, person = run_of(page.client, request), request.state.person
+    waits_for_room = row.status != "running" and (row.error or {}).get("type") == "limit"
+    if not waits_for_room and drives.is_driven(page.client, row):
         await asyncio.to_thread(drives.stop, page.client, row.run)
-    if waits or row.queue is not None:
-        await asyncio.to_thread(Fleet(page.client.home).cancel, row.run)
-    return {"run": row.run}
+        if row.queue is None:
+            return {"run": row.run}
+    found = await asyncio.to_thread(cancel, page.options, row.run, person.name)
+    if found.became == "decided" and row.queue is None:
+        await page.prompts.go_on(row, None, submitted(page.options, {}, person))
+    return {"run": row.run, "became": found.became}
 
 
 def _step(given: Mapping[str, Any], run: str) -> int | None:

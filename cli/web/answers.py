@@ -23,6 +23,9 @@ _HIGHEST = 100
 """Priority, as of `run --priority`."""
 
 
+_Wrap = Callable[..., Callable[[Request], Awaitable[Response]]]
+
+
 class Served(NamedTuple):
     """What answers are made of. `options` are those of each run that is started here."""
 
@@ -62,12 +65,16 @@ def answering(
     return endpoint
 
 
-def routed(table: str, owners: Mapping[str, Any], *given: Any) -> list[Route]:
-    """The routes of a table: method, path, the role that it needs, and whose function answers, from `given` on."""
+def routed(table: str, owners: Mapping[str, Any], *given: Any, wrap: _Wrap | None = None) -> list[Route]:
+    """The routes of a table: method, path, the role that it needs, and whose function answers, from `given` on.
+
+    `wrap` is called with that and with what stands after it.
+    """
     found: list[Route] = []
-    for method, path, role, name in (line.split() for line in table.strip().splitlines()):
+    for method, path, role, name, *more in (line.split() for line in table.strip().splitlines()):
         owner, _, function = name.partition(".")
-        answer = partial(getattr(owners[owner], function), *given)
+        answer: Any = partial(getattr(owners[owner], function), *given)
+        answer = wrap(answer, *more) if wrap else answer
         found.append(Route(path, answering(answer, role), methods=[method]))
     return found
 
@@ -94,11 +101,25 @@ def run_of(client: Client, request: Request) -> RunRow:
 
 async def body(request: Request) -> dict[str, Any]:
     """The request's JSON object. Raises `RefusedError`."""
+    if (seen := getattr(request.state, "given", None)) is not None:  # as an app's `auth` changed it
+        return seen
+    return object_of(await _json(request), "body")
+
+
+async def list_body(request: Request) -> list[dict[str, Any]]:
+    """The request's JSON array of objects. Raises `RefusedError`."""
+    given = await _json(request)
+    if not isinstance(given, list):
+        raise RefusedError(422, "`body` must be a JSON array of runs.")
+    return [object_of(one, "body") for one in cast("list[Any]", given)]
+
+
+async def _json(request: Request) -> object:
+    """The request's JSON. Raises `RefusedError`, also for what is nested too deeply."""
     try:
-        given = json.loads(await whole(request), object_pairs_hook=_without_repeated)
+        return clean_json(json.loads(await whole(request), object_pairs_hook=_without_repeated))
     except (ValueError, RecursionError):
         raise RefusedError(422, "Invalid JSON in request body") from None
-    return object_of(clean_json(given), "body")
 
 
 def _without_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

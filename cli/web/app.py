@@ -5,7 +5,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -19,6 +19,7 @@ from interlock.cli.web import acts, looks, stats, stream
 from interlock.cli.web.answers import RefusedError, Served, body, failed, routed, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
+from interlock.cli.web.api.visitors import TheirRoutes, Visitors
 from interlock.cli.web.guard import BODY_LIMIT, Access, Guard, Tokens, is_shell
 from interlock.cli.web.prompts import Prompts
 from interlock.engine.client import Client, Options
@@ -67,17 +68,23 @@ class Page:
         self.options, self.client = options, Client(options)
         self.served = Served(options, self.client, Apart(), Prompts(options))
         self.tokens, self._port = Tokens(options.home), access.port
-        routes, resume = api_routes(self.client)
+        theirs = self.client.listed_app()
+        visitors = Visitors(theirs) if theirs and theirs.auth else None
+        routes, resume = api_routes(self.client, theirs, visitors)
+        self._theirs = [TheirRoutes(theirs.routes, visitors)] if theirs and theirs.routes else []
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
             if not access.only_reads:
                 resume()
                 self.served.prompts.resume()
-            yield
+            async with AsyncExitStack() as stack:
+                if theirs and theirs.routes:
+                    await stack.enter_async_context(theirs.routes.router.lifespan_context(theirs.routes))
+                yield
 
         app = Starlette(routes=[*routes, *self._routes()], lifespan=lifespan)
-        self.guard = Guard(app, self.tokens, access)
+        self.guard = Guard(app, self.tokens, access, visitors)
 
     def _routes(self) -> list[BaseRoute]:
         owners = {"looks": looks, "acts": acts, "stats": stats, "stream": stream}
@@ -87,6 +94,7 @@ class Page:
             Route("/ok", _ok),
             *routed(TABLE, owners, self.served),
             Mount("/static", StaticFiles(directory=_STATIC)),
+            *self._theirs,
             Route("/{path:path}", _shell),
         ]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Options, served, turns
 from interlock.services.files.disk import private_directory, private_file
+from interlock.services.process.stdout import kept_stdout, own_stdout
 from interlock.state.errors import InterlockError, bug
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class _Live:
 def answer(facts: Mapping[str, str]) -> None:
     """The one line for the server, which may be gone."""
     with suppress(OSError, ValueError):
-        os.write(1, json.dumps(facts).encode() + b"\n")
+        os.write(own_stdout().fileno(), json.dumps(facts).encode() + b"\n")
 
 
 async def _drive(work: Work) -> None:
@@ -99,9 +100,10 @@ def main() -> None:
         work: Work = pickle.load(sys.stdin.buffer)
     except EOFError:
         return  # it was cancelled before it began
-    try:
-        asyncio.run(_drive(work))
-        answer({})
-    except Exception as error:
-        failure = error if isinstance(error, InterlockError) else bug(error)
-        answer({"error": str(failure), "kind": failure.kind})
+    with kept_stdout():
+        try:
+            asyncio.run(_drive(work))
+            answer({})
+        except Exception as error:
+            failure = error if isinstance(error, InterlockError) else bug(error)
+            answer({"error": str(failure), "kind": failure.kind})

@@ -34,6 +34,11 @@ class Elsewhere:
             os.kill(self._owner.pid, signal)
 
 
+class DiedError(UserError):
+    """A drive's process ended before its run went."""
+
+
+_DIED = "died"
 _LOOK_S = 0.05
 """Seconds between two looks at the file of a drive."""
 _MOST = 1_000_000
@@ -49,7 +54,7 @@ async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -
     if made.get("kind") == BusyError.kind:
         raise BusyError(made["error"])
     if "error" in made:
-        raise UserError(made["error"])
+        raise (DiedError if made.get("kind") == _DIED else UserError)(made["error"])
 
 
 def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
@@ -67,17 +72,12 @@ def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
         line = telling.readline()
     if isinstance(child, subprocess.Popen):
         threading.Thread(target=child.wait, daemon=True).start()
-    died = {"error": f"The process of run {work.run!r} died before it began."}
+    died = {"error": f"The process of run {work.run!r} died before it began.", "kind": _DIED}
     return json.loads(line) if line else died
 
 
 def stop(client: Client, run: str) -> None:
-    """Stop a run that a server's drive works on, as Ctrl-C does. Raises `UserError` if it isn't one."""
-    row = client.run(run)
-    if row.owner is None:
-        raise UserError(f"Run {run!r} is {row.status}: nothing drives it.")
-    if not is_driven(client, row):
-        raise UserError(f"Run {run!r} is driven by {row.owner}, another terminal. Stop it there.")
+    """Stop a run that a server's drive works on, as Ctrl-C does."""
     os.kill(_driver_of(client.home, run), signal.SIGINT)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -17,6 +17,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from interlock.cli.web.roles import Person
 from interlock.engine.client.served import all_served, change, serve, unserve
 from interlock.services.files.disk import write_private
+from interlock.state.errors import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.cli.web.api.visitors import Visitors
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -160,8 +164,9 @@ class Access(NamedTuple):
 class Guard:
     """Stands before the whole application."""
 
-    def __init__(self, app: App, tokens: Tokens, access: Access) -> None:
-        self._app, self._tokens = app, tokens
+    def __init__(self, app: App, tokens: Tokens, access: Access, visitors: "Visitors | None" = None) -> None:
+        """`visitors`: lets programs in where the app that is served has an `auth` of its own."""
+        self._app, self._tokens, self._visitors = app, tokens, visitors
         self._port, self._only_reads, self._proxy, self._origins = access
         self._hosts = {f"{name}:{self._port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         self._wrong: list[float] = []
@@ -230,7 +235,22 @@ class Guard:
             return self._elsewhere(scope, headers)
         if path in _OPEN:
             return None
-        return await self._unknown(scope, headers)
+        way = self._visitors.way_to(path, scope) if self._visitors else "token"
+        if way == "token":
+            return await self._unknown(scope, headers)
+        return await self._as_visitor(scope) if way == "visitor" else None
+
+    async def _as_visitor(self, scope: Scope) -> Response | None:
+        """A refusal, unless the app that is served knows who it is. A token of ours doesn't count for it."""
+        assert self._visitors
+        try:
+            person = await self._visitors.person(scope)
+        except InterlockError as error:
+            return _no(getattr(error, "status", 401), str(error))
+        scope["state"]["person"] = (
+            person._replace(role="view", why=self._only_reads) if self._only_reads else person
+        )
+        return None
 
     def _elsewhere(self, scope: Scope, headers: Headers) -> Response | None:
         """Lead to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
@@ -287,7 +307,12 @@ def _cut(send: Send) -> None:
 
 def is_shell(path: str) -> bool:
     """Whether a path is the page itself, which holds no data."""
-    return path == "/" or path.startswith("/static/") or path.split("/")[1] in _PAGES
+    return path == "/" or path.startswith("/static/") or first_part(path) in _PAGES
+
+
+def first_part(path: str) -> str:
+    """The first name of a path; a request may ask for `*` or `x`, too, which have none."""
+    return path.split("/")[1] if "/" in path else ""
 
 
 def _bounded(receive: Receive) -> Receive:

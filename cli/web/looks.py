@@ -18,7 +18,7 @@ from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
-from interlock.state.text import elapsed, json_text, one_line
+from interlock.state.text import elapsed, json_text, marked, one_line
 from interlock.state.workspace import PathRefused
 
 _PAGE = 100
@@ -31,7 +31,8 @@ _LINE = 160
 
 
 async def me(_: Served, request: Request) -> dict[str, str]:
-    return request.state.person._asdict()
+    person = request.state.person
+    return {"name": person.name, "role": person.role, "why": person.why}
 
 
 async def runs(page: Served, request: Request) -> Any:
@@ -70,8 +71,9 @@ def plain(words: Asked) -> dict[str, Any]:
     """A request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
     named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
-    length = len(words.preview)
-    shown = {"preview": words.preview[:_PREVIEW], "cut": length if length > _PREVIEW else 0}
+    preview = marked(words.preview)  # somebody decides on what stands there
+    length = len(preview)
+    shown = {"preview": preview[:_PREVIEW], "cut": length if length > _PREVIEW else 0}
     return {**asdict(words), **named, **shown, "questions": questions}
 
 
@@ -144,13 +146,23 @@ async def workflows(page: Served, _: Request) -> Any:
 
 
 async def workflow(page: Served, request: Request) -> Any:
-    return await page.apart.kept(Work("form", page.options, request.path_params["name"]))
+    return await page.apart.kept(Work("form", page.options, await _named(page, request)))
 
 
 async def workflow_diagram(page: Served, request: Request) -> Any:
     folder = page.options.workspace or Path.cwd()
-    drawn = await _drawn_graph(page, folder, request.path_params["name"], request)
+    drawn = await _drawn_graph(page, folder, await _named(page, request), request)
     return Response(drawn["svg"], media_type="image/svg+xml")
+
+
+async def _named(page: Served, request: Request) -> str:
+    """The workflow that the address names. Raises `RefusedError` for one that isn't listed, unless the person may start
+    runs: `FILE.py:GRAPH` runs that file."""
+    name = request.path_params["name"]
+    listed = (await page.apart.kept(Work("workflows", page.options)))["workflows"]
+    if name not in (one["name"] for one in listed) and not request.state.person.may("drive"):
+        raise RefusedError(404, f"No workflow {name!r} is listed. Another one's code runs for 'drive' only.")
+    return name
 
 
 async def diagram(page: Served, request: Request) -> Any:

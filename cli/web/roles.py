@@ -28,6 +28,8 @@ class Person(NamedTuple):
     """One of `ROLES`."""
     why: str = ""
     """Why the role is what it is, where a token or server of a higher one doesn't help."""
+    user: Mapping[str, Any] | None = None
+    """What an app's own `auth` knows of them; None: a token of Interlock's let them in."""
 
     def may(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
@@ -65,7 +67,7 @@ def role_needed(
 
 def _only_answers(start: Mapping[str, Any]) -> bool:
     """Whether the body of a drive answers interrupts, and asks for nothing else."""
-    given = {name: value for name, value in start.items() if not _is_empty(value)}
+    given = {name: value for name, value in start.items() if not _says_nothing(name, value)}
     command: Any = given.get("command")
     if not isinstance(command, dict) or "resume" not in command:
         return False
@@ -75,8 +77,12 @@ def _only_answers(start: Mapping[str, Any]) -> bool:
     return not (others or wrong or given.keys() - _OF_ANSWERS - _OF_STREAMS)
 
 
-def _is_empty(value: Any) -> bool:
-    """Whether a value says nothing; a configuration may be made of such."""
-    if isinstance(value, dict):
+def _says_nothing(name: str, value: Any) -> bool:
+    """Whether a part of a body is empty. `config` may hold empty parts. Elsewhere a name is set, to whatever value."""
+    if name == "config" and isinstance(value, dict):
         return all(map(_is_empty, cast("dict[str, Any]", value).values()))
-    return value is None or value is False or value in ("", [])
+    return _is_empty(value)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is False or value in ("", [], {})

@@ -35,9 +35,11 @@ from interlock.engine.store.runs import Shown
 if TYPE_CHECKING:
     from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.stop import Stop
+    from interlock.engine.graph_files import ListedApp
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
+    from interlock.state.run import WorkflowInput
     from interlock.state.settings import Settings
 
 __all__ = [
@@ -118,10 +120,17 @@ class Client(Views):
             self._drives = LiveDrives()
         return self._drives
 
+    def listed_app(self) -> "ListedApp | None":
+        """What the workspace's `langgraph.json` asks of a server; None: nothing, or it isn't trusted."""
+        from interlock.engine.graph_files import listed_app
+
+        root = self.options.workspace or Path.cwd()
+        return listed_app(root) if self.options.trusts(root) else None
+
     async def start(
         self,
         workflow: str,
-        input: Mapping[str, Any],
+        input: "Mapping[str, Any] | WorkflowInput",
         *,
         renderers: Sequence[Renderer] = (),
         asker: Asker | None = None,
@@ -191,13 +200,14 @@ class Client(Views):
     def start_sync(
         self,
         workflow: str,
-        input: Mapping[str, Any],
+        input: "Mapping[str, Any] | WorkflowInput",
         *,
         renderers: Sequence[Renderer] = (),
         asker: Asker | None = None,
+        run: str | None = None,
     ) -> Outcome:
         """`start` without an event loop: each drive has its own, and who is asked may block."""
-        outcome = engine.run_sync(workflow, input, options=self.options, renderers=renderers)
+        outcome = engine.run_sync(workflow, input, options=self.options, renderers=renderers, run_id=run)
         return self._settled_sync(outcome, asker, renderers)
 
     def go_on_sync(

@@ -70,6 +70,8 @@ class Conversation(Line):
         self._mode: str | None = options.mode
         self._wished: str | None = options.approval_mode
         """Mode of work and approval mode for new runs; None: settings decide."""
+        self._granted = False
+        """The approval mode for new runs is what a run became when the person allowed all edits."""
         self._later: set[str] = set()
         """Requests left for later, until the person comes back to their run."""
         self._cursor = ""
@@ -283,7 +285,9 @@ class Conversation(Line):
         if prompted:
             self.options = replace(self.options, attach=(), notes=())
         self._mode, self._wished = options.mode or self._mode, options.approval_mode or self._wished
-        return replace(options, approval_mode=self._wished, mode=self._mode) if new else options
+        self._granted = self._granted and not options.approval_mode
+        wished = {"approval_mode": self._wished, "edits_granted": self._granted, "mode": self._mode}
+        return replace(options, **wished) if new else options
 
     def _stands(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
@@ -326,6 +330,7 @@ class Conversation(Line):
         if self.options.approval_mode is None and mode != self.approval_mode:
             self.approval_mode = mode
             self._wished = mode if mode != "yolo" or self.may_yolo else self._wished
+            self._granted = mode == "auto_edit"
         self.mode = str(state.get("mode") or "")
         self.used.context = self.used.context or int(state.get("last_prompt_tokens") or 0)
         self.model = str(state.get("model") or self.model)

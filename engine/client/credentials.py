@@ -7,7 +7,7 @@ from dotenv import dotenv_values
 
 from interlock.engine.options import Options
 from interlock.services.config.formats import DotEnv, load_dotenv, set_variables
-from interlock.services.models.names import PROVIDERS, check_package
+from interlock.services.models.names import PROVIDERS, check_address, check_package
 from interlock.services.models.probe import models_at
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
@@ -49,7 +49,10 @@ def tested(options: Options, provider: str) -> list[str]:
 
 
 def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
-    """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept."""
+    """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept.
+
+    Where the client has a login of its own, the address is kept untried.
+    """
     keys, name = _variables(check_provider(provider))
     if url and not name:
         able = ", ".join(one for one in providers() if _variables(one)[1])
@@ -64,9 +67,15 @@ def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
     before = _loaded(options).values
     if keys and key and name and before.get(name):
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
-    found = models_at(provider, {**before, **given})
+    check_address(f"{provider}:any", given)
+    found = models_at(provider, {**before, **given}) if is_tested(provider) else []
     set_variables(_file(options), given)
     return found
+
+
+def is_tested(provider: str) -> bool:
+    """Return whether Interlock can try the provider's keys."""
+    return provider == _GEMINI or not PROVIDERS[provider].own_login
 
 
 def removed(options: Options, provider: str) -> str:
@@ -92,7 +101,7 @@ def _credential(provider: str, options: Options, found: DotEnv) -> Credential:
         f"…{found.values[key][-4:]}" if key else "",
         found.values.get(address, ""),
         ", ".join(sources),
-        _is_installed(provider),
+        not lacking(provider),
     )
 
 
@@ -112,13 +121,14 @@ def _variables(provider: str) -> tuple[tuple[str, ...], str]:
     return ((spec.key,) if spec.key else ()), spec.url
 
 
-def _is_installed(provider: str) -> bool:
+def lacking(provider: str) -> str:
+    """Return which package a provider's models lack, and the command that installs it; empty: none."""
     try:
         if provider != _GEMINI:
-            check_package(f"{provider}:any")
-    except UserError:
-        return False
-    return True
+            check_package(f"{provider}:MODEL")
+    except UserError as why:
+        return str(why)
+    return ""
 
 
 def check_provider(provider: str) -> str:

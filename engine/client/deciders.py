@@ -79,12 +79,14 @@ def _person(decision: DecisionRow) -> str:
 
 def decision_words(kind: str, choice: str) -> tuple[str, str]:
     """What a person did with a request of this kind, and how: `("approved", " (once)")`."""
+    if choice == "cancel":
+        return "cancelled", ""
     if kind == "outcome":
         return ("run again" if choice == "proceed_once" else "left with its outcome unknown"), ""
     if kind == "question":
         return ("not answered" if choice == "reject" else "answered"), ""
-    if choice in ("reject", "cancel"):
-        return ("rejected" if choice == "reject" else "cancelled"), ""
+    if choice == "reject":
+        return "rejected", ""
     return "approved", f" ({'rewritten' if choice == 'modify' else _CHOICES.get(choice, choice)})"
 
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.outcome import dumped
+from interlock.engine.driver.outcome import dumped, shown_output
 from interlock.engine.graph_files import kept_graph
+from interlock.engine.masking import masked, redactor_at
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.store import read_options, reading
@@ -22,7 +23,7 @@ from interlock.state.workflow import WorkflowContext
 
 
 def output_of(home: Path, run: RunRow) -> Mapping[str, Any]:
-    """The output of a run that ended well; empty for another, and where its workflow can't be loaded any more."""
+    """The output of a run that ended well, as it is shown; empty for another, and if its workflow can't be loaded."""
     if run.status != "done":
         return {}
     with reading(home) as conn:
@@ -30,14 +31,15 @@ def output_of(home: Path, run: RunRow) -> Mapping[str, Any]:
             return {}
         values, source = state_at(home, run.run), read_options(conn, run.run).get("source")
         if source and kept_graph(source):
-            return values
+            return masked(values, redactor_at(Path(run.workspace), home))
         try:
             pipeline, _ = begun_with(
                 run.run, run.workflow, Options(home, workspace=Path(run.workspace), source=source)
             )
         except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
             return {}
-        return dumped(pipeline.leave(values, _context(home, run, conn)))
+        output = dumped(pipeline.leave(values, _context(home, run, conn)))
+        return shown_output(pipeline, output, redactor_at(Path(run.workspace), home))
 
 
 def _context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:

@@ -23,11 +23,12 @@ from interlock.engine.store import (
     schedules,
 )
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import Job
+from interlock.engine.store.queue import Delivery, Job
 from interlock.engine.store.runs import new_run_id
-from interlock.state.errors import SandboxError, UserError
+from interlock.state.errors import RunError, SandboxError, UserError
 from interlock.state.names import GIT_QUEUE
-from interlock.state.text import elapsed, nearest
+from interlock.state.repository import Repository
+from interlock.state.text import elapsed, listed, nearest
 
 if TYPE_CHECKING:
     from interlock.engine.fleet.worker import Start
@@ -68,18 +69,34 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 
 
 def repository_option(text: str, deliver: str) -> dict[str, str]:
-    """`Options.repository` of `URL[@REF]`. Raises `UserError`."""
+    """`Options.repository` of `URL[@REF]`. Raises `UserError`, also if its server says that there is none."""
     from interlock.engine.driver.of_run import as_option
+    from interlock.engine.fleet.mirrors import check_there
 
-    return as_option(text, deliver)
+    found = as_option(text, deliver)
+    try:
+        check_there(Repository(found["url"], found["ref"]))
+    except RunError as error:
+        raise UserError(f"--repo: {error}") from error
+    return found
 
 
-def delivery(home: Path, run: str) -> tuple[bool, str, list[str]]:
-    """Whether a worker is still at a run that is done, to deliver it; the run that pushes its branch, if any; and the
-    files that aren't pushed."""
+def delivery(home: Path, run: str) -> Delivery:
+    """What becomes of the changes of a run that is done."""
     with reading(home) as conn:
         assert conn is not None
         return queue.delivery(conn, run)
+
+
+def not_delivered(delivered: Delivery) -> str:
+    """The files that nothing delivers, and why; empty: there are none."""
+    if not delivered.left_behind:
+        return ""
+    named = listed([*map(repr, delivered.left_behind)], _NAMED)
+    return f"{named} (ignored by git, private or over 20 MB)"
+
+
+_NAMED = 10
 
 
 def no_worker(home: Path, queued: Sequence[str]) -> str:
@@ -111,6 +128,14 @@ def _serving(name: str) -> str:
 def is_on_server(home: Path) -> bool:
     """Whether the store is a database that workers share."""
     return bool(address_of(Store(home).path))
+
+
+def has_fleet(home: Path) -> bool:
+    """Whether workers can drive runs of this store."""
+    if not is_on_server(home):
+        return False
+    with reading(home) as conn:
+        return conn is not None and queue_schema.has_queue(conn)
 
 
 def submitted_here(priority: int, user: str = "") -> dict[str, Any]:

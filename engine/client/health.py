@@ -1,12 +1,13 @@
 """health: what is wrong with the store: its pages, its rows, and the records of every run."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.client import Client
 from interlock.engine.store import ADDRESS, PARTS, diagnosed, reading
 from interlock.engine.store.damage import damage, damaged_pages, unreadable
+from interlock.state.events import Progress
 
 __all__ = ["OURS", "Finding", "damaged_pages", "examined"]
 
@@ -21,8 +22,15 @@ class Finding(NamedTuple):
     text: str
 
 
-def examined(home: Path) -> Iterator[Finding]:
-    """Read every record of the store; rows that disagree with the checkpoints are made again."""
+def examined(home: Path, told: Callable[[Progress], None] = lambda _progress: None) -> Iterator[Finding]:
+    """Read every record of the store; rows that disagree with the checkpoints are made again.
+
+    `told` hears of each row and run that is read.
+    """
+
+    def tell(what: str, unit: str) -> Callable[[int, int], None]:
+        return lambda done, total: told(Progress(what=what, done=done, total=total, unit=unit))
+
     with reading(home) as conn:
         if conn is None:
             return
@@ -30,12 +38,16 @@ def examined(home: Path) -> Iterator[Finding]:
         yield from (Finding("problem", "pages", line) for line in damaged)
         if not damaged:
             yield Finding("ok", "pages", "ok")
-        rows = list(unreadable(conn, home / "outputs"))
+        rows = list(unreadable(conn, home / "outputs", tell("reading", "rows")))
     yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
     if not rows:
         from interlock.engine.rebuild import rebuild
 
-        yield from (Finding("note", "mended", line) for line in rebuild(home))
+        yield from (Finding("note", "mended", line) for line in rebuild(home, tell("comparing", "runs")))
+    verifying = tell("verifying", "runs")
     with diagnosed(home / "interlock.db"):
-        records = [(run.run, line) for run in Client.at_home().runs() for line in damage(home, run.run)]
+        runs, records = Client.at_home().runs(), list[tuple[str, str]]()
+        for number, run in enumerate(runs, 1):
+            verifying(number, len(runs))
+            records += [(run.run, line) for line in damage(home, run.run)]
     yield from (Finding("problem", "records", f"run {run}: {line}") for run, line in records)

@@ -37,6 +37,11 @@ class Way(NamedTuple):
     covers: str = ""
     """What else goes on without a question after it; only of choices that last."""
 
+    @property
+    def scoped(self) -> str:
+        """The label, with what else it covers."""
+        return f"{self.label}: {self.covers}" if self.covers else self.label
+
 
 class Option(NamedTuple):
     label: str
@@ -91,7 +96,7 @@ ALWAYS: "tuple[Choice, ...]" = (
     SAVED,
 )
 """Choices that let the same go on without a question; a key stands for the first that is offered, and for the last."""
-_ALL_EDITS = "every change of a file by an editing tool, in this run, and redirections of allowed commands"
+_ALL_EDITS = "every change of a file by an editing tool; commands still ask"
 _LABELS: "Mapping[Choice, str]" = {
     "proceed_once": "yes, once",
     "proceed_always_edits": "yes, and all edits of this session",

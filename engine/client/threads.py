@@ -13,6 +13,7 @@ from interlock.engine.driver.lease import acquire
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
 from interlock.engine.store import Store, reading, views
+from interlock.engine.store.approvals import OUTCOMES
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
@@ -22,6 +23,15 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
 from interlock.state.messages import Message
+
+Wanted = views.Wanted
+count_roots, roots, restless, run_names, run_workflows = (
+    views.count_roots,
+    views.roots,
+    views.restless,
+    views.names,
+    views.workflows,
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,8 @@ async def update(
     try:
         drive = Drive(store, lease, chosen, prepared, EventBus([], redact=prepared.redact), Stop())
         try:
-            made = await _updated(drive.app, _at(drive.config, checkpoint), values, as_node)
+            config = {**_at(drive.config, checkpoint), "metadata": {"graph_id": chosen.name}}
+            made = await _updated(drive.app, config, values, as_node)
             supersede(drive.conn, run)
             if not (await drive.app.aget_state(drive.config)).next:
                 end_run(drive.conn, run)
@@ -119,10 +130,14 @@ async def update(
 
 
 async def _updated(app: Any, config: Any, values: Any, as_node: str | None) -> Any:
+    from langgraph.errors import InvalidUpdateError
+
     try:
         return await app.aupdate_state(config, values, as_node)
     except InterlockError:
         raise
+    except InvalidUpdateError as error:
+        raise InterlockError(f"The state can't be written: {str(error).partition(chr(10))[0]}") from error
     except Exception as error:  # LangGraph's, a reducer's, or of a type of theirs
         why = str(error).partition("\n")[0]
         raise UserError(f"The state can't be written: {type(error).__name__}: {why}") from error
@@ -210,14 +225,21 @@ class UnknownInterruptError(UserError):
 _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", "no": "reject"}
 
 
+def is_breakpoint(asked: Waiting) -> bool:
+    """Whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
+    request = asked.request
+    is_theirs = request.key.startswith("interrupt:")
+    return is_theirs and request.kind == "approval" and len(request.choices) == 1 and not request.parameters
+
+
 def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
     first = asked[0].request
     if not first.key.startswith("interrupt:"):
         return [decision_of(asked[0], answer)]
     if first.kind == "question":
         return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]
-    if first.kind == "approval" and len(first.choices) == 1 and not first.parameters:
-        return [Decision(asked[0].id, "proceed_once")]  # a breakpoint
+    if is_breakpoint(asked[0]):
+        return [Decision(asked[0].id, "proceed_once")]
     made = actions_decided([one.request for one in asked], answer)
     return [Decision(one.id, **fields) for one, fields in zip(asked, made, strict=True)]
 
@@ -228,7 +250,8 @@ def decision_of(asked: Waiting, answer: Any) -> Decision:
     fields: dict[str, Any] = {**answer} if isinstance(answer, Mapping) else {"text": str(answer)}
     if "choice" not in fields:
         said = str(fields.get("text", "")).strip()
-        word = "proceed_once" if request.kind == "question" else _WORDS.get(said.lower(), "")
+        words = OUTCOMES if request.kind == "outcome" else _WORDS
+        word = "proceed_once" if request.kind == "question" else words.get(said.lower(), "")
         fields = {**fields, "choice": word, "text": said if request.kind == "question" else None}
     if (meant := fields.get("request", asked.id)) != asked.id:
         raise UserError(f"Request {meant!r} no longer waits; {asked.id!r} does. Nothing was decided.")

@@ -52,7 +52,9 @@ def resume(talk: "Conversation", name: str) -> None:
             f"Run {row.run!r} works in {row.workspace!r}. Go on with it there: interlock -r {row.run}"
         )
     if row.status == "running":
-        raise UserError(f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it there first.")
+        raise UserError(
+            f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it first: interlock cancel {row.run}"
+        )
     talk.switch(row.run)
 
 

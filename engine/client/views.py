@@ -21,6 +21,7 @@ from interlock.state.names import display_name, is_hidden_node
 from interlock.state.text import one_line
 
 if TYPE_CHECKING:
+    from interlock.engine import masking
     from interlock.engine.client import changes as changes
     from interlock.engine.client import ended, record
     from interlock.engine.effect_hints import Hint
@@ -50,9 +51,17 @@ else:
     audited, keeping, usage, losses, records = map(
         _Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.chain")
     )
-    changes, ended, record, files, whole, run_path = map(
+    changes, ended, record, files, whole, run_path, masking = map(
         _Late,
-        ("client.changes", "client.ended", "client.record", "travel.files", "travel.record", "read.run_path"),
+        (
+            "client.changes",
+            "client.ended",
+            "client.record",
+            "travel.files",
+            "travel.record",
+            "read.run_path",
+            "masking",
+        ),
     )
 
 P = ParamSpec("P")
@@ -124,9 +133,7 @@ class Views:
     waits = later(lambda: read.waits)
     checkpoints = later(lambda: of_states.root_checkpoints)
     due = later(lambda: of_states.due_within)
-    state = later(lambda: of_states.state_at)
     current_state = later(lambda: of_states.current_state)
-    state_within = later(lambda: of_states.state_within)
     calls = later(lambda: of_calls.calls)
     results = later(lambda: of_calls.results)
     agents = later(lambda: of_calls.agents)
@@ -160,6 +167,17 @@ class Views:
     def run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
         return read.find_run(self.home, name, workspace or self.options.workspace)
+
+    def state(self, run: str, step: int | None = None) -> dict[str, Any]:
+        """The state after a root step, by default the newest, without secrets. Raises `UserError` naming the steps."""
+        return self._masked(run, of_states.state_at(self.home, run, step))
+
+    def state_within(self, run: str) -> dict[str, Any]:
+        """The newest state of a tool batch in progress or waiting, without secrets; empty if there is none."""
+        return self._masked(run, of_states.state_within(self.home, run))
+
+    def _masked(self, run: str, values: dict[str, Any]) -> dict[str, Any]:
+        return masking.masked(values, masking.redactor_at(Path(self.run(run).workspace), self.home))
 
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""

@@ -4,7 +4,8 @@ An edge's label stands in the middle of its edge, as a node without a frame: Gra
 around labels.
 """
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from graphlib import TopologicalSorter
@@ -14,7 +15,7 @@ from typing import Any
 
 from graphviz import Digraph
 
-from interlock.engine.diagrams.shape import Diagram, Edge, Node
+from interlock.engine.diagrams.shape import HELD, LISTS, Diagram, Edge, Node, with_tables
 
 Size = tuple[float, float]
 FONT = "Verdana"
@@ -49,22 +50,14 @@ _LABEL = {
     "width": "0",
     "height": "0",
 }
-_BRANCH = {
-    "color": "#6e7781",
-    "fontcolor": "#57606a",
-    "fontsize": "9",
-    "margin": "0.06,0.02",
-    "width": "0",
-    "height": "0.2",
-}
 _SHAPES = {
     "start": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff"},
     "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
     "step": {},
     "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
     "list": {"style": "dashed", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "9"},
-    "if": {**_BRANCH, "style": "rounded,filled", "fillcolor": "#eef1f4"},
-    "then": {**_BRANCH, "style": ""},
+    "if": {},
+    "then": {"style": "", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "9"},
     "frame": {"fillcolor": INSIDE, "color": "#6e7781"},
     "note": {
         "shape": "note",
@@ -82,8 +75,13 @@ _GROUPS = {
 }
 _COLUMNS = 4
 """Samples side by side in a legend of its own: together narrower than an A4 page."""
+_MANY, _TOO_MANY = 3, 4
+"""Arrowheads at a node: from the first on, edges of the main group that pass a node name it; from the second on, all
+that aren't of the main group.
+"""
 _FAR = 3
 """How many nodes further down an edge may lead before it is cut short, in a picture with opened graphs."""
+_NUMBER = re.compile(r"(\d+\.) ")
 _WIDEST = 36
 """Characters in a line of a list."""
 _BESIDE = {"color": "#9aa3ad", "fontcolor": "#6e7781"}
@@ -95,6 +93,7 @@ _UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
 
 def dot(diagram: Diagram) -> str:
     """Graphviz source; doesn't need `dot` installed."""
+    diagram = with_tables(diagram)
     return source_of(diagram, legend(diagram.all_nodes()), cut=bool(diagram.clusters))
 
 
@@ -118,7 +117,7 @@ def source_of(
     drawing.fill(graph, diagram)
     drawing.stack(graph)
     if explained:
-        graph.subgraph(_legend(explained, cut, 1))
+        graph.subgraph(_legend(explained, drawing.has_stubs, 1))
     return graph.source
 
 
@@ -152,7 +151,8 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
         "errors": Node("legend.errors", "mends or refuses", "step", group="errors"),
         "list": Node("legend.list", "what a node goes through", "list"),
         "if": Node("legend.if", "a condition", "if"),
-        "then": Node("legend.then", "what stands if it holds", "then"),
+        "then": Node("legend.then", "what stands if a condition holds", "then"),
+        "held": Node("legend.held", f"{HELD} what matched or held", "list"),
         "taken": Node("legend.taken", "taken", "step", count=1),
         "untaken": Node("legend.untaken", "not taken", "step", count=0),
         "here": Node("legend.here", "taken", "step", count=1, mark="it is here"),
@@ -162,8 +162,10 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _looks(node: Node) -> Iterator[str]:
-    if node.kind in ("graph", "list", "if", "then"):
+    if node.kind in ("graph", *LISTS):
         yield node.kind
+    if node.kind in LISTS and HELD in node.name:
+        yield "held"
     if node.count is None:
         yield node.group
     elif node.kind not in ("start", "end"):
@@ -184,10 +186,19 @@ class _Drawing:
         self._firsts = {c.id: next(n.id for n in c.all_nodes()) for c in diagram.all_clusters()}
         forward = _forward([self._anchored(e) for e in edges if not e.part], start)
         self._forward = {(e.source, e.target) for e in forward}
-        self._spine = _longest([e for e in forward if self._is_main(e)], start, end)
+        main = [e for e in forward if self._is_main(e)]
+        usual = _usual(main, start, end)
+        self._spine = (usual if cut else {}) or _longest(main, start, end)
+        self._kept = {*usual.items(), *self._spine.items()}
         beside = (n.id for n in diagram.nodes if n.kind == "frame" and n.id not in self._spine)
         self._apart = [end, *beside] if apart else []
+        self._start, self._end = start, end
+        self._reached = {edge.target for edge in edges if edge.part}
+        """What stands below another node that a line joins it to."""
         self._named: dict[str, list[str]] = {}
+        self._entering = Counter(self._anchored(e).target for e in edges if not e.part)
+        self.has_stubs = False
+        """Whether an edge was cut short."""
         self._depths = _ranks(forward, sizes)
         self._ranks = self._depths if cut else {}
         self._names = {node.id: node.name for node in diagram.all_nodes()}
@@ -227,11 +238,7 @@ class _Drawing:
         for edge in edges:
             if not {edge.source, edge.target} <= within:
                 continue
-            if edge.part == "then":
-                beside: Any = Digraph(graph_attr={"rank": "same"})
-                beside.edge(edge.source, edge.target, color="#6e7781")
-                graph.subgraph(beside)
-            elif edge.part:
+            if edge.part:
                 # Below one another, as lists side by side make a picture wide.
                 same = above.rpartition(".")[0] == edge.target.rpartition(".")[0]
                 graph.edge(
@@ -243,9 +250,13 @@ class _Drawing:
         return [e for e in edges if not {e.source, e.target} <= within]
 
     def stack(self, graph: Any) -> None:
-        """Put what stands apart below the end."""
+        """Put what stands apart below the end, and then what no line leads to."""
         for above, below in pairwise(self._apart):
             graph.edge(above, below, style="invis", weight="9")
+        last = self._apart[-1] if self._apart else self._end
+        for node in self._groups if last and self.has_stubs else ():
+            if node not in (*self._reached, *self._apart, self._start):
+                graph.edge(last, node, style="invis")
 
     def _text(self, node: Node) -> str:
         if node.kind == "frame":
@@ -253,13 +264,12 @@ class _Drawing:
         if node.id in self._framed:
             # Instead of a title of the frame, which edges would cross.
             return f"{self._framed[node.id]}: {node.text}"
-        if node.kind == "if":
-            return "\n".join(wrap(node.text, _WIDEST // 2, break_long_words=False))
-        if node.kind not in ("list", "then", "note"):
+        if node.kind not in (*LISTS, "note"):
             return node.text
         lines = node.text.splitlines()
-        if node.kind == "list":
-            lines = [piece for line in lines for piece in wrap(line, _WIDEST, subsequent_indent="     ")]
+        if node.kind in LISTS:
+            joined = (_NUMBER.sub("\\1\u00a0", line) for line in lines)  # a number stays with what it counts
+            lines = [piece for line in joined for piece in wrap(line, _WIDEST, subsequent_indent="     ")]
         return "".join(f"{line}\\l" for line in lines)
 
     def _frame(self, node: Node) -> dict[str, str]:
@@ -269,8 +279,8 @@ class _Drawing:
         return {"class": "frame", "width": wide, "height": high, "fixedsize": "true"}
 
     def _down(self, edge: Edge) -> dict[str, str]:
-        """The first condition stands below the graph's end, so that the main path stays narrow."""
-        if edge.part != "if" or edge.source not in self._depths:
+        """Conditions stand below the graph's end, so that the main path stays narrow."""
+        if edge.part != "then" or edge.source not in self._depths:
             return {}
         return {"minlen": str(max(self._depths.values()) - self._depths[edge.source] + 1)}
 
@@ -283,7 +293,7 @@ class _Drawing:
         spine = self._spine.get(edge.source) == edge.target
         style |= {"weight": "60"} if spine else {}
         back = ends not in self._forward
-        if not spine and self._is_far(*ends):
+        if ends not in self._kept and (self._is_far(*ends) or self._is_crowded(edge)):
             self._stub(graph, ends[0], frames["lhead"], edge.text, style)
             return
         way = [ends[0], " to ".join(frames.values()), ends[1]] if edge.text else [*ends]
@@ -297,7 +307,9 @@ class _Drawing:
                 arrow = {"dir": "back"} if last else {"dir": "none"}
                 turned = {"ltail": "lhead", "lhead": "ltail"}
                 graph.edge(target, source, **{turned.get(k, k): v for k, v in sides.items()}, **arrow)
+                self._reached.add(source)
             else:
+                self._reached.add(target)
                 graph.edge(source, target, **sides, **({} if last else {"arrowhead": "none"}))
 
     def _is_far(self, source: str, target: str) -> bool:
@@ -306,8 +318,16 @@ class _Drawing:
             return True
         return bool(self._ranks) and not 0 < self._ranks[target] - self._ranks[source] <= _FAR
 
+    def _is_crowded(self, edge: Edge) -> bool:
+        """Whether the edge would add its arrowhead to a pile."""
+        arrowheads = self._entering[edge.target]
+        if not self._is_main(edge):
+            return arrowheads >= _TOO_MANY
+        return arrowheads >= _MANY and self._depths[edge.target] - self._depths[edge.source] > 1
+
     def _stub(self, graph: Any, source: str, target: str, text: str, style: dict[str, str]) -> None:
         """Name the target beside the source, instead of a line across the picture."""
+        self.has_stubs = True
         colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}
         stub = f"{source} to {target}"
         label = f"{text}\n→ {self._names[target]}".lstrip()
@@ -352,6 +372,25 @@ def _forward(edges: Sequence[Edge], start: str) -> list[Edge]:
         if first not in done:
             walk(first, {first})
     return found
+
+
+def _usual(edges: Iterable[Edge], start: str, end: str) -> dict[str, str]:
+    """The way from start to end by the edges that are declared first: node → next node, the end's is empty."""
+    after: dict[str, list[str]] = defaultdict(list)
+    for edge in sorted(edges, key=lambda edge: edge.order):
+        after[edge.source].append(edge.target)
+    dead: set[str] = set()
+
+    def walk(node: str) -> dict[str, str]:
+        if node == end:
+            return {end: ""}
+        for following in after[node]:
+            if following not in dead and (way := walk(following)):
+                return {node: following, **way}
+        dead.add(node)
+        return {}
+
+    return walk(start)
 
 
 def _longest(edges: Iterable[Edge], start: str, end: str) -> dict[str, str]:

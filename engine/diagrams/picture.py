@@ -13,12 +13,15 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
+from math import dist
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from xml.etree import ElementTree
 
 from interlock.engine.diagrams.graphviz import Size, legend, legend_source, source_of
-from interlock.engine.diagrams.shape import Diagram, Node
+from interlock.engine.diagrams.shape import Diagram, Node, with_tables
 from interlock.state.errors import UserError
 
 _POINTS = 96
@@ -123,6 +126,7 @@ _WIDE = 1000
 
 def opened(diagram: Diagram) -> bytes:
     """SVG of a graph and of those opened in it."""
+    diagram = with_tables(diagram)
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     explained = svg(legend_source(legend(diagram.all_nodes())))
@@ -151,11 +155,56 @@ def _drawn(diagram: Diagram) -> ElementTree.Element:
     drawn = ElementTree.fromstring(svg(source_of(closed, (), cut=True, sizes=sizes)))
     if _size(drawn)[0] > _WIDE:
         drawn = ElementTree.fromstring(svg(source_of(closed, (), cut=True, sizes=sizes, apart=True)))
+    _spread_heads(drawn)
     for frame in list(_frames(drawn)):
         left, top = _corner(frame)
         moved = ElementTree.SubElement(frame, f"{{{_SVG}}}g", {"transform": f"translate({left} {top})"})
         moved.extend(inside[frame.findtext(f"{{{_SVG}}}title") or ""])
     return drawn
+
+
+def _spread_heads(drawn: ElementTree.Element) -> None:
+    """Move arrowheads apart that lie on each other above or below a node: edges that come a long way side by side end
+    where both would meet its middle."""
+    heads = [
+        (head, path)
+        for edge in drawn.iter(f"{{{_SVG}}}g")
+        if edge.get("class") == "edge" and (path := edge.find(f"{{{_SVG}}}path")) is not None
+        for head in edge.iterfind(f"{{{_SVG}}}polygon")
+    ]
+    heads.sort(key=lambda pair: _middle(pair[0]))
+    for (left, from_left), (right, from_right) in combinations(heads, 2):
+        (x, y), (x2, y2) = _middle(left), _middle(right)
+        if abs(y2 - y) < _APART and (lacks := _APART - (x2 - x)) > 0:
+            _move(left, from_left, -lacks / 2)
+            _move(right, from_right, lacks / 2)
+
+
+_APART = 8.0
+"""Points between the middles of two arrowheads: they are 5 wide."""
+
+
+def _middle(head: ElementTree.Element) -> tuple[float, float]:
+    numbers = [float(n) for n in _NUMBER.findall(head.get("points", ""))]
+    return fmean(numbers[::2]), fmean(numbers[1::2])
+
+
+def _move(head: ElementTree.Element, path: ElementTree.Element, by: float) -> None:
+    """Move an arrowhead sideways, with the end of its edge and the point that bends it."""
+    corners = _points(head.get("points", ""))
+    line = _points(path.get("d", ""))
+    at = _middle(head)
+    ends = (0, 1) if dist(line[0], at) < dist(line[-1], at) else (-1, -2)
+    for end in ends:
+        line[end] = (line[end][0] + by, line[end][1])
+    head.set("points", " ".join(f"{x + by:.2f},{y:.2f}" for x, y in corners))
+    first, *rest = (f"{x:.2f},{y:.2f}" for x, y in line)
+    path.set("d", f"M{first}C{' '.join(rest)}")
+
+
+def _points(text: str) -> list[tuple[float, float]]:
+    numbers = [float(n) for n in _NUMBER.findall(text)]
+    return [*zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def _closed(diagram: Diagram) -> Diagram:

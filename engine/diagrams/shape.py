@@ -25,7 +25,9 @@ _EACH, _NONE = "one each", "none"
 NodeKind = Literal["start", "end", "step", "graph", "frame", "list", "if", "then", "note"]
 """`graph`: a node that is itself a graph, drawn collapsed. `frame`: one whose picture is put in. `list`: what a node
 chooses among (`Part`); `if` and `then`: a branch of it. `note`: what a run waits for."""
-_LISTS = ("list", "if", "then")
+LISTS = ("list", "if", "then")
+HELD = "✓"
+"""Before what matched or held in a run."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Edge:
     count: int | None = None
     notes: tuple[str, ...] = ()
     """Lines below the label: who decided."""
+    order: int = 0
+    """Its place among those that leave its source, as declared: the usual way is declared first."""
 
     @property
     def text(self) -> str:
@@ -85,7 +89,7 @@ class Diagram:
 
     def only(self, groups: Set[str]) -> "Diagram":
         """Without the nodes of other groups (`GROUPS`), and without their edges."""
-        gone = {n.id for n in self.all_nodes() if ("lists" if n.kind in _LISTS else n.group) not in groups}
+        gone = {n.id for n in self.all_nodes() if ("lists" if n.kind in LISTS else n.group) not in groups}
         return self._without(gone) if gone else self
 
     def _without(self, gone: Set[str]) -> "Diagram":
@@ -123,6 +127,10 @@ def connections(graph: Compiled) -> list[Edge]:
         labels = tuple(dict.fromkeys(old.labels + edge.labels))
         merged[edge.source, edge.target] = replace(edge, labels=labels, each=old.each or edge.each)
     place = {name: i for i, name in enumerate((START, *_names(graph), END))}
+    order = Counter[str]()
+    for ends, edge in merged.items():
+        merged[ends] = replace(edge, order=order[edge.source])
+        order[edge.source] += 1
     return sorted(merged.values(), key=lambda e: (place[e.source], place[e.target]))
 
 
@@ -131,7 +139,7 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
         for name in _names(graph):
             yield from (Edge(START, name), Edge(name, END))
         return
-    for source, target in graph.builder.edges:
+    for source, target in sorted(graph.builder.edges):  # a set: the order is of no meaning
         yield Edge(source, target)
     for source, target in _waited(graph):
         yield Edge(source, target)
@@ -203,7 +211,7 @@ def extract(
         for n in _names(graph)
         if n not in opened
     ]
-    beside = [*_lists(graph, place), *_notes(nodes, path)]
+    beside = [*_lists(graph, place, counts), *_notes(nodes, path)]
     edges = [*_placed(declared, place, opened, counts)]
     edges += [Edge(of, node.id, part=node.kind) for of, node in beside]
     nodes.insert(0, Node(_id(place, START), "start", "start", count(START)))
@@ -237,15 +245,20 @@ def _notes(nodes: Iterable[Node], path: RunPath | None) -> Iterator[tuple[str, N
         yield waiting, Node(f"{waiting}.asks", "\n".join(path.asks), "note")
 
 
-def _lists(graph: Any, place: Place) -> Iterator[tuple[str, Node]]:
-    """What a node chooses among, each beside what leads to it: the conditions of branches lead to one another."""
+def _lists(graph: Any, place: Place, counts: Counts | None) -> Iterator[tuple[str, Node]]:
+    """What a node chooses among, each beside what leads to it, marked with what a run chose: the conditions of branches
+    lead to one another.
+    """
     for name in _names(graph):
+        held = counts.held(name) if counts else Counter[str]()
+        any_held = counts.held_anywhere if counts and counts.nodes[name] else Counter[str]()
         above = _id(place, name)
         for i, part in enumerate(_parts(graph, name)):
             if not part.numbers:
-                yield _id(place, name), Node(_id(place, f"{name}.list{i}"), _listed(part), "list")
+                yield _id(place, name), Node(_id(place, f"{name}.list{i}"), _listed(part, held), "list")
                 continue
-            condition = Node(_id(place, f"{name}.if{i}"), part.when, "if")
+            mark = f"{HELD} " * any(any_held[one] for one in part.what)
+            condition = Node(_id(place, f"{name}.if{i}"), f"{mark}{part.when}", "if")
             yield above, condition
             above = condition.id
             yield above, Node(_id(place, f"{name}.then{i}"), _numbered(part), "then")
@@ -274,12 +287,33 @@ def _groups(graph: Any, edges: Iterable[Edge]) -> dict[str, Group]:
     return {**groups, **dict.fromkeys(waits, "hooks")}
 
 
-def _listed(part: Part) -> str:
-    return "\n".join([f"{part.when}:", *(f"{k}. {one}" for k, one in enumerate(part.what, 1))])
+def _listed(part: Part, held: Counter[str]) -> str:
+    def line(number: int, one: str) -> str:
+        times = held[one] or held[one.partition(": ")[0]]
+        return f"{HELD} " * bool(times) + f"{number}. {one}" + (f" ×{times}" if times > 1 else "")
+
+    return "\n".join([f"{part.when}:", *(line(k, one) for k, one in enumerate(part.what, 1))])
 
 
 def _numbered(part: Part) -> str:
     return "\n".join(f"{k}. {one}" for k, one in zip(part.numbers, part.what, strict=True))
+
+
+def with_tables(diagram: Diagram) -> Diagram:
+    """The same with one table of a node's branches, a line each: a picture of them all would be a long ladder."""
+    lines: dict[str, list[str]] = {}
+    texts = {node.id: node.name for node in diagram.nodes}
+    nodes = [node for node in diagram.nodes if node.kind not in ("if", "then")]
+    edges = [edge for edge in diagram.edges if edge.part not in ("if", "then")]
+    for edge in (edge for edge in diagram.edges if edge.part == "then"):
+        stands = ", ".join(texts[edge.target].splitlines())
+        lines.setdefault(edge.source.rpartition(".")[0], []).append(f"{texts[edge.source]}: {stands}")
+    for of, listed in lines.items():
+        table = Node(f"{of}.then0", "\n".join(listed), "then")
+        nodes.append(table)
+        edges.append(Edge(of, table.id, part="then"))
+    clusters = tuple(map(with_tables, diagram.clusters))
+    return replace(diagram, nodes=tuple(nodes), edges=tuple(edges), clusters=clusters)
 
 
 def _id(place: Place, name: str) -> str:

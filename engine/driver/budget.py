@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from interlock.engine.store.runs import first_task, with_subtasks
 from interlock.engine.store.usage import Usage
 from interlock.services.models.known import Prices, cost_of
+from interlock.state.clock import unix_time
 from interlock.state.deps import Stopped
 from interlock.state.messages import ModelCall
 from interlock.state.messages import Usage as Tokens
@@ -37,10 +38,14 @@ class Used(NamedTuple):
     """Of the model's latest call: the next one takes about as much. Before its first, those of the request."""
     next_usd: float
     is_first: bool
+    next_cached: int = 0
+    """Input tokens of the next call that the provider's cache still holds."""
 
 
 _OFF = 30
 """An estimate is off by less than this part of it, once a request of the model was counted (`ModelFacts.counted`)."""
+_CACHE_LIVES_S = 240.0
+"""Seconds for which providers' caches are sure to hold what was written: their shortest lifetime is 5 minutes."""
 _HERE_S = 2.0
 """Seconds for which a process waits for a limit over all workers."""
 _NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0, 0, 0.0, False)
@@ -178,6 +183,9 @@ class RunBudget:
             next_tokens=latest.latest_tokens if latest else tokens,
             next_usd=latest.latest_usd if latest else self._least(model, tokens),
             is_first=latest is None,
+            next_cached=latest.latest_cached
+            if latest and unix_time() - latest.latest_at < _CACHE_LIVES_S
+            else 0,
         )
 
     def _room(self, used: Used, model: str, tokens: int) -> int | None:
@@ -187,7 +195,8 @@ class RunBudget:
         if (most := self.limits.max_tokens) is not None:
             rooms.append(most - used.tokens - used.reserved_tokens - tokens)
         if (most_usd := self.limits.max_budget_usd) is not None and (prices := self.prices(model)):
-            left = most_usd - used.usd - used.reserved_usd - cost_of(prices, Tokens(input=tokens))
+            asked = _asked_tokens(tokens, used.next_cached)
+            left = most_usd - used.usd - used.reserved_usd - cost_of(prices, asked)
             each = cost_of(prices, Tokens(input=tokens, output=1)) - cost_of(prices, Tokens(input=tokens))
             rooms += [left / each] if each else []
         if not rooms:
@@ -196,12 +205,18 @@ class RunBudget:
 
     def _least(self, model: str, input: int) -> float:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None
-        return cost_of(prices, Tokens(input=input)) if prices else 0.0
+        return cost_of(prices, _asked_tokens(input)) if prices else 0.0
 
     def _most(self, model: str, input: int, out: int) -> float:
         """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
         prices = self.prices(model) if self.limits.max_budget_usd is not None and (input or out) else None
         return cost_of(prices[-1:], Tokens(input=input, output=out)) if prices else 0.0
+
+
+def _asked_tokens(input: int, cached: int = 0) -> Tokens:
+    """Return how a request's tokens are priced: what no cache holds may be written to one, where that costs more."""
+    cached = min(cached, input)
+    return Tokens(input=input, cached=cached, written=input - cached)
 
 
 def _passes(limit: float, used: float, more: float) -> bool:

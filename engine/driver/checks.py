@@ -58,7 +58,7 @@ class RunChecks:
         if not self.command:
             return False
         try:
-            real = self.workspace.readable(path)
+            real = self.workspace.writable(path)
         except PathRefused:
             return False
         return real.is_relative_to(self.workspace.root) and self._table.is_test(self.workspace.relative(real))
@@ -148,9 +148,9 @@ class RunChecks:
     async def changes(self) -> TestChanges:
         try:
             found = await self._comparison()
+            return TestChanges() if found is None else await asyncio.to_thread(found.changes)
         except RunError as error:
             return TestChanges(unknown=str(error))
-        return TestChanges() if found is None else await asyncio.to_thread(found.changes)
 
     async def _comparison(self) -> "Comparison | None":
         since = await self.snapshots.since_start()
@@ -158,7 +158,7 @@ class RunChecks:
             return None
         from interlock.services.checks.compare import Comparison
 
-        return Comparison(self.workspace.root, *since, self.command, self._accepted())
+        return Comparison(self.workspace, *since, command=self.command, accepted=self._accepted())
 
     def _accepted(self) -> dict[str, str]:
         """Changes of tests that people accepted in this run, and in those that it belongs to."""

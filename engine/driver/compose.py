@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from interlock.services.index.index import WorkspaceIndex
     from interlock.services.mcp.servers import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
-    from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+    from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
 
 T = TypeVar("T")
 
@@ -201,10 +201,17 @@ def _snapshots(
 
         return WorkspaceSnapshots(store.home, prepared.workspace, prepared.settings.snapshots)
 
-    needed = prepared.options.repository is not None
-    wanted = needed or prepared.settings.snapshots.enabled or holds_tests(prepared)
+    def keep_ignored(repository: "Repository", ref: str, snapshot: str) -> str:
+        from interlock.services.checks.ignored import keep_ignored as keep
+
+        workspace, command = prepared.workspace, prepared.options.check
+        return keep(repository, ref, snapshot, workspace, command, prepared.redact)
+
+    needed, checked = prepared.options.repository is not None, holds_tests(prepared)
+    wanted = needed or prepared.settings.snapshots.enabled or checked
     made = partial(SqlSnapshots, connections.conn, info.run, connections.steps, connections.emit)
-    return made(make if wanted else None, needed)
+    ignored = keep_ignored if checked else None
+    return made(make if wanted else None, ignored, needed, prepared.options.commits)
 
 
 async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:

@@ -121,9 +121,8 @@ class RunTasks:
 
         def made(chain: ChainTranscript) -> NewRun:
             message = Message(role="user", origin="agent", content=subtask.message)
-            mode = parent["approval_mode"]
-            kept = kept_options(self.prepared.options)
-            options = {**kept, "approval_mode": mode, "task_path": path, "subtask_of": self.info.run}
+            kept = {**kept_options(self.prepared.options), "approval_mode": parent["approval_mode"]}
+            options = {**kept, "task_path": path, "subtask_of": self.info.run}
             title = self.prepared.redact(subtask.message)[:200]
             first = {
                 **self._same(parent),
@@ -144,6 +143,7 @@ class RunTasks:
         limits = self.prepared.limits
         return {
             "approval_mode": parent["approval_mode"],
+            "chosen_mode": parent.get("chosen_mode") or self.info.approval_mode,
             "protocol": parent.get("protocol", ""),
             "model": self.prepared.model,
             "max_turns": limits.max_turns,
@@ -222,6 +222,7 @@ class RunPlans:
             "prompt": record,
             "head": "",
             **modes,
+            "chosen_mode": modes["chosen_mode"] or self.info.approval_mode,
             "model": prepared.model,
             "max_turns": prepared.limits.max_turns,
             "max_session_turns": prepared.limits.max_session_turns,
@@ -234,10 +235,7 @@ class RunPlans:
         }
         with closing(self.store.connect()) as conn:
             before = calls_made(conn, self.info.run)
-        options = {
-            **kept_options(prepared.options),
-            "approval_mode": modes["approval_mode"],
-            "calls_before": before,
-        }
+        kept = {**kept_options(prepared.options), "approval_mode": modes["approval_mode"]}
+        options = {**kept, "calls_before": before}
         title = prepared.redact(f"carries out: {prompt}")[:200]
         return NewRun(run, "main", str(self.info.workspace), title, options, state)

@@ -17,6 +17,7 @@ from interlock.engine.driver.compose import DriveConnections, DriveServices, com
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.driver.secret_notice import SecretNotice
 from interlock.engine.driver.stop import Stop, may_block, overdue
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, diagnosed
@@ -35,8 +36,8 @@ from interlock.engine.store.saver import ClassKeepingSaver, Saver, raise_id_cloc
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._node_sources import node_sources
-from interlock.graphs._pipeline import Compiled, Graph, Pipeline
-from interlock.graphs.foreign import Foreign, NodeError, Workflow, told_of
+from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.graphs.foreign import Foreign, NodeError, Workflow, input_of, told_of
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
@@ -56,16 +57,17 @@ RECURSION_LIMIT = 1_000_000
 """LangGraph's own bound on supersteps; ours is on turns (`state/run.py`)."""
 
 
-def _info(prepared: RunConfig, run: str, pipeline: str) -> RunInfo:
+def _info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
     asks, brief = prepared.options.interactive, prepared.is_brief
     return RunInfo(
         run,
-        pipeline,
+        pipeline.name,
         prepared.workspace.root,
         interactive=asks,
-        approval_mode=prepared.approval_mode,
+        approval_mode=prepared.chosen_mode,
         guard=prepared.options.guard,
         brief=brief,
+        continues=pipeline.continues,
     )
 
 
@@ -87,12 +89,15 @@ class Drive:
         self.lease = lease
         self.pipeline = pipeline
         self.bus, self.stop, self.door = bus, stop, prepared.options.door
+        self._warnings = prepared.warnings
         self.refusal = ("", "")
         """Kind of error and message for the user, about a used-up budget."""
         self.awaited = set[str]()
         """Interrupts that waited when it last looked for answers."""
         self.halted = set[str]()
         """Breakpoints of a foreign graph that nobody has let it pass yet."""
+        self.asks_again = False
+        """Whether it goes on whatever waits, as LangGraph does with no input: nodes that wait run again, and ask."""
         self._loop = asyncio.get_running_loop()
         self.conn = store.connect_driver()
         with ExitStack() as stack:
@@ -100,19 +105,24 @@ class Drive:
             fence(self.conn, lease)
             steps = StepLog(prepared.redact, self.conn, lease.run)
             raise_id_clock(self.conn, lease.run)
-            options, info = prepared.options, _info(prepared, lease.run, pipeline.name)
+            options, info = prepared.options, _info(prepared, lease.run, pipeline)
             turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
             stop.token.loop = self._loop
             connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
             self.services = rewired(compose(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
             if isinstance(self._saver, ClassKeepingSaver):
+                self._saver.notice = SecretNotice(prepared.redact, self._warn)
                 self._saver.stores(self.services.deps.effects)
             self._graph = pipeline.declared(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
             thread = {**(options.context or {}), "thread_id": lease.run}
             self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
             self._stack = stack.pop_all()
+
+    def _warn(self, line: str) -> None:
+        self._warnings.append(line)
+        self.bus(ErrorEvent(severity="warning", message=line))
 
     def refuse(self, why: str, kind: str) -> None:
         """Stop because a budget is used up."""
@@ -121,8 +131,8 @@ class Drive:
 
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
-        theirs = isinstance(self.pipeline, Foreign)
-        end = may_block(self.lease.run, timeout_s) if theirs else None
+        theirs = isinstance(self.pipeline, Foreign | Workflow)
+        end = may_block(self.lease.run, timeout_s, self.lease.note_end) if theirs else None
         if isinstance(self.pipeline, Foreign):
             note_node_sources(self.conn, self.lease.run, node_sources(self.pipeline.graph))
         self.stop.token.overdue = overdue
@@ -230,6 +240,10 @@ def _under_way(task: PregelTask) -> StateSnapshot | None:
 async def is_due(drive: Drive) -> bool:
     """Whether any task can proceed, instead of all being done or waiting."""
     snapshot, _ = await drive.resume_input()
+    if snapshot.created_at is None and isinstance(drive.pipeline, Foreign):
+        return True  # it was given nothing: the graph says so
+    if drive.asks_again:
+        return not drive.halted
     return bool(snapshot.tasks) and not drive.halted and not _only_waits(snapshot)
 
 
@@ -245,17 +259,19 @@ def _only_waits(snapshot: StateSnapshot) -> bool:
     return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))
 
 
-def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
+def check_stored(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
     """Raises `RunError` if a pending node is gone, or the graph lacks a stored channel (`engine.md` 22).
 
-    `app`: the compiled graph (LangGraph doesn't type its channels). Nested graphs are checked if they are in progress.
+    `graph`: a `Graph`, or one of LangGraph's; `app`: the compiled one (LangGraph doesn't type its channels). Nested
+    graphs are checked if they are in progress.
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
     if lost := lost_nodes(values, app.nodes):
         raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
-    if lost := [key for key in values if key not in known and not is_internal(key)]:
+    lost = [key for key in values if key not in known and not is_internal(key)]
+    if lost and not isinstance(saver, ForeignSaver):  # LangGraph leaves out what its graph has no key for
         raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
         inner = graph.subgraphs.get(task.name)
@@ -293,7 +309,6 @@ def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
         stats,
         lambda record: usage_of(drive.conn, run, record),
         list(prepared.agents),
-        [mode.model_dump(mode="json") for mode in prepared.modes.all()],
         _attached(prepared),
         prepared.options.compress,
     )
@@ -355,13 +370,15 @@ def check_guard(chosen: Pipeline, guard: bool) -> None:
 
 def _channels(prepared: RunConfig) -> dict[str, str]:
     wanted = prepared.options.protocol or prepared.settings.tools.protocol
-    return {"mode": "", **modes_asked(prepared), "protocol": prepared.protocol_of(wanted)}
+    known = {"mode": "", "chosen_mode": prepared.chosen_mode}
+    return {**known, **modes_asked(prepared), "protocol": prepared.protocol_of(wanted)}
 
 
-def modes_asked(prepared: RunConfig, **more: str | None) -> dict[str, str]:
-    """Mode and protocol passed now; otherwise a run keeps its own."""
+def modes_asked(prepared: RunConfig, approval_mode: str | None = None) -> dict[str, str]:
+    """Modes and protocol passed now; otherwise a run keeps its own."""
     protocol = prepared.options.protocol
-    asked = {"mode": prepared.options.mode, "protocol": protocol and prepared.protocol_of(protocol), **more}
+    chosen = {"approval_mode": approval_mode, "chosen_mode": approval_mode}
+    asked = {**chosen, "mode": prepared.options.mode, "protocol": protocol and prepared.protocol_of(protocol)}
     return {name: value for name, value in asked.items() if value}
 
 
@@ -373,11 +390,15 @@ def switched(asked: Mapping[str, str], now: Mapping[str, Any]) -> Mapping[str, s
     return asked
 
 
-def postponed(drive: Drive, asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
-    """Warn of what was passed now and differs, while a pass is under way."""
-    for name in (name for name, value in asked.items() if now.get(name) != value):
-        line = f"{name.replace('_', ' ')} {asked[name]!r} counts from the next prompt: this one goes on as it began."
-        drive.bus(ErrorEvent(severity="warning", message=line))
+def postponed(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
+    """Lines about what was passed now and differs, while a pass is under way."""
+    goes_on = "counts from the next prompt: this one goes on as it began."
+    ends = "doesn't count: this run goes on as it began, and takes no further prompt."
+    return [
+        f"{name.replace('_', ' ')} {value!r} {goes_on if chosen.follow_up else ends}"
+        for name, value in asked.items()
+        if now.get(name) != value and name != "chosen_mode"
+    ]
 
 
 def hooked(drive: Drive, session: str) -> dict[str, str]:
@@ -415,10 +436,11 @@ async def taken_up(
     `at`: the checkpoint to go on from instead of the newest. Raises `InputError`.
     """
     drive.config["configurable"].update(at)
+    drive.asks_again = given is None
     await drive.resume_input()
     if given is not None:
         supersede(drive.conn, drive.lease.run)
-    if not isinstance(given, Mapping):
-        return given
-    input = chosen.validated(cast("Mapping[str, Any]", given))
+    if given is None or isinstance(given, Command):
+        return cast(Any, given)
+    input = input_of(given)
     return graph_input(chosen, first_state(chosen, input, drive, context, prepared), drive, "")

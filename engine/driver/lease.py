@@ -12,7 +12,16 @@ from contextlib import closing
 from interlock.engine.options import HEARTBEAT_STALE_S
 from interlock.engine.store import Store, address_of, explained
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import LeaseRow, beat, give_back, read_lease, take
+from interlock.engine.store.runs import (
+    LeaseRow,
+    StopAsked,
+    asked_to_stop,
+    beat,
+    give_back,
+    note_stop,
+    read_lease,
+    take,
+)
 from interlock.services.process.identity import Owner, is_alive, this_process
 from interlock.state.errors import BusyError, InterlockError
 
@@ -36,8 +45,9 @@ class Lease:
         beat_s: float,
         lost: Callable[[], None],
         alone_s: float | None = None,
+        stopped: Callable[[], None] = lambda: None,
     ) -> None:
-        """`connect`: makes a connection that nothing else uses.
+        """`connect`: makes a connection that nothing else uses. `stopped`: called when somebody asks it to stop.
 
         `alone_s`: seconds without the store after which it counts as lost; None: it keeps the run.
         """
@@ -48,8 +58,10 @@ class Lease:
         """Another process took the run over, or it was removed."""
         self.held = True
         """Neither lost nor released."""
+        self.asked: StopAsked | None = None
+        """What somebody asks of this drive through the store."""
         self._connect, self._conn = connect, connect()
-        self._beat_s, self._on_lost, self._alone_s = beat_s, lost, alone_s
+        self._beat_s, self._on_lost, self._alone_s, self._on_stop = beat_s, lost, alone_s, stopped
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"heartbeat {run}", daemon=True)
         self._thread.start()
@@ -59,6 +71,11 @@ class Lease:
         self.held = False
         self._stop.set()
         self._thread.join()
+
+    def note_end(self, why: StopAsked) -> None:
+        """Note why the process ends in the middle of the drive, whose code heeds nothing. From any thread."""
+        with closing(self._connect()) as conn:
+            note_stop(conn, self.run, self.epoch, why)
 
     def _keep(self) -> None:
         """Send heartbeats until released or lost."""
@@ -75,10 +92,18 @@ class Lease:
                     if taken is None:
                         self._insist(self._alone_s or 0)
                     return
+                if self._reads_stop():
+                    self._on_stop()
+            self._reads_stop()
             if give_back(self._conn, self.run, self.epoch) is None:
                 self._insist(self._beat_s)
         finally:
             self._conn.close()
+
+    def _reads_stop(self) -> bool:
+        """Whether somebody asks for something new since the last look."""
+        before, self.asked = self.asked, asked_to_stop(self._conn, self.run, self.epoch) or self.asked
+        return self.asked != before
 
     def _insist(self, after_s: float) -> None:
         """Give the run back once the store takes it: whoever drives it next would end this process as a silent owner.
@@ -112,11 +137,12 @@ async def acquire(
     identity: Owner | None = None,
     wait: bool = True,
     on_lost: Callable[[], None] = lambda: None,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> Lease:
     """Become the driver of `run`, ending an owner that is silent for `stale_after_s`.
 
     Raises `BusyError` as soon as the owner shows a sign of life; with `wait=False` at once if it may be alive.
-    `on_lost` is called from the heartbeat thread.
+    `on_lost`, and `on_stop` when somebody asks it to stop, are called from the heartbeat thread.
     """
     me = identity or this_process()
     with explained(store.path), closing(store.connect()) as conn:
@@ -134,7 +160,7 @@ async def acquire(
         with explained(store.path):
             return store.connect(patience_s=_PATIENCE_S)
 
-    return Lease(connect, run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost, alone_s)
+    return Lease(connect, run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost, alone_s, on_stop)
 
 
 async def _outlive(

@@ -59,6 +59,7 @@ def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
 _KEPT = (
     "model",
     "approval_mode",
+    "edits_granted",
     "prompt_profile",
     "overrides",
     "check",
@@ -80,6 +81,7 @@ _KEPT = (
     "task_path",
     "repository",
     "submitted",
+    "batch",
 )
 """Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""
 _OF_HOST = ("include_directories", "policy_files", "record_to", "fake", "ide_context", "source")
@@ -107,6 +109,7 @@ def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Optio
     """The run's persisted options, overridden by those passed now."""
     changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
     left = _OF_HOST if kept.get("repository") else ()
+    left = (*left, "edits_granted") if options.approval_mode else left  # a mode that is chosen now
     for name in (name for name in _KEPT if name not in left):
         mine, old = getattr(options, name), kept.get(name)
         if mine or not old or (name == "context" and mine is not None):

@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from langgraph.types import StateSnapshot
@@ -10,14 +11,16 @@ from langgraph.types import StateSnapshot
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.of_run import WORKER
 from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.masking import masked
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store, diagnosed, keep_option, note_error, read_options, stopped
 from interlock.engine.store.approvals import number_requests, ready_answers, record_decisions, supersede
 from interlock.engine.store.runs import end_run, first_task
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign
+from interlock.graphs.foreign import Foreign, Workflow
 from interlock.prompts import load
+from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolResult, cancelled
 from interlock.state.conversation import refusals_in, warnings_of
 from interlock.state.errors import (
@@ -68,6 +71,7 @@ def conclude(
         status=status,
         exit_code=code,
         output=output,
+        masked=shown_output(pipeline, output, redact),
         error=details,
         stats=context.stats(),
         pending=waiting,
@@ -137,6 +141,18 @@ def left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError)
     return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
+def cancelled_run(row: RunRow, driven: Outcome | None = None) -> Outcome:
+    """The outcome of a run that somebody cancelled at its request; `driven`: that of its last drive."""
+    found = driven or Outcome(row.run, row.workflow, "cancelled", EXIT_CODES["cancelled"])
+    if row.status == "running":
+        note = f"The process that drives it ({row.owner}) was asked to stop."
+        return replace(found, status="running", exit_code=0, warnings=[note])
+    code = EXIT_CODES["cancelled"]
+    return replace(
+        found, status="cancelled", exit_code=code, error=row.error, pending=[], resume_command=None
+    )
+
+
 def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
     return Outcome(
         run, workflow, "queued", 0, resume_command=f"interlock logs {run} -f", warnings=[*warnings]
@@ -178,16 +194,23 @@ def dumped(result: WorkflowOutput) -> dict[str, Any]:
     return object_of(clean_json(shown))  # NaN is a word: JSON would have it as null
 
 
+def shown_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
+    """The output without secrets, if nodes of the user's own wrote it: what ours return is redacted before, or is
+    returned as it is on purpose.
+    """
+    return masked(output, redact) if isinstance(pipeline, Foreign | Workflow) else output
+
+
 def result_event(outcome: Outcome) -> Result:
     """The last event of a drive."""
     return Result(
         status=outcome.status,
-        response=str(outcome.output.get("response") or outcome.output.get("text") or ""),
+        response=str(outcome.shown.get("response") or outcome.shown.get("text") or ""),
         error=outcome.error,
         stats=outcome.stats,
         pending_approvals=[{**request} for request in outcome.pending],
         resume_command=outcome.resume_command,
-        output=outcome.output,
+        output=outcome.shown,
         exit_code=outcome.exit_code,
         warnings=outcome.warnings,
     )
@@ -203,7 +226,7 @@ def _requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
 
 def _goes_on(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
     """Whether a resume has something to do."""
-    return status not in ENDED_WELL and (pipeline.resumes_after_end or not output)
+    return status not in ENDED_WELL and (pipeline.continues or not output)
 
 
 def _named(error: dict[str, str] | None) -> dict[str, str] | None:

@@ -16,6 +16,7 @@ from interlock.engine.driver.rights import (
     protected_paths,
     run_rules,
 )
+from interlock.engine.masking import redactor_of
 from interlock.engine.options import Options
 from interlock.services.checks import VIEWS
 from interlock.services.config.formats import load_dotenv
@@ -23,7 +24,6 @@ from interlock.services.config.settings import FOLDERS, load_settings, read_obje
 from interlock.services.context.definitions import Skill, load_agents, load_skills
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
-from interlock.services.mcp.remote import TokenFile
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve, with_whole_path
 from interlock.services.policy.books import Books
@@ -34,8 +34,6 @@ from interlock.services.sandbox.aside import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
     known_environment,
-    secret_headers,
-    secret_variables,
     tool_environment,
 )
 from interlock.services.secrets.redaction import Redactor, marks_in
@@ -175,6 +173,11 @@ class RunConfig:
     def model(self) -> str:
         return self.settings.model.name
 
+    @property
+    def chosen_mode(self) -> str:
+        """The approval mode that a person chose by its name."""
+        return "default" if self.options.edits_granted else self.approval_mode
+
     @cached_property
     def policy(self) -> "RulePolicy":
         from interlock.services.policy.policy import RulePolicy  # deferred: no request waits for it
@@ -248,7 +251,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         check_model(settings, dotenv.values, options, root, trusted)
     _tidy_views(options.home)
     places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
-    redact, own = _redactor(settings, dotenv.values, options.home), _own(options, root, trusted)
+    redact, own = redactor_of(settings, dotenv.values, options.home), _own(options, root, trusted)
     defined = Definitions(hooks.hooks, own.agents.values(), own.modes.all(), settings.mcp_servers)
     rules = run_rules(options, read_files(rule_files(places)), settings, defined, redact)
     if not trusted and options.rights is not None and options.repository is None:
@@ -277,7 +280,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         modes=ModeBook(own.modes.all(), rules.modes),
         hooks=hooks,
         sandbox=sandbox,
-        redact=_redactor(settings, dotenv.values, options.home),
+        redact=redactor_of(settings, dotenv.values, options.home),
     )
 
 
@@ -331,21 +334,6 @@ def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
         theirs = load_agents(root, prepared.options.user_home, True)[0].get(name)
         if theirs is not None:
             raise needed(f"Agent {name!r}", Path(theirs.source), root)
-
-
-def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
-    """`home`: the state directory, which holds tokens."""
-    secrets = secret_variables(env, settings.security.environment)
-    for name, server in settings.mcp_servers.items():
-        own = {
-            **secret_variables(server.env, settings.security.environment),
-            **secret_headers(server.headers),
-        }
-        secrets |= {f"{name}.{key}": value for key, value in own.items()}
-        if address := server.http_url or server.url:
-            secrets |= {f"{name}.client_secret": server.oauth.client_secret}
-            secrets |= TokenFile(home, name, address).secrets()
-    return Redactor(secrets, enabled=settings.security.redact_secrets)
 
 
 def _books(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> Books:

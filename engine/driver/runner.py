@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +40,7 @@ from interlock.engine.driver.of_run import (
 )
 from interlock.engine.driver.outcome import (
     answered,
+    cancelled_run,
     conclude,
     end_cut_short,
     left_to_driver,
@@ -55,12 +56,20 @@ from interlock.engine.driver.prepare import (
     with_input,
     without_secrets,
 )
-from interlock.engine.driver.stop import Stop
+from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.store import Store, diagnosed, first_input, forget_error, keep_option
-from interlock.engine.store.approvals import record_decisions
-from interlock.engine.store.runs import NewRun, above, check_run_id, deepest, insert_run, new_run_id, topmost
+from interlock.engine.store import Store, diagnosed, first_input, forget_error, keep_option, read_options
+from interlock.engine.store.approvals import cancel_run, cancels_run, record_decisions
+from interlock.engine.store.runs import (
+    NewRun,
+    above,
+    check_run_id,
+    deepest,
+    insert_run,
+    new_run_id,
+    topmost,
+)
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register
@@ -71,6 +80,7 @@ from interlock.state.deps import Stopped, to_its_end
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
+    STOPPED,
     BusyError,
     RunError,
     StoppedError,
@@ -78,6 +88,7 @@ from interlock.state.errors import (
     UserError,
 )
 from interlock.state.events import ErrorEvent, Init
+from interlock.state.run import WorkflowInput
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
@@ -87,6 +98,8 @@ _OUTSIDE = (
     "The nodes of run {run!r} work in {here!r}, not in its folder {folder!r}: this process drives another run there. "
     "Drive it in a process of its own."
 )
+_NEXT = "next_asked"
+"""The option with the modes that a person chose while a pass was under way: they count from the next prompt."""
 T = TypeVar("T")
 _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """Returns a drive's first input: the graph's input, a command, or None to resume where it stopped."""
@@ -98,6 +111,8 @@ class Rewire:
 
     services: Callable[[DriveServices], DriveServices] = lambda own: own
     workflow: Callable[[Pipeline], Pipeline] = lambda own: own
+    asked: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the recorded prompt was given, as `modes_asked`."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +134,7 @@ class _Door:
 
 async def begin(
     workflow: str | Pipeline,
-    input: Mapping[str, Any],
+    input: Mapping[str, Any] | WorkflowInput,
     options: Options,
     renderers: Sequence[Renderer],
     run_id: str | None,
@@ -132,7 +147,11 @@ async def begin(
     check_guard(chosen, options.guard)
     prepared = prepare(with_input(replace(options, source=source), inputs), needs_model(chosen, options))
     prepared.warnings.extend(
-        [*chosen.notes, *(untraced(prepared.env) if isinstance(chosen, Foreign) else ())]
+        [
+            *chosen.notes,
+            *chosen.doubts(inputs),
+            *(untraced(prepared.env) if isinstance(chosen, Foreign) else ()),
+        ]
     )
     check_context(chosen, options.context)
     check_input(inputs, prepared)
@@ -186,12 +205,18 @@ async def go_on(
     row = find_run(store.home, run, options.workspace)
     if (below := deepest(store.home, row.run)) != row.run:
         row = find_run(store.home, below)
+    if cancels_run(store, row.run, decisions):
+        record_decisions(store, row.run, decisions, door=options.door)
+        return cancelled_run(find_run(store.home, row.run))
+    was_cut = row.status == "cancelled" and row.error is not None
+    if was_cut and not (prompt or decisions):
+        return cancelled_run(row)
     check_prompt(store, row, prompt, options)
     if (row.queue or options.queue) and not prompt and options.door != WORKER:
         return left_to_workers(store, row, decisions, options)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
-    outcome = await _through_tasks(await _resumed(row, door, decisions, now, instead, later), door)
+    outcome = await _through_tasks(await _resumed(row, door, decisions, now, instead or was_cut, later), door)
     if follow and rewire is None:
         outcome = await _carried_on(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
@@ -265,7 +290,7 @@ async def _resumed(
     if (prompt or later) and chosen.follow_up is None:
         raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt. {_instead_of_prompt(row)}")
     without_secrets(prompt or "", prepared)
-    asked = modes_asked(prepared, approval_mode=options.approval_mode)
+    asked = door.rewire.asked if door.rewire else modes_asked(prepared, options.approval_mode)
     move_if_gone(store, row, prepared)
     record_decisions(store, row.run, decisions, door=options.door)
 
@@ -274,22 +299,37 @@ async def _resumed(
         _keep_context(drive, prepared, options)
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
+        before: dict[str, str] = read_options(drive.conn, row.run).get(_NEXT) or {}
         if snapshot.tasks and prompt and instead and chosen.follow_up:
             text, head["head"] = end_cut_short(drive, snapshot, prompt)
         elif snapshot.tasks:
-            postponed(drive, asked, snapshot.values)
+            if isinstance(chosen, Foreign):  # its tools are guarded by the mode of each drive
+                _keep_mode(drive, asked)
+            elif asked:
+                prepared.warnings.extend(postponed(chosen, asked, snapshot.values))
+                keep_option(drive.conn, row.run, _NEXT, {**before, **asked})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
             return graph_input(chosen, first_input(drive.conn, row.run, asked), drive, "startup")
         if (more := next_pass(chosen, row, text, context)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
-        return {**more, **head, **switched(asked, snapshot.values), **hooked(drive, "resume")}
+        now = switched({**before, **asked}, snapshot.values)
+        _keep_mode(drive, now)
+        if before:
+            keep_option(drive.conn, row.run, _NEXT, {})
+        return {**more, **head, **now, **hooked(drive, "resume")}
 
     try:
         return await _driven(door, chosen, prepared, row.run, following)
     except BusyError as error:
         return left_to_driver(row, decisions, error)
+
+
+def _keep_mode(drive: Drive, asked: Mapping[str, str]) -> None:
+    """Keep an approval mode that was chosen now, also for after the next question."""
+    if mode := asked.get("approval_mode"):
+        keep_option(drive.conn, drive.lease.run, "approval_mode", mode)
 
 
 def _instead_of_prompt(row: RunRow) -> str:
@@ -350,6 +390,10 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
         except BusyError:  # whoever decided drives it
             break
         outcome, awaited = await driven(lease, _decisions)
+    if lease.asked == "cancel" and outcome.status in ("waiting", *STOPPED):
+        with store.writing() as conn:
+            cancel_run(conn, run)
+        outcome = cancelled_run(find_run(store.home, run), outcome)
     notice = Notice.of(outcome, prepared, store.home, before) if is_told else None
     return await announced(outcome, bus, notice)
 
@@ -386,7 +430,12 @@ async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) ->
     def lost() -> None:  # called from the heartbeat thread
         loop.call_soon_threadsafe(stop, "lost")
 
-    return await _unless_stopped(acquire(store, run, stale_after_s=stale_after_s, on_lost=lost), run, stop)
+    def stopped() -> None:
+        loop.call_soon_threadsafe(stop)
+        end_if_blocked(run)
+
+    work = acquire(store, run, stale_after_s=stale_after_s, on_lost=lost, on_stop=stopped)
+    return await _unless_stopped(work, run, stop)
 
 
 async def _unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) -> T:
@@ -399,12 +448,12 @@ async def _unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) ->
 
 async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: _First) -> Outcome:
     run, context = drive.lease.run, context_of(drive, prepared)
+    begun = await first(drive, context)  # before its first event: whoever hears that finds the run's row
     drive.bus(Init(session_id=run, model=prepared.model, workflow=chosen.name))
     for warning in prepared.warnings:
         drive.bus(ErrorEvent(severity="warning", message=warning))
     error: Exception | None = None
     snapshot: StateSnapshot | None = None
-    begun = await first(drive, context)
     try:
         if begun is not None or await is_due(drive):
             forget_error(drive.conn, run)

@@ -14,6 +14,8 @@ from typing import Any
 
 from langgraph.runtime import RunControl
 
+from interlock.engine.store.runs import StopAsked
+from interlock.graphs.foreign import places_of_theirs
 from interlock.nodes.effects import effects_under_way
 from interlock.state.deps import GRACE_S, Token
 
@@ -71,6 +73,8 @@ class _Handler:
         self.users = 0
         self.blocking = ""
         """The run whose code may heed no stop; empty: none."""
+        self.note_end: Callable[[StopAsked], None] = lambda why: None  # noqa: ARG005
+        """Notes in its row why the process ends."""
         self._told = False
         self._timers: list[threading.Timer] = []
         self._requests: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
@@ -107,11 +111,17 @@ class _Handler:
             self.leave_after(GRACE_S, code)
             return
         _restore_terminal(self._terminal)
+        where = ", ".join(places_of_theirs()) or "its code"
+        when = "after its time-out" if code == _TIMED_OUT else "and can't be stopped"
         line = (
-            f"interlock: code of run {run!r} blocks and can't be stopped; the process ends, as if killed.\n"
+            f"interlock: run {run!r}: {where} blocks {when}; the process ends, as if killed. A node that is `async`, "
+            "or a time-out of its own around what blocks, would end it alone.\n"
         )
         os.write(2, f"{line}Go on with: interlock resume {run}\n".encode())
-        os._exit(code)
+        try:
+            self.note_end("timeout" if code == _TIMED_OUT else "stop")
+        finally:
+            os._exit(code)
 
     def _answers(self) -> bool:
         return bool(self._requests) and all(_answers(loop) for loop in {*self._requests.values()})
@@ -147,22 +157,35 @@ class _Handler:
             os._exit(_CANCELLED)  # supervised processes see end-of-file and exit too
 
 
+_ANSWER_S = 4.0
+"""Seconds after which a loop that is asked counts as stuck: on a loaded machine one that works may take two."""
+
+
 def _answers(loop: asyncio.AbstractEventLoop) -> bool:
     answered = threading.Event()
     try:
         loop.call_soon_threadsafe(answered.set)
     except RuntimeError:  # closed
         return False
-    return answered.wait(1)
+    return answered.wait(_ANSWER_S)
 
 
-def may_block(run: str, timeout_s: float | None) -> threading.Timer | None:
+def may_block(
+    run: str, timeout_s: float | None, note_end: Callable[[StopAsked], None]
+) -> threading.Timer | None:
     """Let a signal, or the time-out, end the process if the run's code heeds neither."""
     handler = signal.getsignal(signal.SIGINT)
     if not isinstance(handler, _Handler):
         return None
-    handler.blocking = run
+    handler.blocking, handler.note_end = run, note_end
     return overdue(timeout_s) if timeout_s else None
+
+
+def end_if_blocked(run: str) -> None:
+    """End the process if code of this run, which was asked to stop, still blocks a while from now. From any thread."""
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(handler, _Handler) and handler.blocking == run:
+        handler.leave_after(GRACE_S, _CANCELLED)
 
 
 def overdue(seconds: float) -> threading.Timer | None:

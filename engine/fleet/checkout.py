@@ -4,7 +4,6 @@ of it is: a clone, as the last snapshot has it.
 Whatever host drove the run before, its snapshots are in the store; what git ignores isn't in them.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Generator, Mapping
@@ -12,12 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from interlock.engine.fleet.commits import Commits, restore
 from interlock.engine.fleet.mirrors import Mirror
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, kept_repository, options_of, reading
-from interlock.engine.store.blobs import bring_commit, keep_commit
+from interlock.engine.store import Store, kept_repository, reading
+from interlock.engine.store.blobs import blob, bring_commit, keep_commit
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.places import Place, change_files, move, newest_snapshot, place_of
+from interlock.engine.store.places import (
+    NOWHERE,
+    Place,
+    change_files,
+    left_places,
+    move,
+    newest_snapshot,
+    place_of,
+)
 from interlock.engine.travel.files import RunFiles, settings_of, taken
 from interlock.services.config.settings import load_settings
 from interlock.services.files.disk import private_directory
@@ -33,6 +41,8 @@ from interlock.services.snapshots.snapshots import (
 from interlock.state.errors import BusyError, RunError, UserError
 from interlock.state.repository import FleetSettings, Repository
 
+UNKEPT = "unkept"
+"""The option with the places where the run's own commits couldn't be kept, a line each."""
 _MOVED = (
     "The run moved to another host. Its folder is now {new!r}, before it was {old!r}: use the new path. Files that git "
     "ignores, such as build output and installed packages, were left behind: make them again if you need them."
@@ -108,6 +118,8 @@ def _checked_out(
         commit = mirror.commit(options.get("commit", ""))
         _fill(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
+    if before.at not in ("", at, NOWHERE):
+        now["moved_from"] = left_places(options, before.at)
     trusted, isolated = settings.trusts(repository.url), settings.isolates(repository.url)
     return Checkout(folder, trusted, isolated, now, mirror, before, snapshot)
 
@@ -123,6 +135,8 @@ def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) 
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
         Snapshots(kept).borrow(mirror.objects, mirror.tree_of(commit))
+        if commits := kept_commits(home, folder.name):
+            restore(commits, made)
         if snapshot:
             _restore(home, made, kept, snapshot)
         made.rename(folder)
@@ -137,6 +151,13 @@ def drop_leftovers(workspaces: Path) -> None:
         pid = made.suffix[1:]
         if pid.isdecimal() and not started_at(int(pid)):
             shutil.rmtree(made, ignore_errors=True)
+
+
+def kept_commits(home: Path, run: str) -> Commits | None:
+    """What a run did in its clone's own repository; None: nothing."""
+    with reading(home) as conn:
+        body = blob(conn, f"commits/{run}") if conn is not None and conn.blobs else None
+    return Commits.of(body) if body else None
 
 
 def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
@@ -160,11 +181,6 @@ def repository_of(home: Path, run: str) -> dict[str, str]:
     """What a run's options say of its repository; empty: it works in a folder."""
     with reading(home) as conn:
         return kept_repository(conn, run) if conn else {}
-
-
-def folder_options(home: Path, run: str) -> str:
-    """A run's options, as its row holds them, for a run in a folder."""
-    return json.dumps({**options_of(home, run), "repository": None})
 
 
 def is_elsewhere(home: Path, run: RunRow) -> bool:

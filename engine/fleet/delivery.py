@@ -5,18 +5,29 @@ runs in this worker's mirror, not in the clone, whose settings and hooks the run
 """
 
 import asyncio
+import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from interlock import engine
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.driver.of_run import restored
-from interlock.engine.fleet.checkout import Checkout, fleet_settings, workspaces_of
+from interlock.engine.fleet.checkout import (
+    UNKEPT,
+    Checkout,
+    fleet_settings,
+    kept_commits,
+    repository_of,
+    workspaces_of,
+)
+from interlock.engine.fleet.commits import CloneCommits, objects_of
+from interlock.engine.fleet.left_behind import MOST, left_behind
 from interlock.engine.fleet.mirrors import Mirror, git
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
@@ -33,6 +44,9 @@ from interlock.state.tooling import Tool, ToolContext
 from interlock.tools.run_shell_command import TOOL, RunShellCommandArgs
 
 _AUTHOR = "Interlock"
+_GIT = ".git"
+_ABOUT_GIT = re.compile(r"\.git(: | in .+: )")
+"""What is told of a clone's own repository: anew by each host that delivers."""
 
 
 def deliver(home: Path, files: Checkout, outcome: Outcome, options: Options) -> None:
@@ -59,14 +73,40 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
     with reading(home) as conn:
         assert conn is not None
         first, last = first_snapshot(conn, outcome.run), newest_snapshot(conn, outcome.run)
-    if files.options["deliver"] == "none" or first == last:
+    if files.options["deliver"] == "none":
         return False
+    what, kept = {**files.options}, repository_of(home, outcome.run)
+    what |= {UNKEPT: kept[UNKEPT]} if UNKEPT in kept else {}
+    elsewhere = (place for place in what.get(UNKEPT, "").splitlines() if place != what["at"])
+    unread, commits = [f"{_GIT} in {place}: its commits couldn't be kept" for place in elsewhere], None
+    try:
+        commits = CloneCommits(files.folder, files.mirror, files.options["commit"]).changed()
+    except RunError as error:
+        unread.append(f"{_GIT}: {error}")
     snapshots = _snapshots(home, files.folder, first, last)
+    if what.get("left_behind_at") == last:  # a kill moved the delivery: these files are on the other host
+        known = [path for path in json.loads(what["left_behind"]) if not _ABOUT_GIT.match(path)]
+    else:
+        before = what.get("moved_from", "").splitlines()  # no other host can look there
+        known = [
+            *_left_behind(files, snapshots, last),
+            *(f"files that git ignores, in {at}" for at in before),
+        ]
+    left = [*known, *unread]
+    if left or "left_behind" in what:
+        what |= {"left_behind": json.dumps(left), "left_behind_at": last}
+        with Store(home).writing() as conn:
+            set_repository(conn, outcome.run, what)
+    if first == last and not commits:
+        return False
     patch = snapshots.patch(first, last)
-    is_pushed = files.options["deliver"] == "branch" and patch
-    pushing, what = _pushing(home, outcome.run, last) if is_pushed else "", {**files.options}
+    is_pushed = files.options["deliver"] == "branch" and (patch or commits)
+    pushing = _pushing(home, outcome.run, last) if is_pushed else ""
     with Store(home).writing() as conn:
-        put_blob(conn, f"patches/{outcome.run}", patch, owner=outcome.run)
+        if patch:
+            put_blob(conn, f"patches/{outcome.run}", _about_left(left) + patch, owner=outcome.run)
+        if commits:
+            put_blob(conn, f"commits/{outcome.run}", commits, owner=outcome.run)
         if pushing:
             what["pushed_by"] = pushing
             if kept_back := _likely_secrets(files.mirror, files.options["commit"], snapshots, first, last):
@@ -76,6 +116,20 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
         files = replace(files, options=what)
         _begin_push(home, files, outcome.run, pushing, (first, last), options)
     return bool(pushing)
+
+
+def _left_behind(files: Checkout, snapshots: Snapshots, last: str) -> list[str]:
+    kept = {*snapshots.contents(last).files} if last else set[str]()
+    listed = git("ls-tree", "-r", "-z", "--full-tree", files.options["commit"], at=files.mirror.folder)
+    entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
+    return left_behind(files.folder, kept, {path: about.split()[2] for about, _, path in entries})
+
+
+def _about_left(left: Sequence[str]) -> bytes:
+    """The lines before a patch, which `git apply` skips."""
+    named = "".join(f"Not in this patch: {path!r}\n" for path in left[:MOST])
+    more = f"… and {len(left) - MOST} more\n" if len(left) > MOST else ""
+    return f"{named}{more}\n".encode(errors="surrogateescape") if left else b""
 
 
 _LIKELY_SECRET = re.compile(
@@ -176,33 +230,83 @@ def _pushed(home: Path, folder: Path, what: Mapping[str, str]) -> str:
     repository = Repository(what["url"], what["ref"])
     mirror = Mirror.of(repository, workspaces, fleet_settings(os.environ))
     snapshots = _snapshots(home, folder, what["first"], what["last"])
-    commit = _commit(mirror, snapshots, find_run(home, what["pushes"]), what)
-    mirror.push(commit, _branch(what), snapshots.objects)
+    row = find_run(home, what["pushes"])
+    with ExitStack() as stack:
+        borrowed, its_own = [snapshots.objects], ""
+        if commits := kept_commits(home, row.run):
+            borrowed.append(stack.enter_context(objects_of(commits, mirror)))
+            its_own = commits.at
+        commit = _commit(mirror, snapshots, row, what, borrowed, its_own)
+        mirror.push(commit, _branch(what), borrowed)
     return commit
 
 
-def _commit(mirror: Mirror, snapshots: Snapshots, run: RunRow, what: Mapping[str, str]) -> str:
-    """The commit that was cloned, with the run's changes: files that no snapshot has stay as they are there.
+def _commit(
+    mirror: Mirror,
+    snapshots: Snapshots,
+    run: RunRow,
+    what: Mapping[str, str],
+    borrowed: Sequence[Path],
+    its_own: str,
+) -> str:
+    """The newest of the run's own commits, else the one that was cloned, with the run's changes since: files that no
+    snapshot has stay as they are there.
 
-    It is the same however often it is made, so a push that a kill cut short can be repeated.
+    It is the same however often it is made, so a push that a kill cut short can be repeated. `its_own`: the commit that
+    the run left checked out. It counts if it follows the one that was cloned, and no commit between has a file that may
+    hold a key.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(snapshots.objects)}
+        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, borrowed))}
         env = {**alternates, "GIT_INDEX_FILE": str(Path(scratch, "index"))}
         author = {
             f"GIT_{who}_{part}": value
             for who in ("AUTHOR", "COMMITTER")
             for part, value in (*_identity(mirror), ("DATE", f"{run.created:.0f} +0000"))
         }
-        git("read-tree", what["commit"], at=mirror.folder, env=env)
+        parent = its_own if _may_be_pushed(mirror, what["commit"], its_own, env) else what["commit"]
+        git("read-tree", parent, at=mirror.folder, env=env)
         kept_back = _kept_back(what)
+        if parent != what["commit"]:
+            undone = _undone(mirror, snapshots, what, parent, env)
+            git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=undone)
         changes = _without(snapshots.changed_entries(what["first"], what["last"]), kept_back)
         git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
         tree = git("write-tree", at=mirror.folder, env=env)
         about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
-        about += "".join(f"Interlock-Not-Pushed: {path}\n" for path in kept_back)
-        parent = ("-p", what["commit"])
-        return git("commit-tree", tree, *parent, at=mirror.folder, env={**env, **author}, text=about)
+        not_pushed = [*kept_back, *json.loads(what.get("left_behind", "[]"))[:MOST]]
+        about += "".join(f"Interlock-Not-Pushed: {path}\n" for path in not_pushed if path.isprintable())
+        if parent != what["commit"] and tree == git(
+            "rev-parse", f"{parent}^{{tree}}", at=mirror.folder, env=env
+        ):
+            return parent
+        return git("commit-tree", tree, "-p", parent, at=mirror.folder, env={**env, **author}, text=about)
+
+
+def _may_be_pushed(mirror: Mirror, cloned: str, its_own: str, env: dict[str, str]) -> bool:
+    """Whether a commit of the run's follows the one that was cloned, without a new file that may hold a key."""
+    if its_own in ("", cloned):
+        return False
+    try:
+        git("merge-base", "--is-ancestor", cloned, its_own, at=mirror.folder, env=env)
+    except RunError:
+        return False
+    span = ("--no-renames", "--diff-filter=A", "--name-only", "--format=", "-z", f"{cloned}..{its_own}")
+    added = git("log", "-m", *span, at=mirror.folder, env=env).split("\0")
+    return not any(_LIKELY_SECRET.fullmatch(path.strip("\n").rpartition("/")[2]) for path in added)
+
+
+def _undone(
+    mirror: Mirror, snapshots: Snapshots, what: Mapping[str, str], its_own: str, env: dict[str, str]
+) -> str:
+    """What the run's commits changed and its files have as they were cloned, as `git update-index -z` takes it."""
+    span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", what["commit"], its_own)
+    committed = [path for path in git(*span, at=mirror.folder, env=env).split("\0") if path]
+    known = {*snapshots.contents(what["first"]).files, *snapshots.contents(what["last"]).files}
+    listed = git("ls-tree", "-r", "-z", "--full-tree", what["commit"], at=mirror.folder)
+    cloned = {path: about for about, _, path in (one.partition("\t") for one in listed.split("\0") if one)}
+    gone = f"0 {'0' * 40}"
+    return "".join(f"{cloned.get(path, gone)}\t{path}\0" for path in committed if path in known)
 
 
 def _identity(mirror: Mirror) -> list[tuple[str, str]]:

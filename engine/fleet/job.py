@@ -14,18 +14,20 @@ from pathlib import Path
 
 from interlock import engine
 from interlock.engine.driver.of_run import WORKER
-from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
+from interlock.engine.fleet.checkout import UNKEPT, Checkout, check_out, workspaces_of
+from interlock.engine.fleet.commits import CloneCommits
 from interlock.engine.fleet.delivery import deliver
 from interlock.engine.fleet.limited import FleetLimits
 from interlock.engine.options import Options
-from interlock.engine.store import Store
+from interlock.engine.store import Store, kept_repository
 from interlock.engine.store.admission import put_back
+from interlock.engine.store.places import set_repository
 from interlock.engine.store.postgres_sessions import keep_only_for
 from interlock.engine.store.queue import give_up, note_stopped, submitted
 from interlock.engine.store.runs import read_lease
 from interlock.services.sandbox.sandbox import cause
 from interlock.services.secrets.environment import clear_own_environment, without_database
-from interlock.state.errors import BusyError, InterlockError, SandboxError, StoreError
+from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
 
 TRY_AGAIN = 3
 """Exit code: another process drives the run, or the store doesn't answer."""
@@ -79,7 +81,25 @@ def _given_up(home: Path, run: str, kind: str, why: str) -> int:
 def on_clone(options: Options, run: str, files: Checkout) -> Options:
     """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
     where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
-    return replace(options, **where, skip_trust=files.trusted, sandbox=files.isolated)
+    clone = CloneCommits(files.folder, files.mirror, files.options["commit"])
+
+    def commits() -> tuple[str, bytes] | None:
+        try:
+            body = clone.changed()
+        except RunError:
+            _note_unkept(options.home, run, files.options["at"])
+            raise
+        return None if body is None else (files.folder.name, body)
+
+    return replace(options, **where, commits=commits, skip_trust=files.trusted, sandbox=files.isolated)
+
+
+def _note_unkept(home: Path, run: str, place: str) -> None:
+    """Note that a run's own commits stay where they are: whoever delivers the run elsewhere says so."""
+    with Store(home).writing() as conn:
+        kept = kept_repository(conn, run)
+        places = dict.fromkeys([*kept.get(UNKEPT, "").splitlines(), place])
+        set_repository(conn, run, {**kept, UNKEPT: "\n".join(places)})
 
 
 def leave_with_worker() -> None:

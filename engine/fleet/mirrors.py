@@ -6,7 +6,9 @@ no hook, filter or setting of a repository is ever executed. Servers are asked w
 
 import hashlib
 import os
+import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,10 @@ from interlock.state.errors import RunError
 from interlock.state.repository import FleetSettings, Repository
 
 _PATIENCE_S = 900
+_PATIENCE_AT_DOOR_S = 10
+"""Seconds that a person waits who submits a run."""
+_NONE_THERE = ("does not appear to be a git repository", "does not exist", "not found")
+_COMMIT = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
 _ALWAYS = (
     *(f"core.hooksPath={os.devnull}", f"core.attributesFile={os.devnull}", "core.fsmonitor=false"),
     *("protocol.ext.allow=never", "submodule.recurse=false", "gc.auto=0", "fetch.unpackLimit=1"),
@@ -42,9 +48,18 @@ _REASONS = {
 
 
 def git(
-    *arguments: str, at: Path, alone: bool = True, env: dict[str, str] | None = None, text: str = ""
+    *arguments: str,
+    at: Path,
+    alone: bool = True,
+    env: dict[str, str] | None = None,
+    text: str = "",
+    file: Path | None = None,
+    patience_s: int = _PATIENCE_S,
 ) -> str:
-    """Run git in a repository of ours; `alone`: without the host's settings. Raises `RunError` with git's reason."""
+    """Run git in a repository of ours, with `text` or a file as its input; `alone`: without the host's settings.
+
+    Raises `RunError` with git's reason.
+    """
     settings = (part for setting in _ALWAYS for part in ("-c", setting))
     own = {name: value for name, value in os.environ.items() if _is_for_git(name)}
     ssh = {"GIT_SSH_COMMAND": own.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}
@@ -54,11 +69,9 @@ def git(
             ("git", *settings, *arguments),
             cwd=at,
             env={**own, **ssh, **fixed, **(_ALONE if alone else {}), **(env or {})},
-            input=text,
+            input=file.read_bytes() if file else text.encode(errors="surrogateescape"),
             capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=_PATIENCE_S,
+            timeout=patience_s,
             start_new_session=True,
             umask=0o022,
             check=False,
@@ -68,10 +81,11 @@ def git(
     except OSError as error:
         raise RunError(f"git can't be run in {str(at)!r}: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:
-        raise RunError(f"git {arguments[0]} took longer than {_PATIENCE_S // 60} minutes.") from error
+        raise RunError(f"git {arguments[0]} took longer than {patience_s} s.") from error
     if done.returncode:
-        raise RunError(_reason(done.stderr) or f"git {arguments[0]} failed with {done.returncode}")
-    return done.stdout.strip()
+        said = done.stderr.decode(errors="surrogateescape")
+        raise RunError(_reason(said) or f"git {arguments[0]} failed with {done.returncode}")
+    return done.stdout.decode(errors="surrogateescape").strip()
 
 
 def _is_for_git(name: str) -> bool:
@@ -83,6 +97,27 @@ def _reason(said: str) -> str:
     known = next((why for part, why in _REASONS.items() if part in said), "")
     lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", " ! ", "remote:"))]
     return known or " ".join(" ".join(lines[:3] or said.splitlines()[:1]).split())[:300]
+
+
+def check_there(found: Repository) -> None:
+    """Raise `RunError` if the repository's server says that there is none, that it is empty, or lacks the reference.
+
+    A server that this host can't reach, or that refuses it, may answer a worker.
+    """
+    try:
+        said = git(
+            *("ls-remote", "--", found.url), at=Path(os.sep), alone=False, patience_s=_PATIENCE_AT_DOOR_S
+        )
+    except RunError as error:
+        if any(part in str(error) for part in _NONE_THERE):
+            raise RunError(f"Repository {found.url!r} can't be cloned: {error}") from error
+        return
+    if not said:
+        raise RunError(f"Repository {found.url!r} can't be cloned: it is empty.")
+    names = {line.partition("\t")[2] for line in said.splitlines()}
+    wanted = {f"refs/heads/{found.ref}", f"refs/tags/{found.ref}"}
+    if found.ref and not names & wanted and not _COMMIT.fullmatch(found.ref):
+        raise RunError(f"Repository {found.url!r} has no branch or tag {found.ref!r}.")
 
 
 @dataclass(frozen=True)
@@ -157,8 +192,8 @@ class Mirror:
         branch = ("-B", ref) if ref and self._found(f"refs/heads/{ref}") else ("--detach",)
         git("checkout", "--quiet", "--force", *branch, commit, at=folder)
 
-    def push(self, commit: str, branch: str, borrowed: Path) -> None:
-        """Push a commit of which some objects are in another repository (`borrowed`). Raises `RunError`."""
-        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(borrowed)}
+    def push(self, commit: str, branch: str, borrowed: Sequence[Path]) -> None:
+        """Push a commit of which some objects are in other folders (`borrowed`). Raises `RunError`."""
+        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, borrowed))}
         what = ("--", self.repository.url, f"{commit}:refs/heads/{branch}")
         git("push", "--quiet", "--no-verify", *what, at=self.folder, alone=False, env=env)

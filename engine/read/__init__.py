@@ -13,7 +13,7 @@ from interlock.engine.store import views
 from interlock.engine.store.runs import deepest
 from interlock.engine.store.views import Row
 from interlock.services.process.identity import Owner, is_alive
-from interlock.state.errors import PASSING, UserError
+from interlock.state.errors import PASSING, STOPPED, UserError
 from interlock.state.names import RAISED, display_name, is_hidden_node
 from interlock.state.text import nearest
 
@@ -77,18 +77,23 @@ class Request(NamedTuple):
     fields: Pending
 
 
-def list_runs(home: Path, status: str | None = None, limit: int | None = None, **like: str) -> list[RunRow]:
+def list_runs(
+    home: Path, status: str | None = None, limit: int | None = None, offset: int = 0, **like: str
+) -> list[RunRow]:
     """Runs, most recently changed first; empty if there is no store. Raises `StoreError`.
 
-    `limit`: of all, only so many of the newest. `like`: values of `workspace`, `parent` or another stored field.
+    `limit`: of all, only so many of the newest, but for the first `offset`.
+    `like`: values of `workspace`, `parent` or another stored field.
     """
     stored = "open" if status in ("queued", "interrupted") else status
-    newest = limit
+    if status is None:
+        return [_run_row(row) for row in views.runs(home, None, limit, offset, **like)]
+    newest = None if limit is None else offset + limit
     while True:
-        rows = [_run_row(row) for row in views.runs(home, stored, newest, **like)]
-        found = [row for row in rows if status in (None, row.status)][:limit]
-        if newest is None or len(rows) < newest or len(found) == limit:
-            return found
+        rows = [_run_row(row) for row in views.runs(home, stored, newest, 0, **like)]
+        found = [row for row in rows if row.status == status]
+        if newest is None or len(rows) < newest or len(found) >= offset + (limit or 0):
+            return found[offset:][:limit]
         newest *= 10  # the rest may be driven, or anything else that isn't stored
 
 
@@ -160,15 +165,18 @@ def _latest(home: Path, newest: RunRow, workspace: Path) -> RunRow:
     return here[0]
 
 
-def waiting_requests(home: Path, run: str | None = None, limit: int | None = None) -> list[Request]:
+def waiting_requests(
+    home: Path, run: str | None = None, limit: int | None = None, offset: int = 0
+) -> list[Request]:
     """Requests pending a person's answer, of one run or all: the longest wait first, a run's in the order asked.
 
-    For a task that waits for a subtask, these are the subtask's requests. `limit`: of so many runs.
+    For a task that waits for a subtask, these are the subtask's requests. `limit`: of so many runs, but for the first
+    `offset`.
     """
     run = run and deepest(home, run)
     found = [
         Request(name, of, asked_at, _fields(name, number or 0, json.loads(request)))
-        for name, of, asked_at, request, number in views.waiting(home, run, limit)
+        for name, of, asked_at, request, number in views.waiting(home, run, limit, offset)
     ]
     first = {r.run: r.asked_at for r in sorted(found, key=lambda r: -r.asked_at)}
     return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
@@ -279,6 +287,10 @@ def _run_row(found: Row) -> RunRow:
         status = "waiting" if row["waiting"] or row["below"] else idle
         if status == "interrupted" and row["held"] and not error:
             error = {"type": "died", "message": f"Its process {row['pid']} was killed or crashed."}
+            if row["stop"]:  # its code didn't heed that, so the process ended
+                kind = "timeout" if row["stop"] == "timeout" else "cancelled"
+                error = {"type": kind, "message": f"{STOPPED[kind]} Its code went on, so its process ended."}
+                status = "cancelled" if row["stop"] == "cancel" else status
     computed: dict[str, Any] = {
         "status": status,
         "error": error,

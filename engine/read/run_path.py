@@ -1,10 +1,13 @@
 """run_path: the way that a run took through the graphs, from the rows of its steps."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from langgraph.constants import END, START
@@ -36,6 +39,15 @@ class Visit:
 
     steps: tuple[Step, ...]
     ended: bool
+    counted: dict[frozenset[tuple[str, str]], "Counts"] = field(
+        default_factory=dict[frozenset[tuple[str, str]], "Counts"], compare=False
+    )
+    """Declared edges → what was counted of them, once."""
+
+    def through(self, declared: frozenset[tuple[str, str]]) -> "Counts":
+        if declared not in self.counted:
+            self.counted[declared] = _walk(self, declared)
+        return self.counted[declared]
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,17 @@ class Counts:
     """A fan-out of three counts three times, as does its join."""
     here: Set[str] = frozenset()
     """Nodes where the run waits or stopped."""
+    reasons: Mapping[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    """Node → what it gave as its reasons, a part each, and how often."""
+
+    def held(self, node: str) -> Counter[str]:
+        """What the node chose, of what it chooses among."""
+        return self.reasons.get(node, Counter())
+
+    @property
+    def held_anywhere(self) -> Counter[str]:
+        """What the nodes of this graph chose."""
+        return sum(self.reasons.values(), Counter[str]())
 
 
 @dataclass(frozen=True)
@@ -60,6 +83,10 @@ class RunPath:
     """Lines that say what it waits for; drawn beside those nodes."""
     waits: frozenset[tuple[Place, str]] = frozenset()
     """Nodes that wait for a person, or that the run stopped in, and the graphs around them."""
+    reasons: Mapping[Place, Mapping[str, Counter[str]]] = field(
+        default_factory=dict[Place, Mapping[str, Counter[str]]]
+    )
+    """Of each graph, as `Counts.reasons`."""
 
     @property
     def entered(self) -> set[str]:
@@ -73,9 +100,11 @@ class RunPath:
 
     def through(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
         """Count the declared edges whose two nodes ran in succession."""
-        counts = Counts(Counter(), Counter())
+        counts, edges = Counts(Counter(), Counter(), reasons=self.reasons.get(place, {})), frozenset(declared)
         for visit in self.visits.get(place, []):
-            _walk(visit, declared, counts)
+            found = visit.through(edges)
+            counts.nodes.update(found.nodes)
+            counts.edges.update(found.edges)
         waits = {node for at, node in self.waits if at == place}
         if self.waits:
             return replace(counts, here=waits)
@@ -85,19 +114,20 @@ class RunPath:
         return counts
 
 
-def _walk(visit: Visit, declared: Set[tuple[str, str]], counts: Counts) -> None:
+def _walk(visit: Visit, declared: Set[tuple[str, str]]) -> Counts:
+    counts = Counts(Counter(), Counter())
     start, end = Counter({START: 1}), Counter({END: 1})
     walked = [(start, start)]  # what was entered, and what of it leads on
     last = visit.steps[0].root_step
     for step in visit.steps:
         handlers = Counter({n: times for n, times in step.nodes.items() if n.startswith(ERROR_HANDLER)})
         counts.edges.update(_between(step.raised, handlers, declared))
-        entered = step.nodes - handlers
+        entered = step.nodes - handlers if handlers else step.nodes
         # Root step numbers have no gaps, except for an input in between: a further prompt.
         follows = _between(walked[-1][1], entered, declared) and step.root_step <= last + 1
         if not follows and _between(start, entered, declared):
             walked += [(end, end), (start, start)]
-        walked.append((step.nodes, step.nodes - step.raised))
+        walked.append((step.nodes, step.nodes - step.raised if step.raised else step.nodes))
         last = step.root_step
     if visit.ended:
         walked.append((end, end))
@@ -105,6 +135,7 @@ def _walk(visit: Visit, declared: Set[tuple[str, str]], counts: Counts) -> None:
         counts.nodes.update(nodes)
     for (_, before), (after, _) in pairwise(walked):
         counts.edges.update(_between(before, after, declared))
+    return counts
 
 
 def _between(
@@ -122,6 +153,8 @@ MARKS = {
 }
 """A run's status → label of the last nodes it reached."""
 _ENDED = ("done", "failed", "cancelled")
+_FOLLOWED = 4
+"""Runs whose steps are kept for the next look at them."""
 
 
 def path_of(
@@ -132,19 +165,36 @@ def path_of(
     due: Iterable[Due] = (),
 ) -> RunPath:
     """The path of a run with this status, marked where it works, waits or stopped; `due`: nodes that hadn't ended."""
+    taken = _Taken()
+    taken.add(sorted(rows, key=lambda row: row["seq"]))
+    return _marked(taken, status, waits, asks, due)
+
+
+def _marked(
+    taken: "_Taken", status: str, waits: Iterable[Row], asks: Iterable[str], due: Iterable[Due]
+) -> RunPath:
     waits = waits if status == "waiting" else ()
     due = due if status in ("running", "interrupted") else ()
-    found = run_path(rows, status in _ENDED, waits, due)
+    found = taken.path(status in _ENDED, waits, due)
     mark = "" if status == "running" and not found.waits else MARKS.get(status, "")
     return replace(found, mark=mark, asks=tuple(asks))
 
 
 def read_path(home: Path, run: RunRow, asks: Iterable[str] = (), until: int | None = None) -> RunPath:
     """Return the path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
-    rows = views.steps(home, run.run)
     if until is not None:
+        rows = views.steps(home, run.run)
         return path_of([row for row in rows if row["root_step"] < until], "interrupted")
-    return path_of(rows, run.status, views.waits(home, run.run), asks, due_within(home, run.run))
+    taken = _taken(home, run.run)
+    with taken.reading:
+        taken.add(views.steps_since(home, run.run, taken.newest + 1, deep=True))
+        return _marked(taken, run.status, views.waits(home, run.run), asks, due_within(home, run.run))
+
+
+@lru_cache(maxsize=_FOLLOWED)
+def _taken(home: Path, run: str) -> "_Taken":  # noqa: ARG001 - what it is kept under
+    """The steps of a run as read so far: a page that follows a run asks again and again, and rows only come."""
+    return _Taken()
 
 
 class Marks(NamedTuple):
@@ -183,37 +233,89 @@ def run_path(rows: Iterable[Row], ended: bool, waits: Iterable[Row] = (), due: I
     """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not. `waits`:
     rows of the tasks that wait. `due`: the nodes that it stopped in.
     """
-    ordered = sorted((r for r in rows if r["node"] != START), key=lambda r: r["seq"])
-    finished = {r["task"] for r in ordered}
-    steps = _supersteps(ordered)
-    here = _add_waits(steps, [row for row in waits if row["task_id"][:8] not in finished])
-    here |= _add_due(steps, due)
-    _add_open(steps, finished)
-    visits: dict[Place, list[Visit]] = {}
-    for namespace, found in steps.items():
-        segments = [s.partition(":") for s in namespace.split("|") if s]
-        over = segments[-1][2] in finished if segments else ended
-        place = tuple(name for name, _, _ in segments)
-        visits.setdefault(place, []).append(Visit(tuple(found.values()), over))
-    return RunPath(visits, waits=here)
+    taken = _Taken()
+    taken.add(sorted(rows, key=lambda row: row["seq"]))
+    return taken.path(ended, waits, due)
 
 
-def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
-    """Namespace → checkpoint → nodes: the tasks of a superstep share the checkpoint they ran in."""
-    steps: dict[str, dict[str, Step]] = {}
-    seen: set[tuple[str, str]] = set()
-    for row in rows:
-        found = steps.setdefault(row["namespace"], {})
-        step, task = found.get(row["superstep"]), (row["namespace"], row["task"])
-        if task in seen:  # repeated after a crash, or because it had raised
+class _Taken:
+    """The supersteps that a run took, as far as its rows were read."""
+
+    def __init__(self) -> None:
+        self.newest = -1
+        """Number of the last row."""
+        self.reading = Lock()
+        self._steps: dict[str, dict[str, Step]] = {}
+        """Namespace → checkpoint → nodes: the tasks of a superstep share the checkpoint they ran in."""
+        self._seen: set[tuple[str, str]] = set()
+        self._finished: set[str] = set()
+        self._over: dict[str, Visit] = {}
+        """Those of graphs that have ended, which only a row of their own changes."""
+        self._reasons: dict[Place, dict[str, Counter[str]]] = {}
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Take in further rows, in the order in which the nodes ended."""
+        for row in rows:
+            self.newest = max(self.newest, row["seq"])
+            if row["node"] != START:
+                self._add(row)
+
+    def _add(self, row: Row) -> None:
+        namespace, node = row["namespace"], row["node"]
+        self._finished.add(row["task"])
+        self._over.pop(namespace, None)
+        if reason := row["reason"]:
+            place = tuple(part.partition(":")[0] for part in namespace.split("|") if part)
+            parts = _APART.split(_CUT.sub("", reason).removeprefix("in: "))
+            self._reasons.setdefault(place, {}).setdefault(node, Counter()).update(parts)
+        found = self._steps.setdefault(namespace, {})
+        step, task = found.get(row["superstep"]), (namespace, row["task"])
+        if task in self._seen:  # repeated after a crash, or because it had raised
             if step and row["route"] != RAISED:
-                step.raised -= Counter({row["node"]: 1})
-            continue
-        seen.add(task)
+                step.raised -= Counter({node: 1})
+            return
+        self._seen.add(task)
         step = found.setdefault(row["superstep"], Step(Counter(), row["root_step"]))
-        step.nodes[row["node"]] += 1
-        step.raised[row["node"]] += row["route"] == RAISED
-    return steps
+        step.nodes[node] += 1
+        if row["route"] == RAISED:
+            step.raised[node] += 1
+
+    def path(self, ended: bool, waits: Iterable[Row], due: Iterable[Due]) -> RunPath:
+        """The path so far. What waits, is due or is open is no part of what was read, and changes only copies."""
+        steps = {
+            namespace: found
+            if self._is_over(namespace)
+            else {name: _copy(one) for name, one in found.items()}
+            for namespace, found in self._steps.items()
+        }
+        here = _add_waits(steps, [row for row in waits if row["task_id"][:8] not in self._finished])
+        here |= _add_due(steps, due)
+        _add_open(steps, self._finished)
+        visits: dict[Place, list[Visit]] = {}
+        for namespace, found in steps.items():
+            place = tuple(part.partition(":")[0] for part in namespace.split("|") if part)
+            if namespace and self._is_over(namespace):
+                visit = self._over.setdefault(namespace, Visit(tuple(found.values()), ended=True))
+            else:
+                visit = Visit(tuple(found.values()), ended and not namespace)
+            visits.setdefault(place, []).append(visit)
+        reasons = {
+            place: {node: given.copy() for node, given in nodes.items()}
+            for place, nodes in self._reasons.items()
+        }
+        return RunPath(visits, waits=here, reasons=reasons)
+
+    def _is_over(self, namespace: str) -> bool:
+        """Whether the node that the graph stands for has ended."""
+        return namespace.rpartition(":")[2] in self._finished
+
+
+def _copy(step: Step) -> Step:
+    return Step(step.nodes.copy(), step.root_step, step.raised.copy())
+
+
+_CUT = re.compile(r"; out: .*", re.DOTALL)
+_APART = re.compile(r", (?:then )?")
 
 
 def _add_waits(steps: dict[str, dict[str, Step]], waits: Iterable[Row]) -> frozenset[tuple[Place, str]]:

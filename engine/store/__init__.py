@@ -325,6 +325,8 @@ def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
         parts = cast("list[Any]", made) if isinstance(made, list) else []
         if len(parts) < 3 or str(parts[0]).startswith("langgraph."):
             return True
+        if parts[1] == "OwnForm" and str(parts[0]).startswith("interlock."):
+            return f"(stored by the graph's own serializer: {parts[2]['kind']})"
         return sorted(parts[2], key=repr) if parts[1] in ("set", "frozenset") else parts[2]
 
     data = unpacked(kind, saved)[1]
@@ -358,8 +360,8 @@ def kept_repository(conn: Connection, run: str) -> dict[str, str]:
     return read_options(conn, run).get("repository") or {}
 
 
-def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any]) -> None:
-    """Update one of the run's persisted options: `rights`, its rules, or `limits`."""
+def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any] | str | bool) -> None:
+    """Update one of the run's persisted options, such as `rights`, its rules, or `limits`."""
     options = read_options(conn, run)
     if options.get(name) != value:
         with conn.transaction():

@@ -12,7 +12,7 @@ from typing import Any
 
 from interlock.engine.store import note_error
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.limits import EACH, Limit, Wait, applying, used, wait_for, wait_for_runs
+from interlock.engine.store.limits import EACH, Limit, Wait, applying, total, used, wait_for, wait_for_runs
 from interlock.engine.store.queue import (
     DRIVE,
     HELD,
@@ -125,9 +125,14 @@ def used_of(conn: Connection, limit: Limit) -> dict[str, float]:
     if limit.name == EACH:
         return {}
     use = used(conn, [limit])
-    minute, day, month = (use[limit.kind, limit.name, period] for period in ("minute", "day", "month"))
-    found: dict[str, float] = {"requests": minute.requests, "tokens": minute.tokens}
-    found |= {"runs": _driven(conn, limit), "usd_per_day": day.usd, "usd_per_month": month.usd}
+    minute, day, month = (use.get((limit.kind, limit.name, p), []) for p in ("minute", "day", "month"))
+    found: dict[str, float] = {
+        "runs": _driven(conn, limit),
+        "requests": total(one.requests for one in minute),
+        "tokens": total(one.tokens for one in minute),
+        "usd_per_day": total(one.usd for one in day),
+        "usd_per_month": total(one.usd for one in month),
+    }
     return {name: figure for name, figure in found.items() if getattr(limit, name) is not None}
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from interlock.engine.options import Decision
+from interlock.engine.options import Decision, Pending
 from interlock.engine.read import Request, check_edit, is_foreign, place_of, waiting_requests
 from interlock.engine.store import Store, explained, note_error, put
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import RELATED
+from interlock.engine.store.runs import RELATED, ask_to_stop, first_task, with_subtasks
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
@@ -41,13 +41,17 @@ class SqlApprovals:
                 again = "update approvals set superseded = 0 where run = ? and key = ? and superseded = 1"
                 conn.execute(again, (self.run, request.key))
                 return found
-            name, text = self._name(request), self.redact.request(request).model_dump_json()
+            name, text = self._name(request), self.as_kept(request).model_dump_json()
             order = "select coalesce(max(seq), 0) + 1 from approvals where run = ?"
             (seq,) = conn.execute(order, (self.run,)).fetchone()
             row = {"id": name, "run": self.run, "seq": seq, "key": request.key, "request": text}
             row["asked_at"] = unix_time()
             put(conn, "approvals", row)
         return name
+
+    def _ends_run(self, key: str, answer: Answer) -> bool:
+        """Whether somebody ended the run in place of an answer."""
+        return answer.choice == "cancel" and (request := self.get(key)) is not None and ends_run(request)
 
     def _value(self, column: str, key: str) -> str | None:
         found = self.conn.execute(
@@ -73,13 +77,17 @@ class SqlApprovals:
         again = "" if first else f".{request.what[0]}{call.attempt}{request.asked}"
         return f"{self.run}-{earlier + 1}.{call.index + 1}{again}"
 
+    def as_kept(self, request: ApprovalRequest) -> ApprovalRequest:
+        return self.redact.request(request)
+
     def get(self, key: str) -> ApprovalRequest | None:
         text = self._value("request", key)
         return ApprovalRequest.model_validate_json(text) if text else None
 
     def answer(self, key: str) -> Answer | None:
         text = self._value("answer", key)
-        return Answer.model_validate_json(text) if text else None
+        answer = Answer.model_validate_json(text) if text else None
+        return None if answer and self._ends_run(key, answer) else answer
 
     def withdraw(self, keys: str, but: str = "") -> None:
         with self.conn.transaction() as conn:
@@ -136,6 +144,11 @@ class SqlApprovals:
                 if files := _confirmed(rights.get("files", []), saved, self.redact):
                     kept = json.dumps({**options, "rights": {**rights, "files": files}})
                     conn.execute("update runs set options = ? where run = ?", (kept, run))
+
+
+def ends_run(request: ApprovalRequest | Pending) -> bool:
+    """Whether *cancel* at this request ends the run itself: there is nothing in it that would take the choice."""
+    return "cancel" not in (request.choices if isinstance(request, ApprovalRequest) else request["choices"])
 
 
 def answered_requests(conn: Connection, run: str, tool: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -248,6 +261,8 @@ def record_decisions(
         with conn.transaction():
             for name, answer in chosen:
                 decide(conn, run, name, answer)
+            if any(d.choice == "cancel" and ends_run(waiting[name].fields) for name, d in named):
+                return cancel_run(conn, run)
             (queue,) = conn.execute("select queue from runs where run = ?", (run,)).fetchone()
             if queue:
                 from interlock.engine.store.queue import put_job  # its packages come with an extra
@@ -256,11 +271,52 @@ def record_decisions(
                 put_job(conn, run, queue)
 
 
+def cancels_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
+    """Whether one of these decisions ends the run itself."""
+    if all(decision.choice != "cancel" for decision in decisions):
+        return False
+    waiting = {request.id: request for request in waiting_requests(store.home, run)}
+    named = [name for d in decisions if d.choice == "cancel" for name in _named(waiting, d)]
+    return any(ends_run(waiting[name].fields) for name in named if name in waiting)
+
+
+def cancel_run(conn: Connection, run: str) -> None:
+    """Inside a transaction: end a run that waits, with the tasks above it. Its driver, if it has one, stops."""
+    for one in with_subtasks(conn, first_task(conn, run)):
+        ask_to_stop(conn, one, "cancel")
+        conn.execute("update approvals set superseded = 1 where run = ? and answer is null", (one,))
+        conn.execute(
+            'update approvals set interrupt = null where run = ? and answer like \'%"choice":"cancel"%\'',
+            (one,),
+        )
+        _note_cancelled(conn, one)
+
+
+def _note_cancelled(conn: Connection, run: str) -> None:
+    """By whoever answered one of its requests so."""
+    query = (
+        'select answered_by from approvals where run = ? and answer like \'%"choice":"cancel"%\' '
+        "order by answered_at desc limit 1"
+    )
+    found = conn.execute(query, (run,)).fetchone()
+    error = {"type": "cancelled", "message": f"Cancelled by {found[0]}." if found else "Cancelled."}
+    conn.execute(
+        "update runs set status = 'cancelled', outcome = 'cancelled', error = ?, updated = ? "
+        "where run = ? and status in ('open', 'cancelled')",
+        (json.dumps(error), unix_time(), run),
+    )
+    if conn.execute("select queue from runs where run = ?", (run,)).fetchone()[0]:
+        from interlock.engine.store.queue import take_back  # its packages come with an extra
+
+        take_back(conn, run)
+
+
 def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
-    """Request ids; `all` means every pending permission, but not questions and unknown outcomes."""
+    """Request ids; `all` means every pending permission, but no question or unknown outcome unless that is all."""
     if decision.approval != "all":
         return [decision.approval]
-    return [name for name, request in waiting.items() if request.fields["kind"] == "approval"]
+    found = [name for name, request in waiting.items() if request.fields["kind"] == "approval"]
+    return found or ([*waiting] if decision.choice == "cancel" else [])
 
 
 def _cancelled(
@@ -279,15 +335,15 @@ def _cancelled(
     ]
 
 
-_OUTCOMES = {"redo": "proceed_once", "skip": "reject"}
+OUTCOMES = {"redo": "proceed_once", "skip": "reject"}
 """What is said of an unknown outcome, and the choice that acts on it: a call that was to be left must not run again."""
 
 
 def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str, door: str) -> Answer:
     request = waiting[name].fields
-    if decision.choice not in request["choices"]:
+    if decision.choice not in (*request["choices"], "cancel"):
         raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
-    means = _OUTCOMES.get(decision.text or "") if request["kind"] == "outcome" else None
+    means = OUTCOMES.get(decision.text or "") if request["kind"] == "outcome" else None
     if means not in (None, decision.choice):
         raise UserError(
             f"Request {name!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."

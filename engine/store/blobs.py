@@ -49,8 +49,10 @@ class RowBlobs(Blobs):
 
 
 def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "", base: str = "") -> None:
-    """With the connection's next commit. A plan replaces the one before; others with the name have the same bytes."""
-    if name.startswith("plans/"):
+    """With the connection's next commit. A plan, or a clone's commits, replace those before; others with the name have
+    the same bytes.
+    """
+    if name.startswith(("plans/", "commits/")):
         conn.later("blobs", "delete from blobs where name = ? and part > 0", (name,))
     sql = (
         "insert into blobs (name, part, body, owner, base, at) values (?, ?, ?, ?, ?, ?) "

@@ -8,6 +8,7 @@ from pathlib import Path
 from interlock.engine.store import blobs_of, put, reading, select
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.named_files import note_files
 from interlock.services.files.blobs import Blobs, deflated
 from interlock.services.transcript import ChainTranscript, StoredRecord
 from interlock.state.messages import Message
@@ -19,7 +20,8 @@ class SqlChain:
 
     conn: Connection
 
-    def add(self, name: str, run: str, record: StoredRecord) -> None:
+    def add(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
+        note_files(self.conn, run, body, record.file)
         row = record._replace(body=deflated(record.body)) if record.body else record
         put(self.conn, "chain", {"id": name, "run": run, **row._asdict()}, "keep", later=True)
 

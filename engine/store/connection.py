@@ -26,6 +26,22 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
+class Fetched:
+    """Rows that were read whole, and need their connection no more."""
+
+    def __init__(self, rowcount: int, rows: list[Any]) -> None:
+        self.rowcount, self._rows = rowcount, iter(rows)
+
+    def fetchone(self) -> Any:
+        return next(self._rows, None)
+
+    def fetchall(self) -> list[Any]:
+        return [*self._rows]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rows
+
+
 class Column(NamedTuple):
     name: str
     kind: type | tuple[type, ...]

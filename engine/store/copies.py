@@ -7,12 +7,14 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, blobs_of, explained, insertion, read_options, reading, select
+from interlock.engine.store import Store, blobs_of, explained, insertion, put, read_options, reading, select
 from interlock.engine.store.blobs import bring_commit, keep_commit, plans_of, put_plan
 from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.ignored import ignored_in
+from interlock.engine.store.named_files import files_of
 from interlock.engine.store.places import move_requests
-from interlock.engine.store.runs import files_of, refuse_driven, with_subtasks
+from interlock.engine.store.runs import refuse_driven, with_subtasks
 from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import TABLES, Table
 from interlock.services.snapshots.snapshots import Repository
@@ -164,6 +166,7 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
     for name in files_of(old, home / "outputs", run):
         if (body := ours.load(name)) is not None:
             theirs.store(name, body)
+            put(new, "named_files", {"name": name, "run": run}, "keep")
     for name, body in plans_of(old, home, run):
         put_plan(new, to, run, name, body)
     for repository, commits in _snapshots(old, run).items():
@@ -172,11 +175,13 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
 
 
 def _snapshots(conn: Connection, run: str) -> dict[str, list[str]]:
-    """Repository → the run's snapshots in it, in the order in which they were taken."""
+    """Repository → the run's snapshots in it, in the order in which they were taken, and the tests beside the first."""
     found: dict[str, list[str]] = {}
     rows = conn.execute("select repository, before, after from snapshots where run = ? order by seq", (run,))
     for repository, *commits in rows.fetchall():
         found.setdefault(repository, []).extend(filter(None, commits))
+    if ignored := ignored_in(read_options(conn, run)):
+        found.setdefault(ignored.repository, []).extend(filter(None, [ignored.commit]))
     return found
 
 

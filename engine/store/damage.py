@@ -17,14 +17,18 @@ from interlock.state.messages import Message
 _Check = Callable[[Any], object]
 
 
-def unreadable(conn: Connection, outputs: Path) -> Iterator[str]:
-    """One line per row, of any table, with a value its column can't hold."""
-    blobs = blobs_of(conn, outputs)
+def unreadable(
+    conn: Connection, outputs: Path, told: Callable[[int, int], None] = lambda _done, _total: None
+) -> Iterator[str]:
+    """One line per row, of any table, with a value its column can't hold. `told`: rows read, and rows in all."""
+    blobs, done = blobs_of(conn, outputs), 0
+    total = sum(conn.execute(f"select count(*) from {table.name}").fetchone()[0] for table in TABLES)
     for table in TABLES:
         checks = {name: _reader(where) for name, where in table.holds.items()}
         columns = conn.columns(table.name)
         for values in conn.execute(f"select {', '.join(c.name for c in columns)} from {table.name}"):
             row = dict(zip((c.name for c in columns), tuple(values), strict=True))
+            told(done := done + 1, total)
             wrong = [c.name for c in columns if not _fits(row[c.name], c)]
             wrong += [n for n, check in checks.items() if n not in wrong and not _reads(check, row, n, blobs)]
             if wrong:

@@ -1,15 +1,16 @@
 """foreign: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
 
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
-from langgraph.store.base import BaseStore, Op, Result
+from langgraph.store.base import BaseStore, Item, Op, PutOp, Result
 from langgraph.types import Interrupt
 
 from interlock.engine.store import keep_option, read_options
@@ -18,11 +19,22 @@ from interlock.engine.store.saver import ClassKeepingSaver, Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import _langgraph
 from interlock.graphs._asking import pause_of, requests_of, value_of
+from interlock.graphs._stored import hiding_serializer, unstorable
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.clock import unix_time
 from interlock.state.errors import RunError
-from interlock.state.journal import Approvals
+from interlock.state.journal import Approvals, Effects
+
+
+@dataclass(frozen=True)
+class OwnForm:
+    """A value in the form that the graph's own serializer gives it, where Interlock's has none."""
+
+    kind: str
+    data: bytes
+    packed: str = ""
+    """The type of Interlock's own form, which is what was given to that serializer; empty: the value itself was."""
 
 
 class ForeignSaver(ClassKeepingSaver):
@@ -35,8 +47,12 @@ class ForeignSaver(ClassKeepingSaver):
         self, conn: Connection, steps: StepLog, workflow: Foreign, approvals: Approvals, memory: Any
     ) -> None:
         """`memory`: the store that nodes find as `runtime.store`."""
-        super().__init__(conn, steps, types=workflow.types)
+        own_form = (OwnForm.__module__, OwnForm.__name__)
+        super().__init__(conn, steps, types={*workflow.types, own_form})
         self.memory = memory
+        self._own: Any = getattr(workflow.graph.checkpointer, "serde", None)
+        """The serializer of the saver that the graph was compiled with; None: it has none."""
+        self._hides = hiding_serializer(workflow.graph) is not None
         self._approvals = approvals
         self._one = threading.RLock()
 
@@ -47,14 +63,73 @@ class ForeignSaver(ClassKeepingSaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        values = self._all_formed(checkpoint["channel_values"])
         with self._one:
-            made = super().put(config, checkpoint, metadata, new_versions)
+            made = super().put(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
             self._commit()
         return made
+
+    def _all_formed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: self._formed(key, value) for key, value in values.items()}
+
+    def _formed(self, channel: str, value: Any) -> Any:
+        """The value, or what the graph's own serializer makes of it, if that brings it back. Raises `RunError` for
+        one that can't be hidden as all of the state is."""
+        if self._own is None or not _langgraph.holds_values(channel, value):
+            return value
+        is_ours = not unstorable(value, self.known, self.serde)
+        if is_ours and not self._hides:
+            return value
+        if is_ours:
+            kind, data = self.serde.dumps_typed(value)
+            if made := self._own_form(data, kind):
+                return made
+        made = self._own_form(value)
+        if made is None and self._hides:
+            raise RunError(
+                f"{channel or 'A result'!r} holds a value that the graph's own serializer doesn't bring back: "
+                f"{type(value).__name__}. Nothing of it was stored, because Interlock's own form is readable."
+            )
+        return made or value
+
+    def _own_form(self, value: Any, packed: str = "") -> OwnForm | None:
+        """None: its serializer doesn't bring the value back."""
+        try:
+            kind, data = self._own.dumps_typed(value)
+            back = self._own.loads_typed((kind, data))
+        except Exception:  # whatever its own methods raise
+            return None
+        is_same = back == value if packed else type(back) is type(value)
+        return OwnForm(kind, data, packed) if is_same else None
+
+    def _unformed(self, value: Any) -> Any:
+        if not isinstance(value, OwnForm):
+            return value
+        if self._own is None:
+            raise RunError(
+                f"A value was stored by the graph's own serializer ({value.kind!r}), which it lost since."
+            )
+        found = self._own.loads_typed((value.kind, value.data))
+        return self.serde.loads_typed((value.packed, found)) if value.packed else found
+
+    def stores(self, effects: Effects) -> None:
+        super().stores(effects)
+        if self._hides:
+            effects.serde = _Hiding(self.serde, self._formed, self._unformed)
+
+    def _read(self, found: CheckpointTuple) -> CheckpointTuple:
+        values = {key: self._unformed(value) for key, value in found.checkpoint["channel_values"].items()}
+        writes = [
+            (task, channel, self._unformed(value)) for task, channel, value in found.pending_writes or ()
+        ]
+        return found._replace(
+            checkpoint={**found.checkpoint, "channel_values": values}, pending_writes=writes
+        )
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
+        writes = [(channel, self._formed(channel, value)) for channel, value in writes]
         given = dict(writes)
         kept = {key: value for key, value in given.items() if key not in _langgraph.BOOKKEEPING}
         self.check_storable(kept, self.steps.node_of(task_id))
@@ -70,17 +145,20 @@ class ForeignSaver(ClassKeepingSaver):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._one:
-            return super().get_tuple(config)
+            found = super().get_tuple(config)
+        return found and self._read(found)
 
     def take_over(self, run: str, found: CheckpointTuple) -> None:
         """Write a checkpoint of another saver's thread, with its tasks' writes, as the run's. Raises `RunError`."""
-        self.check_storable(found.checkpoint["channel_values"])
+        values = self._all_formed(found.checkpoint["channel_values"])
+        self.check_storable(values)
+        saved: Any = {**found.checkpoint, "channel_values": values}
         place: Any = {**found.config["configurable"], "thread_id": run}  # pyright: ignore[reportTypedDictNotRequiredAccess]
         parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-        self._put({"configurable": {**place, "checkpoint_id": parent}}, found.checkpoint, found.metadata, {})
+        self._put({"configurable": {**place, "checkpoint_id": parent}}, saved, found.metadata, {})
         tasks: dict[str, list[tuple[str, Any]]] = {}
         for task, channel, value in found.pending_writes or ():
-            tasks.setdefault(task, []).append((channel, value))
+            tasks.setdefault(task, []).append((channel, self._formed(channel, value)))
         for task, writes in tasks.items():
             self._put_writes({"configurable": place}, writes, task, "")
 
@@ -128,6 +206,24 @@ class ForeignSaver(ClassKeepingSaver):
     def _is_over(self, namespace: str) -> bool:
         return ":" in namespace  # without, a graph that remembers from call to call
 
+    def list(self, *args: Any, **named: Any) -> Iterator[CheckpointTuple]:
+        yield from map(self._read, super().list(*args, **named))
+
+
+@dataclass(frozen=True)
+class _Hiding:
+    """Stores what effects return as the state of the graph is stored."""
+
+    serde: Any
+    formed: Callable[[str, Any], Any]
+    unformed: Callable[[Any], Any]
+
+    def dumps_typed(self, value: Any) -> tuple[str, bytes]:
+        return self.serde.dumps_typed(self.formed("", value))
+
+    def loads_typed(self, row: tuple[str, bytes]) -> Any:
+        return self.unformed(self.serde.loads_typed(row))
+
 
 @contextmanager
 def memories(path: Path) -> Generator[BaseStore]:
@@ -138,9 +234,32 @@ def memories(path: Path) -> Generator[BaseStore]:
         raise RunError(
             "Memories of LangGraph graphs (runtime.store) need the extra `memory`: install interlock-agent[memory]."
         ) from None
-    with SqliteStore.from_conn_string(str(path)) as store:
+
+    class AnyValue(SqliteStore):
+        """Keeps values that are no JSON object, too, as LangGraph's other stores do."""
+
+        def batch(self, ops: Iterable[Op]) -> list[Result]:
+            return [_unwrapped(found) for found in super().batch([_wrapped(op) for op in ops])]
+
+    with AnyValue.from_conn_string(str(path)) as store:
         store.setup()
         yield store
+
+
+_BARE = "interlock: a value that is no object"
+
+
+def _wrapped(op: Op) -> Op:
+    if isinstance(op, PutOp) and not isinstance(op.value, dict | None):
+        return op._replace(value={_BARE: op.value})
+    return op
+
+
+def _unwrapped(found: Result) -> Result:
+    for item in cast("list[Any]", found if isinstance(found, list) else [found]):
+        if isinstance(item, Item) and {*item.value} == {_BARE}:
+            item.value = item.value[_BARE]
+    return found
 
 
 class Memory(BaseStore):

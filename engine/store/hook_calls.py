@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from interlock.engine.store import blobs_of, put
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.named_files import note_files
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
 from interlock.state.clock import unix_time
@@ -76,6 +77,7 @@ class HookLog:
         file = blobs_of(self.conn, self.outputs).keep(text.encode())
         row = (None if file else text, file, unix_time(), self.epoch)
         with self.conn.transaction() as conn:
+            note_files(conn, self.run, b"", file)
             conn.execute(
                 "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
                 f"where {_OF_FIRING} and hook = ?",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,8 @@ from pydantic import JsonValue
 from interlock.engine.store import blobs_of, put
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.saver import ClassKeepingSerde
+from interlock.engine.store.named_files import note_files
+from interlock.engine.store.saver import ClassKeepingSerde, Notice, notice_nothing
 from interlock.engine.store.tables import TABLE
 from interlock.graphs._langgraph import storable_types
 from interlock.graphs._stored import Names, Storable, unstorable
@@ -22,7 +24,8 @@ from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.clock import unix_time
 from interlock.state.deps import Transcript
 from interlock.state.errors import RunError
-from interlock.state.journal import EffectRow, JournalRow
+from interlock.state.journal import EffectRow, JournalRow, NodeUpdate
+from interlock.state.text import clean
 
 
 class _Row(NamedTuple):
@@ -125,6 +128,7 @@ class SqlJournal:
                 from interlock.engine.store.blobs import keep_plans
 
                 keep_plans(self.conn, self.run, self.plans, self._plans)
+            note_files(self.conn, self.run, text.encode(), file)
             self._put(key, done)
 
     def latest(self, message: str, index: int) -> CallKey:
@@ -229,6 +233,7 @@ class SqlEffects:
     known: Names
     """Classes (module, name) of which results may be."""
     redact: Redactor = SHAPES
+    notice: Notice = notice_nothing
 
     def find(self, task: str, key: str, place: str) -> EffectRow | None:  # noqa: ARG002 - a replay has other tasks
         found = self.conn.execute(
@@ -250,12 +255,30 @@ class SqlEffects:
         with self.conn.transaction() as conn:
             conn.execute(sql, (self.epoch, self.run, task, key))
 
+    def _place_of(self, task: str, key: str) -> str:
+        query = "select place from effects where run = ? and task = ? and key = ?"
+        found = self.conn.execute(query, (self.run, task, key)).fetchone()
+        return found[0] if found else ""
+
+    def keep_update(self, task: str, update: NodeUpdate) -> None:
+        try:
+            kind, data = self.serde.dumps_typed(update.wrote)
+        except (TypeError, ValueError):  # the saver refuses it, by the name of the state key
+            return
+        row = {**update._asdict(), "run": self.run, "task": task, "type": kind, "wrote": data}
+        row["raised"] = self.redact(clean(update.raised))
+        put(self.conn, "node_updates", {**row, "at": unix_time()}, "replace", later=True)
+
+    def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
+
     def finish(self, task: str, key: str, result: Any) -> None:
         if wrong := unstorable(result, self.known, self.serde):
+            whose = f"Effect {key!r} of node {self._place_of(task, key)!r}"
             raise RunError(
-                f"Effect {key!r} took place, but its result can't be stored: {wrong}. Make its function return "
-                f"JSON-like values or messages, then: interlock resume {self.run}"
+                f"{whose} took place, but its result can't be stored: {wrong}. Make its function return JSON-like "
+                f"values or messages, then: interlock resume {self.run}"
             )
+        self.notice(f"The result of effect {key!r}", result)
         kind, data = self.serde.dumps_typed(result)
         sql = (
             "update effects set state = 'done', type = ?, value = ?, done_at = ?, epoch = ? "
@@ -280,6 +303,7 @@ class RecordedEffects:
     serde: Any
     known: frozenset[tuple[str, ...]] = frozenset()
     redact: Redactor = SHAPES
+    notice: Notice = notice_nothing
 
     def __post_init__(self) -> None:
         self._given: dict[tuple[str, str], EffectRow] = {}
@@ -300,6 +324,46 @@ class RecordedEffects:
     def fail(self, task: str, key: str) -> None: ...
 
     def finish(self, task: str, key: str, result: Any) -> None: ...
+
+    def keep_update(self, task: str, update: NodeUpdate) -> None: ...
+
+    def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
+        place, node, code, state = update[:4]
+        where = {"run": self.run, "place": place, "node": node, "code": code, "state": state}
+        own = "run = :run and place = :place and node = :node"
+        same = f"{own} and code = :code and state = :state"
+        with self.conn.transaction() as conn:
+            number = conn.execute(
+                f"select number from taken_updates where task = :task and {same}", {**where, "task": task}
+            ).fetchone()
+            if number is None:  # equal ones come in their order, also in the next drive of the replay
+                number = conn.execute(f"select count(*) from taken_updates where {same}", where).fetchone()
+                columns = ", ".join(("task", "number", *where))
+                values = {**where, "task": task, "number": number[0]}
+                marks = ", ".join(f":{name}" for name in ("task", "number", *where))
+                conn.execute(f"insert into taken_updates ({columns}) values ({marks})", values)
+            sql = f"select task, type, wrote, raised from recorded_updates where {same} order by at"
+            rows = conn.execute(sql, where).fetchall()
+            if number[0] >= len(rows):
+                raise RunError(self._why_not(where).format(node=node))
+            then, kind, data, raised = rows[number[0]]
+            # Its model calls count, too: those of later nodes have the next ordinals.
+            sql = "insert into model_calls select * from recorded_calls where task like :task on conflict do nothing"
+            conn.execute(sql, {"task": f"{then}%"})
+        return update._replace(wrote=self.serde.loads_typed((kind, data)), raised=raised)
+
+    def _why_not(self, where: Mapping[str, str]) -> str:
+        same = "max(case when code = :code then 1 else 0 end)"
+        sql = f"select {same} from recorded_updates where run = :run and place = :place and node = :node"
+        known = self.conn.execute(sql, {k: where[k] for k in ("run", "place", "node", "code")}).fetchone()[0]
+        return _NOT_KEPT if known is None else _OF_OTHER_STATE if known else _OF_OTHER_CODE
+
+
+_NOT_KEPT = "Node {node!r} doesn't run in a replay, and the record has nothing that it wrote."
+_OF_OTHER_STATE = (
+    "Node {node!r} doesn't run in a replay, and the record has nothing that it wrote of such a state."
+)
+_OF_OTHER_CODE = "Node {node!r} has changed since it ran, and doesn't run in a replay."
 
 
 def _row(serde: Any, state: Any, attempt: int, kind: str | None, data: bytes | None) -> EffectRow:

@@ -3,7 +3,7 @@
 Only a store in PostgreSQL has these tables. A limit of `*` holds for each one that has no limit of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from interlock.engine.store.connection import Connection
@@ -25,14 +25,24 @@ create table if not exists limits (
 create table if not exists limit_use (
     kind text not null,
     name text not null,
-    period text not null,             -- minute | day | month
+    period text not null,             -- day | month
     since integer not null,           -- unix time at which the period began
     requests integer not null,
     tokens integer not null,
     usd real not null,
     primary key (kind, name, period)
+);
+create table if not exists limit_seconds (
+    kind text not null,
+    name text not null,
+    since integer not null,           -- unix time at which the second began
+    requests integer not null,
+    tokens integer not null,
+    primary key (kind, name, since)
 )
 """
+_KEPT_S = 61
+"""Seconds that a second counts from its beginning: what came at its end is used for 60 s, too."""
 
 
 class Limit(NamedTuple):
@@ -52,10 +62,10 @@ class Limit(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What is used of a period."""
+    """What was used at one time of a period."""
 
     left_s: float
-    """Seconds until it ends."""
+    """Seconds until it counts no more."""
     requests: int
     tokens: int
     usd: float
@@ -76,7 +86,9 @@ class Wait(NamedTuple):
 
 
 _FIGURES = tuple(name for name in Limit._fields if name not in ("kind", "name"))
-_PERIODS = "(values ('minute'), ('day'), ('month')) as p (period)"
+_PERIODS = "(values ('day'), ('month')) as p (period)"
+_NOW = "extract(epoch from clock_timestamp())"
+_SECOND = f"cast(floor({_NOW}) as bigint)"
 _BEGAN = "date_trunc(p.period, clock_timestamp() at time zone 'UTC')"
 _SINCE = f"cast(extract(epoch from {_BEGAN}) as bigint)"
 _USED = f"""
@@ -86,13 +98,24 @@ select u.kind, u.name, p.period,
        coalesce(l.requests, 0), coalesce(l.tokens, 0), coalesce(l.usd, 0.0)
 from (values {{}}) as u (kind, name) cross join {_PERIODS}
 left join limit_use l on l.kind = u.kind and l.name = u.name and l.period = p.period and l.since = {_SINCE}
+union all
+select kind, name, 'minute', cast(since + {_KEPT_S} - {_NOW} as double precision), requests, tokens, 0.0
+from limit_seconds where (kind, name) in (values {{}}) and since > {_SECOND} - {_KEPT_S}
 """
 _ADDED = ", ".join(
     f"{name} = case when excluded.since > limit_use.since then 0 else limit_use.{name} end + excluded.{name}"
     for name in ("requests", "tokens", "usd")
 )
 _COUNT = f"""
-with turn as materialized (select pg_advisory_xact_lock({_ONE_COUNT}))
+with turn as materialized (select pg_advisory_xact_lock({_ONE_COUNT})), now_used as (
+    insert into limit_seconds (kind, name, since, requests, tokens)
+    select u.kind, u.name, {_SECOND}, cast(? as bigint), cast(? as bigint)
+    from turn cross join (values {{}}) as u (kind, name)
+    on conflict (kind, name, since) do update
+    set requests = limit_seconds.requests + excluded.requests, tokens = limit_seconds.tokens + excluded.tokens
+), over as (
+    delete from limit_seconds where (kind, name) in (values {{}}) and since < {_SECOND} - {_KEPT_S}
+)
 insert into limit_use (kind, name, period, since, requests, tokens, usd)
 select u.kind, u.name, p.period, {_SINCE}, cast(? as bigint), cast(? as bigint), cast(? as double precision)
 from turn cross join (values {{}}) as u (kind, name) cross join {_PERIODS}
@@ -102,8 +125,12 @@ set {_ADDED}, since = greatest(limit_use.since, excluded.since)
 
 
 def set_limit(conn: Connection, limit: Limit) -> None:
-    """Inside a transaction: change the figures that are given, and leave the others as they are."""
+    """Inside a transaction: change the figures that are given, and leave the others as they are.
+
+    A figure that had no limit counts from now on.
+    """
     given = {name: value for name, value in limit._asdict().items() if value is not None}
+    _forget_use(conn, limit)
     names = ", ".join(given)
     changed = ", ".join(f"{name} = excluded.{name}" for name in given)
     conn.execute(
@@ -113,8 +140,27 @@ def set_limit(conn: Connection, limit: Limit) -> None:
     )
 
 
+_FIGURE_USE = {
+    "requests": "update limit_seconds set requests = 0 where",
+    "tokens": "update limit_seconds set tokens = 0 where",
+    "usd_per_day": "update limit_use set usd = 0 where period = 'day' and",
+    "usd_per_month": "update limit_use set usd = 0 where period = 'month' and",
+}
+
+
+def _forget_use(conn: Connection, limit: Limit) -> None:
+    """Forget what was used of figures that get their first limit."""
+    before = next((one for one in all_limits(conn) if one[:2] == limit[:2]), Limit(*limit[:2]))
+    whose = "kind = ? and name = ?"
+    if limit.name == EACH:
+        whose = "kind = ? and ? = '*' and (kind, name) not in (select kind, name from limits)"
+    for figure, forget in _FIGURE_USE.items():
+        if getattr(limit, figure) is not None and getattr(before, figure) is None:
+            conn.execute(f"{forget} {whose}", limit[:2])
+
+
 def remove_limit(conn: Connection, kind: str, name: str) -> bool:
-    """Inside a transaction; returns whether there was one."""
+    """Inside a transaction; returns whether there was one. Set again, it counts from then on."""
     return conn.execute("delete from limits where kind = ? and name = ?", (kind, name)).rowcount > 0
 
 
@@ -132,11 +178,14 @@ def applying(conn: Connection, names: Mapping[str, str]) -> list[Limit]:
     return [limit._replace(name=names[limit.kind]) for limit in own if limit]
 
 
-def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str], Use]:
-    """Kind, name and period → what is used of it."""
+def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str], list[Use]]:
+    """Kind, name and period (minute, day, month) → what was used in it; `minute`: of the last 60 s, by second."""
     names = [part for limit in limits for part in limit[:2]]
-    rows = conn.execute(_USED.format(_places(limits)), names).fetchall()
-    return {(kind, name, period): Use(*use) for kind, name, period, *use in rows}
+    places = _places(limits)
+    found: dict[tuple[str, str, str], list[Use]] = {}
+    for kind, name, period, *use in conn.execute(_USED.format(places, places), [*names, *names]).fetchall():
+        found.setdefault((kind, name, period), []).append(Use(*use))
+    return found
 
 
 def count_alone(conn: Connection) -> None:
@@ -148,8 +197,9 @@ def count(
     conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float, *, later: bool = False
 ) -> None:
     """Add to what is used of the periods of now. `later`: with the driver's next commit."""
-    sql = _COUNT.format(_places(limits))
-    values = (requests, tokens, usd, *(part for limit in limits for part in limit[:2]))
+    places, names = _places(limits), [part for limit in limits for part in limit[:2]]
+    sql = _COUNT.format(places, places, places)
+    values = (requests, tokens, *names, *names, requests, tokens, usd, *names)
     if later:
         conn.later("limit_use", sql, values)
     else:
@@ -164,16 +214,37 @@ def wait_for(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: fl
     use = used(conn, limits)
     waits: list[Wait] = []
     for limit in limits:
-        minute, day, month = (use[limit.kind, limit.name, period] for period in ("minute", "day", "month"))
-        for most, spent, more, left_s, what in (
-            (limit.requests, minute.requests, 1, minute.left_s, "requests a minute"),
-            (limit.tokens, minute.tokens, tokens, minute.left_s, "tokens a minute"),
-            (limit.usd_per_day, day.usd, usd, day.left_s, "US dollars a day"),
-            (limit.usd_per_month, month.usd, usd, month.left_s, "US dollars a month"),
+        for most, period, figure, more, what in (
+            (limit.requests, "minute", "requests", 1, "requests a minute"),
+            (limit.tokens, "minute", "tokens", tokens, "tokens a minute"),
+            (limit.usd_per_day, "day", "usd", usd, "US dollars a day"),
+            (limit.usd_per_month, "month", "usd", usd, "US dollars a month"),
         ):
-            if most is not None and (spent >= most or (spent > 0 and spent + more > most)):
-                waits.append(Wait(limit.whose, _why(limit, f"{_shown(spent)} of {most:g} {what}"), left_s))
+            spent = [
+                (one.left_s, getattr(one, figure)) for one in use.get((limit.kind, limit.name, period), ())
+            ]
+            if most is not None and (left_s := _until_room(spent, most, more)):
+                so_far = total(amount for _, amount in spent)
+                waits.append(Wait(limit.whose, _why(limit, f"{_shown(so_far)} of {most:g} {what}"), left_s))
     return max(waits, key=lambda wait: wait.seconds or 0, default=None)
+
+
+def total(amounts: Iterable[float]) -> float:
+    """What was used; a call that used less than its estimate is corrected later, maybe in another period."""
+    return max(0, sum(amounts))
+
+
+def _until_room(spent: Sequence[tuple[float, float]], most: float, more: float) -> float:
+    """Seconds until so much more fits below the limit. `spent`: seconds that each amount still counts, and amount."""
+    left = sorted(spent)
+    waited = 0.0
+    while left and _is_full(total(amount for _, amount in left), most, more):
+        waited, _ = left.pop(0)
+    return waited
+
+
+def _is_full(spent: float, most: float, more: float) -> bool:
+    return spent >= most or (spent > 0 and spent + more > most)
 
 
 def wait_for_runs(limit: Limit) -> Wait:

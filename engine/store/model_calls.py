@@ -55,15 +55,16 @@ class SqlModelLog:
         )
 
     def ordinal(self, agent: str, role: str) -> int:
-        if (agent, role) not in self._made:
-            (last,) = self.conn.execute(
-                "select max(ordinal) from model_calls where run = ? and agent = ? and role = ?",
-                (self.run, agent, role),
-            ).fetchone()
-            before = self._before.get((agent, role), 0)
-            self._made[agent, role] = before if last is None else last + 1
-        self._made[agent, role] += 1
-        return self._made[agent, role] - 1
+        (last,) = self.conn.execute(
+            "select max(ordinal) from model_calls where run = ? and agent = ? and role = ?",
+            (self.run, agent, role),
+        ).fetchone()
+        kept = (
+            self._before.get((agent, role), 0) if last is None else last + 1
+        )  # a replay adds those of its record
+        made = max(kept, self._made.get((agent, role), 0))
+        self._made[agent, role] = made + 1
+        return made
 
     def unused(self, agent: str, role: str, ordinal: int) -> None:
         if self._made[agent, role] == ordinal + 1:  # else another request has the next one already

@@ -8,14 +8,23 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store import Store, kept_repository, read_options, select
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.ignored import ignored_in
 from interlock.engine.store.runs import first_task, with_subtasks
 from interlock.state.clock import unix_time
+
+NOWHERE = "nowhere:"
 
 
 class Place(NamedTuple):
     folder: str
     at: str
-    """`HOST:DIR` of the worker that has it; `nowhere:`: none has it any more; empty: none had it yet."""
+    """`HOST:DIR` of the worker that has it; `NOWHERE`: none has it any more; empty: none had it yet."""
+
+
+def left_places(repository: Mapping[str, str], at: str) -> str:
+    """Return the option `moved_from`: the places that a run left, a line each. Files that git ignores stayed there."""
+    before = repository.get("moved_from", "").splitlines()
+    return "\n".join(dict.fromkeys([*before, at]))
 
 
 def place_of(conn: Connection, run: str) -> Place:
@@ -69,8 +78,11 @@ def change_files(conn: Connection, run: str, commit: str, *, elsewhere: bool) ->
     `elsewhere`: not in the clone of a worker, which is then to be made anew.
     """
     for name in _in_folder(conn, run):
-        place = {"at": "nowhere:"} if elsewhere else {}
-        set_repository(conn, name, {**kept_repository(conn, name), "changed": commit, **place})
+        kept = kept_repository(conn, name)
+        place = {"at": NOWHERE} if elsewhere else {}
+        if elsewhere and kept.get("at", NOWHERE) != NOWHERE:
+            place["moved_from"] = left_places(kept, kept["at"])
+        set_repository(conn, name, {**kept, "changed": commit, **place})
 
 
 def move(
@@ -81,7 +93,7 @@ def move(
     `note`: what their models are told.
     """
     for name in _in_folder(conn, run):
-        now = {key: repository[key] for key in ("commit", "at")}
+        now = {key: repository[key] for key in ("commit", "at", "moved_from") if key in repository}
         set_repository(conn, name, {**kept_repository(conn, name), **now})
         # The paths of changes that a kill may have cut off; others are told with their host's.
         _move(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
@@ -109,6 +121,8 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
     from interlock.services.snapshots.snapshots import Repository
 
     rows = conn.execute("select repository, before, after from snapshots where run = ?", (run,)).fetchall()
+    if ignored := ignored_in(read_options(conn, run)):
+        rows.append((ignored.repository, ignored.commit, ""))
     for old in {repository for repository, *_ in rows} - {name}:
         commits = {one for repository, *both in rows if repository == old for one in both if one}
         Repository(folder / name).copy_from(Repository(folder / old), sorted(commits))

@@ -12,7 +12,7 @@ from interlock.engine.store.audit import AUDITED, SCHEMA, body_of, changed_body,
 from interlock.engine.store.sqlite import ADDED, CONVERTED, DROPPED
 from interlock.engine.store.sqlite import SCHEMA_VERSION as OF_TABLES
 
-SCHEMA_VERSION = OF_TABLES + 3
+SCHEMA_VERSION = OF_TABLES + 4
 """Of the tables that SQLite has, too, and of those that only a server's store has."""
 _FIRST = 10
 """Version of the schema of the oldest stores here."""
@@ -35,11 +35,13 @@ _TYPES = (
 
 _INDEXES = (
     "runs_updated on runs (updated)",
+    "runs_created on runs (created)",
     "runs_status on runs (status, updated)",
     "runs_workspace on runs (workspace, updated)",
     "runs_loose on runs (run) where queue is not null and status = 'open'",
     "chain_run on chain (run)",
     "chain_parent on chain (parent)",
+    "named_files_run on named_files (run)",
     "lease_held on lease (run) where held = 1",
     "approvals_open on approvals (asked_at, run) where answer is null and superseded = 0 and interrupt is not null",
     "snapshots_repository on snapshots (repository)",

@@ -202,12 +202,24 @@ def take_over(conn: Connection, found: Unsure) -> None:
             end_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
 
 
-def delivery(conn: Connection, run: str) -> tuple[bool, str, list[str]]:
-    """Whether a worker still has a job for the run, as it has until it delivered; the run that pushes, if any; and the
-    files that it doesn't push."""
+class Delivery(NamedTuple):
+    """What becomes of the changes of a run on a repository."""
+
+    under_way: bool = False
+    """A worker still has a job for the run, as it has until it delivered."""
+    pushed_by: str = ""
+    """The run that pushes its branch; empty: none does."""
+    kept_back: Sequence[str] = ()
+    """Files that it doesn't push, as they may hold keys."""
+    left_behind: Sequence[str] = ()
+    """Files that nothing delivers: git ignores them, or they are private or over 20 MB."""
+
+
+def delivery(conn: Connection, run: str) -> Delivery:
     kept = kept_repository(conn, run)
     kept_back = [path for path in kept.get("kept_back", "").split("\n") if path]
-    return has_job(conn, run), kept.get("pushed_by", ""), kept_back
+    left: list[str] = json.loads(kept.get("left_behind", "[]"))
+    return Delivery(has_job(conn, run), kept.get("pushed_by", ""), kept_back, left)
 
 
 def got_further(conn: Connection, run: str, steps: int) -> bool:

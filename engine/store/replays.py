@@ -25,12 +25,15 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             for table, source in _RECORDED.items():
                 conn.execute(f"create table {table} as select * from {source} where false")
                 copy_table(old, conn, source, "run = :run", run, into=table)
+            conn.execute("create table taken_updates as select *, 0 as number from node_updates where false")
             # The run's own first: of two records that follow one, its own counts.
             copy_table(old, conn, "chain", "run = :run", run)
             for other in related(old, run):
                 copy_table(old, conn, "chain", "run = :run", other)
-            (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
-            options = {**json.loads(text), "record_to": None, "fake": str(script)}
+            row = conn.execute("select options, input from runs where run = ?", (run,)).fetchone()
+            options, first = map(json.loads, row)
+            mode = first.get("chosen_mode") or options.get("approval_mode")  # as it began
+            options |= {"record_to": None, "fake": str(script), "approval_mode": mode, "next_asked": {}}
             begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"
             conn.execute(begun, (json.dumps(options), run))
             for subtask in subtasks:
@@ -52,6 +55,7 @@ _RECORDED = {
     "recorded_servers": "server_replies",
     "recorded_calls": "model_calls",
     "recorded_effects": "effects",
+    "recorded_updates": "node_updates",
 }
 """Tables of a replay's store → those that they are copied from, which the replay writes itself."""
 

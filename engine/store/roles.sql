@@ -13,7 +13,7 @@ end $$;
 grant usage on schema public to interlock_worker, interlock_submitter, interlock_viewer;
 grant select on all tables in schema public to interlock_worker, interlock_submitter, interlock_viewer;
 grant insert, update, delete on all tables in schema public to interlock_worker;
-grant insert, update on runs, approvals, audit, lease, chain to interlock_submitter;
+grant insert, update on runs, approvals, audit, lease, chain, named_files to interlock_submitter;
 grant insert, update, delete on schedules, procrastinate_jobs, procrastinate_events, procrastinate_periodic_defers
     to interlock_submitter;
 revoke insert, update on served from interlock_worker;

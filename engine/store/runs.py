@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from interlock.engine.store import Store, blobs_of, explained, put, select
+from interlock.engine.store import Store, explained, put, select
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.named_files import files_of, list_again, named_by_others
 from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
@@ -100,11 +101,12 @@ def end_run(conn: Connection, run: str) -> None:
 
 IS_SUBTASK = "c.subtask_of = c.parent"
 """For a run `c`. A fork has a parent too, and is `subtask_of` what the run was that it was forked from."""
-RELATED = """
+_ABOVE_IT = """
 with recursive above (run, parent) as (
     select run, parent from runs where run = ?
     union select r.run, r.parent from runs r join above on r.run = above.parent
-), related (run) as (
+"""
+RELATED = f"""{_ABOVE_IT}), related (run) as (
     select run from above union select r.run from runs r join related on r.parent = related.run
 ) """
 """Runs among which no number names two requests: a task and its subtasks, a plan and what carries it out, forks."""
@@ -166,6 +168,12 @@ def related(conn: Connection, run: str) -> list[str]:
     return [one for one in dict.fromkeys(one for (one,) in rows) if one != run]
 
 
+def origins(conn: Connection, run: str) -> list[str]:
+    """The runs that this one came from: the task or plan that it is part of, what it was forked from, and theirs."""
+    rows = conn.execute(f"{_ABOVE_IT}) select run from above where run <> ?", (run, run)).fetchall()
+    return [one for (one,) in rows]
+
+
 def first_task(conn: Connection, run: str) -> str:
     """The user-started run this one is a subtask of, at any depth; else the run itself."""
     higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"
@@ -180,6 +188,8 @@ def how_it_ended(conn: Connection, run: str) -> str | None:
     return "removed" if row is None else row[0] if row[0] in _OVER else None
 
 
+StopAsked = Literal["stop", "cancel", "timeout"]
+"""`stop`, `timeout`: the run can be resumed; `cancel`: it ends."""
 _COLUMNS = "host, boot, pid, started, epoch, beat, held"
 
 
@@ -202,7 +212,7 @@ def take(conn: Connection, run: str, owner: Owner, seen: LeaseRow | None) -> int
         if row is not None and row.held and row != seen:
             return row
         epoch, beats = (row.epoch + 1, row.beat + 1) if row else (1, 1)
-        kept = {"run": run, **owner._asdict(), "epoch": epoch, "beat": beats, "held": 1}
+        kept = {"run": run, **owner._asdict(), "epoch": epoch, "beat": beats, "held": 1, "stop": None}
         put(conn, "lease", kept, "replace")
     return epoch
 
@@ -231,6 +241,32 @@ def _update(conn: Connection, change: str, run: str, epoch: int) -> bool | None:
         # A busy store costs a beat, not the run; a lasting error (a full disk) hits the driver at its next
         # write. If `held` stays set, this process's end or silence frees the run as well.
         return None
+
+
+def ask_to_stop(conn: Connection, run: str, how: "StopAsked") -> Owner | None:
+    """Inside a transaction: ask the run's driver to stop; its next heartbeat reads it. None: nobody drives the run."""
+    row = read_lease(conn, run)
+    if row is None or not row.held or is_alive(row.owner) is False:
+        return None
+    conn.execute("update lease set stop = ? where run = ? and epoch = ?", (how, run, row.epoch))
+    return row.owner
+
+
+def note_stop(conn: Connection, run: str, epoch: int, how: StopAsked) -> None:
+    """Note why the process of the drive with this epoch ends."""
+    with conn.transaction():
+        conn.execute(
+            "update lease set stop = ? where run = ? and epoch = ? and stop is null", (how, run, epoch)
+        )
+
+
+def asked_to_stop(conn: Connection, run: str, epoch: int) -> "StopAsked | None":
+    """What somebody asks of the driver with this epoch; None also where the store doesn't answer."""
+    try:
+        row = conn.execute("select stop from lease where run = ? and epoch = ?", (run, epoch)).fetchone()
+    except (StoreError, *conn.errors):
+        return None  # the next heartbeat asks again
+    return row and row[0]
 
 
 def end_lease(conn: Connection, run: str) -> None:
@@ -282,12 +318,6 @@ def lost(conn: Connection, lease: "Lease") -> BusyError:
     )
 
 
-_KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
-"""Names given by `services/files/filesystem.py`."""
-_RECORD = re.compile(r"[0-9a-f]{64}\.json")
-"""Checked because a damaged row may name anything."""
-
-
 def remove_run(home: Path, run: str) -> None:
     """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven."""
     store = Store(home)
@@ -297,11 +327,12 @@ def remove_run(home: Path, run: str) -> None:
             last = _last_write(conn, run)
             files = files_of(conn, store.outputs, run)
             lonely = _lonely_snapshots(conn, run)
-            _delete(conn, run)
+            if _delete(conn, run):
+                list_again(conn, store.outputs, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
-            unnamed = files - files_of(conn, store.outputs, None) if files else set[str]()
+            unnamed = files - named_by_others(conn, store.outputs, files)
             for name in unnamed:
                 remove_untouched(store.outputs / name, last)
             if conn.blobs:
@@ -310,6 +341,7 @@ def remove_run(home: Path, run: str) -> None:
                 forget_outputs(conn, unnamed, last)
                 forget_owned(conn, "plans", run)
                 forget_owned(conn, "patches", run)
+                forget_owned(conn, "commits", run)
                 for name in lonely:
                     forget_owned(conn, "snapshots", name)
     forget(home, run)
@@ -329,7 +361,8 @@ def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _delete(conn: Connection, run: str) -> None:
+def _delete(conn: Connection, run: str) -> bool:
+    """Returns whether rows are left, which others read."""
     forked = conn.execute(
         "select 1 from runs where parent = :run union all "
         "select 1 from chain c join chain p on c.parent = p.id where p.run = :run and c.run <> :run limit 1",
@@ -338,6 +371,7 @@ def _delete(conn: Connection, run: str) -> None:
     for table in TABLES:
         if not (table.kept and forked):  # a fork reads its history from its parent's records (`engine.md` 9)
             conn.execute(f"delete from {table.name} where {table.owner} = ?", (run,))
+    return forked is not None
 
 
 def _last_write(conn: Connection, run: str) -> float:
@@ -350,25 +384,6 @@ def _last_write(conn: Connection, run: str) -> float:
         {"run": run},
     ).fetchone()
     return last or 0.0
-
-
-def files_of(conn: Connection, outputs: Path, run: str | None) -> set[str]:
-    """Names in `outputs/` held by the records of a run (None: of all runs), in columns or in texts for the model."""
-    of, values = (" where run = :run", {"run": run}) if run else ("", {})
-    rows = [
-        *conn.execute(f"select body, file from chain{of}", values),
-        *conn.execute(f"select result, result_file from journal{of}", values),
-        *conn.execute(f"select '', reply_file from hook_calls{of}", values),
-    ]
-    found, blobs = set[str](), blobs_of(conn, outputs)
-    for text, file in rows:
-        named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
-        found |= {named} if named else set()
-        body = blobs.read(text, named) or text
-        found.update(
-            _KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body or ""))
-        )
-    return found
 
 
 class Shown(NamedTuple):

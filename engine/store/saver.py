@@ -1,7 +1,7 @@
 """saver: LangGraph's checkpoints in the store, with `runs`, `approvals` and `steps` in the same transactions."""
 
 import json
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -350,6 +350,13 @@ class Saver(BaseCheckpointSaver[int]):
         self.delete_thread(thread_id)
 
 
+Notice = Callable[[str, Any], None]
+
+
+def notice_nothing(_what: str, _value: Any) -> None:
+    """For stores that nobody watches."""
+
+
 class ClassKeepingSaver(Saver):
     """The state of a workflow of the user's own comes back with the types that its nodes wrote, or is refused."""
 
@@ -360,10 +367,12 @@ class ClassKeepingSaver(Saver):
         super().__init__(conn, steps, outcome)
         self.known = Storable(frozenset(types) | _langgraph.storable_types())
         self.serde = ClassKeepingSerde(self.known)
+        self.notice: Notice = notice_nothing
+        """Told of each value that is stored as it is, and what it is."""
 
     def stores(self, effects: Effects) -> None:
         """Results of effects are stored as the state is."""
-        effects.serde, effects.known = self.serde, self.known
+        effects.serde, effects.known, effects.notice = self.serde, self.known, self.notice
 
     def put(
         self,
@@ -386,8 +395,11 @@ class ClassKeepingSaver(Saver):
     def check_storable(self, values: Mapping[str, Any], node: str = "") -> None:
         """Raise `RunError` that names the key and the type of what wouldn't come back as it is."""
         for key, value in values.items():
+            if node:
+                self.notice(f"State key {key!r}, which node {node!r} wrote,", value)
             if wrong := unstorable(value, self.known, self.serde):
-                where = f"Node {node!r} failed: state" if node else "State"
+                writer = node or self.steps.writer_of(key)
+                where = f"Node {writer!r} failed: state" if writer else "State"
                 raise RunError(
                     f"{where} key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
                     "messages, collections, or pydantic models, dataclasses, enums and named tuples of a module."

@@ -72,10 +72,11 @@ def next_time(cron: str, zone: str, moment: datetime) -> datetime:
     fields = cron.split()
     if not (len(fields) == 5 or (len(fields) == 1 and cron.startswith("@"))) or not croniter.is_valid(cron):
         raise UserError(f"{cron!r} isn't a cron line. {_EXPECTED}")
+    every_hour = "*" in fields[1 % len(fields)] or croniter.expand(cron)[0][1] == ["*"]  # such as @hourly
     times: Any = croniter(cron, moment.astimezone(there))
     try:
         found = cast(datetime, times.get_next(datetime))
-        while found.fold and "*" not in fields[1 % len(fields)]:
+        while found.fold and not every_hour:
             found = cast(datetime, times.get_next(datetime))
     except CroniterBadDateError as error:
         raise UserError(f"The time of {cron!r} never comes. {_EXPECTED}") from error

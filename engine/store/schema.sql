@@ -50,6 +50,11 @@ create table if not exists chain (
     file text                         -- name in outputs/ when the bytes are over 8 KB
 );
 create index if not exists chain_roots on chain (run) where parent = '';
+create table if not exists named_files (
+    name text not null,               -- of a file in outputs/ that a row names; '', of no run: all runs are listed here
+    run text not null,                -- whose row it is
+    primary key (name, run)
+) without rowid;
 create table if not exists model_calls (
     run text not null,
     agent text not null,
@@ -113,6 +118,19 @@ create table if not exists effects (
     intent_at real not null,
     done_at real,
     primary key (run, task, key)
+);
+create table if not exists node_updates (
+    run text not null,
+    task text not null,               -- graph task of the node
+    place text not null,              -- names of the nodes around it
+    node text not null,
+    code text not null,               -- hash of its code
+    state text not null,              -- hash of what it read
+    type text not null,               -- of what it wrote, as checkpoints have it
+    wrote blob not null,
+    raised text not null,             -- in place of that: its error's line; '' for none
+    at real not null,
+    primary key (run, task, node, state)
 );
 create table if not exists decisions (
     run text not null,
@@ -233,7 +251,8 @@ create table if not exists lease (
     started text not null,            -- the process's start time, as the system counts it
     epoch integer not null,
     beat integer not null,            -- grows with every heartbeat; a clock isn't compared
-    held integer not null             -- 1 while the owner drives
+    held integer not null,            -- 1 while the owner drives
+    stop text                         -- why it is to end: stop | cancel | timeout; null: it isn't
 ) without rowid;
 create table if not exists sessions (
     session text primary key,         -- as an editor knows it; the id of its first run
@@ -255,3 +274,4 @@ create table if not exists served (
 );
 create index if not exists served_thread on served (thread);
 create index if not exists served_run on served (run);
+insert into named_files (name, run) select '', '' where not exists (select 1 from runs) on conflict do nothing;

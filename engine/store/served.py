@@ -42,6 +42,11 @@ def all_served(home: Path, kind: Kind, *, thread: str = "") -> list[Served]:
     return [_of(row) for row in select(_place(home), sql, kind, *values)]
 
 
+def is_beside(home: Path) -> bool:
+    """Whether the rows are in a file of their own, so that no query of runs sees them."""
+    return _place(home) != home
+
+
 def serve(
     home: Path, kind: Kind, id: str, body: Mapping[str, Any], *, thread: str = "", run: str = ""
 ) -> Served:

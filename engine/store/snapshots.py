@@ -2,24 +2,43 @@
 
 import asyncio
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import put, select
+from interlock.engine.store import keep_option, put, read_options, reading, select
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.ignored import IGNORED, Ignored, ignored_in
+from interlock.engine.store.runs import origins
 from interlock.engine.store.runs import related as related_runs
 from interlock.engine.store.steps import StepLog
 from interlock.state.calls import CallKey
 from interlock.state.clock import unix_time
-from interlock.state.deps import to_its_end
+from interlock.state.deps import announced, to_its_end
 from interlock.state.errors import RunError
-from interlock.state.events import Emit, ErrorEvent
+from interlock.state.events import SAVING, Emit, ErrorEvent, Progress
 
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
+
+UNSAVED = "unsaved"
+"""The run's option that names calls whose changes no snapshot has, and why."""
+_MOST_UNSAVED = 100
+_WHY = "Tests that git ignores can't be compared"
+
+
+class Since(NamedTuple):
+    """A workspace when the run began, and now."""
+
+    repository: "Repository"
+    before: str
+    """Snapshot."""
+    now: str
+    """Snapshot."""
+    ignored: str
+    """Commit of the tests that the first doesn't hold."""
 
 
 @dataclass
@@ -32,11 +51,22 @@ class SqlSnapshots:
     emit: Emit
     make: "Callable[[], WorkspaceSnapshots] | None"
     """None: disabled in settings."""
+    keep_ignored: "Callable[[Repository, str, str], str] | None" = None
+    """Keeps tests that a snapshot doesn't hold, under a ref, and returns the commit; raises `RunError`. None: the run
+    has no check that must pass with them."""
     needed: bool = False
     """A failure ends the drive: other hosts know the run's files from its snapshots."""
+    commits: Callable[[], tuple[str, bytes] | None] | None = None
+    """As `Options.commits`."""
+    patience_s: float = 1.0
+    """Seconds between two events about a snapshot under way."""
+    _why: str = ""
+    """Why none is taken any more."""
     _made: "WorkspaceSnapshots | None" = None
     _newest: tuple[str, str] = ("", "")
     """Message, and the commit after its latest call: nothing else can have changed files since."""
+    _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the first of parallel calls keeps what all of them may change."""
 
     async def before(self, key: CallKey) -> None:
         place = self._place(key)
@@ -45,12 +75,65 @@ class SqlSnapshots:
         round_, commit = self._newest
         if round_ != key.message:
             commit = await self._taken()
+        if self._why:
+            self._note_unsaved(key)
         if commit and self._made:
+            if self.keep_ignored is not None:
+                await self._keep_ignored(self._made.repository, commit)
             where = dict(zip(("run", "message", "idx", "attempt"), place, strict=True))
             order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": unix_time()}
             row = {**where, **order, "repository": self._made.name, "before": commit}
             put(self.conn, "snapshots", row, later=True)
             self._calls[place] = False
+
+    async def _keep_ignored(self, repository: "Repository", commit: str) -> None:
+        """Before the first change, keep tests that the snapshot doesn't hold."""
+        async with self._beginning:
+            keep = self.keep_ignored
+            if keep is None:
+                return
+            if not self._first(repository) and not ignored_in(read_options(self.conn, self.run)):
+                try:
+                    kept = await to_its_end(
+                        asyncio.to_thread(keep, repository, f"refs/ignored/{self.run}", commit)
+                    )
+                    if self.conn.blobs:
+                        await self._keep(repository, kept)
+                    found = Ignored(repository.name, kept)
+                except (RunError, OSError) as error:
+                    found = Ignored(repository.name, "", f"{_WHY}: {str(error).rstrip('.')}.")
+                    self.emit(ErrorEvent(severity="warning", message=f"{found.why} So the check will ask."))
+                keep_option(self.conn, self.run, IGNORED, found._asdict())
+            self.keep_ignored = None
+
+    def _first(self, repository: "Repository") -> tuple[str, str, str] | None:
+        """Return run, repository and commit of the first snapshot of the files that the run began with.
+
+        What it came from may have worked in another folder; what else shares records with it began there later.
+        """
+        marks, related = self._related()
+        rows = self.conn.execute(
+            f"select run, repository, before from snapshots where run in ({marks}) order by at, seq", related
+        ).fetchall()
+        own = {self.run, *origins(self.conn, self.run)}
+        return next((row for row in rows if row[0] in own or row[1] == repository.name), None)
+
+    def _related(self) -> tuple[str, list[str]]:
+        """The runs that share records with this one, itself first, and placeholders for them."""
+        runs = [self.run, *related_runs(self.conn, self.run)]
+        return ", ".join("?" * len(runs)), runs
+
+    def _note_unsaved(self, key: CallKey) -> None:
+        """Keep which call changes files that nothing can take back."""
+        kept = unsaved_in(read_options(self.conn, self.run)) or Unsaved(self._why, [], 0)
+        name = f"{key.message}.{key.index}.{key.attempt}"
+        if name in kept.calls:
+            return
+        if len(kept.calls) < _MOST_UNSAVED:
+            kept = Unsaved(self._why, [*kept.calls, name], 0)
+        else:
+            kept = kept._replace(more=kept.more + 1)
+        keep_option(self.conn, self.run, UNSAVED, kept._asdict())
 
     async def after(self, key: CallKey, changed: str = "") -> None:
         place = self._place(key)
@@ -75,13 +158,12 @@ class SqlSnapshots:
         except (RunError, OSError) as error:  # snapshots taken so far stay
             self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
 
-    async def since_start(self) -> "tuple[Repository, str, str] | None":
-        """Return the snapshots of the workspace when the run began, or a run that it belongs to, and of now.
+    async def since_start(self) -> Since | None:
+        """Return the workspace when the run began, or a run that it belongs to, and now.
 
         None: nothing has been changed since. Raises `RunError` if that can't be told.
         """
-        related = [self.run, *related_runs(self.conn, self.run)]
-        marks = ", ".join("?" for _ in related)
+        marks, related = self._related()
         unseen = (
             f"select count(*) from journal j where run in ({marks}) and planned is not null and state = 'done' and not "
             "exists (select 1 from snapshots s where (s.run, s.message, s.idx, s.attempt) = "
@@ -89,22 +171,32 @@ class SqlSnapshots:
         )
         if self.conn.execute(unseen, related).fetchone()[0]:
             raise RunError("Files were changed before there was a snapshot of them.")
-        begun = f"select repository, before from snapshots where run in ({marks}) order by at, seq"
-        rows = self.conn.execute(begun, related).fetchall()
-        if not rows and self.make is not None:
+        begun = self.conn.execute(f"select 1 from snapshots where run in ({marks}) limit 1", related)
+        if not begun.fetchone() and self.make is not None:
             return None
         commit = await self._taken()
-        first = next((before for name, before in rows if self._made and name == self._made.name), None)
-        if first is None or not commit or self._made is None:
+        first = self._first(self._made.repository) if commit and self._made else None
+        if first is None or self._made is None:
             raise RunError("There is no snapshot of the files that it began with.")
-        repository = self._made.repository
+        repository, (run, name, before) = self._made.repository, first
+        if not self._bring(repository, name, before):
+            raise RunError("The snapshot of the files that it began with is gone.")
+        ignored = ignored_in(read_options(self.conn, run))
+        if ignored is None or not ignored.commit:
+            raise RunError(ignored.why if ignored else f"{_WHY}: none were kept when the run began.")
+        if not self._bring(repository, ignored.repository, ignored.commit):
+            raise RunError(f"{_WHY}: those that it began with are gone.")
+        return Since(repository, before, commit, ignored.commit)
+
+    def _bring(self, repository: "Repository", name: str, commit: str) -> bool:
+        """Whether a commit that this repository lacks could be brought from the store, or from another repository."""
         if self.conn.blobs:
             from interlock.engine.store.blobs import bring_commit
 
-            bring_commit(self.conn, repository, first)
-        if repository.lacking([first]):
-            raise RunError("The snapshot of the files that it began with is gone.")
-        return repository, first, commit
+            bring_commit(self.conn, repository, commit)
+        elif name != repository.name:
+            repository.copy_from(type(repository)(repository.folder.with_name(name)), [commit])
+        return not repository.lacking([commit])
 
     async def _taken(self, changed: str = "") -> str:
         """The commit; empty: none was taken."""
@@ -112,19 +204,35 @@ class SqlSnapshots:
             return ""
         try:
             self._made = made = self._made or self.make()
-            commit = await to_its_end(asyncio.to_thread(made.take, f"refs/runs/{self.run}", changed))
+            commit = await to_its_end(self._announced(made, changed))
             if self.conn.blobs:
                 await self._keep(made.repository, commit)
+                await self._keep_commits()
             return commit
         except (RunError, OSError) as error:
             if self.needed:
                 raise RunError(
                     f"No snapshots of files: {str(error).rstrip('.')}. Nothing was run."
                 ) from error
-            self.make = None
-            why = f"{str(error).rstrip('.')}. What this run changes from here on can't be taken back by rewind or undo."
+            self.make, self._why = None, str(error).rstrip(".")
+            why = f"{self._why}. What this run changes from here on can't be taken back by rewind or undo."
             self.emit(ErrorEvent(severity="warning", message=f"No snapshots of files: {why}"))
             return ""
+
+    async def _announced(self, made: "WorkspaceSnapshots", changed: str) -> str:
+        told = False
+
+        def tell() -> None:
+            nonlocal told
+            told = True
+            done, total = made.progress
+            self.emit(Progress(what=SAVING, done=done, total=total, unit="files"))
+
+        taken = asyncio.to_thread(made.take, f"refs/runs/{self.run}", changed)
+        commit = await announced(taken, tell, self.patience_s)
+        if told:
+            self.emit(Progress(what=SAVING, done=1, total=1, unit="files"))
+        return commit
 
     async def _keep(self, repository: "Repository", commit: str) -> None:
         """As `keep_commit`, with git in another thread: parallel tasks use the connection in this one."""
@@ -136,6 +244,21 @@ class SqlSnapshots:
         base = newest_stored(self.conn, earlier)
         pack = await to_its_end(asyncio.to_thread(repository.pack_of, commit, base))
         put_commit(self.conn, repository, commit, base, pack)
+
+    async def _keep_commits(self) -> None:
+        from interlock.engine.store.blobs import put_blob
+
+        if self.commits is None:
+            return
+        try:
+            changed = await to_its_end(asyncio.to_thread(self.commits))
+        except RunError as error:
+            self.commits = None
+            self.emit(ErrorEvent(severity="warning", message=f"{error}"))
+            return
+        if changed is not None:
+            clone, body = changed
+            put_blob(self.conn, f"commits/{clone}", body, owner=clone)
 
     def _place(self, key: CallKey) -> tuple[str, str, int, int]:
         return (self.run, key.message, key.index, key.attempt)
@@ -169,6 +292,28 @@ def snapshots(home: Path, run: str) -> list[Snapshot]:
     found = [Snapshot(*row) for row in rows]
     nexts = [*(later.before for later in found), ""][1:]
     return [s if s.after else s._replace(after=then) for s, then in zip(found, nexts, strict=True)]
+
+
+class Unsaved(NamedTuple):
+    """Calls that may have changed files while no snapshots were taken."""
+
+    why: str
+    calls: Sequence[str]
+    """Keys of the first of them."""
+    more: int
+    """Further ones."""
+
+
+def unsaved(home: Path, run: str) -> Unsaved | None:
+    """The run's calls whose changes can't be taken back; None: there are none."""
+    with reading(home) as conn:
+        return unsaved_in(read_options(conn, run)) if conn else None
+
+
+def unsaved_in(options: Mapping[str, Any]) -> Unsaved | None:
+    """As `unsaved`, of a run's options."""
+    found: Mapping[str, Any] | None = options.get(UNSAVED)
+    return Unsaved(found["why"], found["calls"], found["more"]) if found else None
 
 
 def planned_paths(home: Path, run: str) -> list[tuple[str, str]]:

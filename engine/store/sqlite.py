@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interlock.engine.store.audit import AUDITED, SCHEMA, Audit, begin, body_of, noting, sha
-from interlock.engine.store.connection import Adapter, Column, Connection, Values
+from interlock.engine.store.connection import Adapter, Column, Connection, Fetched, Rows, Values
 from interlock.services.files import disk
 from interlock.services.files.disk import private_file
 from interlock.state.errors import StoreError
@@ -39,8 +39,14 @@ class SqliteConnection(Connection):
     def in_transaction(self) -> bool:
         return self._conn.in_transaction
 
-    def stored(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
-        return self._conn.execute(sql, values)
+    def stored(self, sql: str, values: Values = ()) -> Rows:
+        if not self.buffers:
+            return self._conn.execute(sql, values)
+        with (
+            self.turn
+        ):  # a row that is fetched while another thread closes the connection would end the process
+            found = self._conn.execute(sql, values)
+            return Fetched(found.rowcount, found.fetchall())
 
     def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
         for sql, alike in groupby(statements, itemgetter(0)):
@@ -81,9 +87,11 @@ class SqliteConnection(Connection):
         self._audit = begin(self._conn, self._path)
 
     def close(self) -> None:
-        if self._audit:
-            self._audit.committed(synced=True)
-        self._conn.close()
+        """A thread that a drive left behind can't use it any more: `ProgrammingError`."""
+        with self.turn:
+            if self._audit:
+                self._audit.committed(synced=True)
+            self._conn.close()
 
     def _still_there(self) -> None:
         for path, opened in self._files.items():
@@ -173,7 +181,7 @@ def _triggers(table: str) -> Iterable[str]:
     yield f"{made}_gone after delete on {table} begin select {noting(table, 'delete', 'null')}; end"
 
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 17
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
@@ -183,6 +191,7 @@ ADDED = (
     (11, "model_calls", "written_tokens", "integer not null default 0", "0"),
     (11, "model_calls", "usd", "real", "null"),
     (12, "sessions", "chosen", "text not null default '{}'", "'{}'"),
+    (15, "lease", "stop", "text", "null"),
 )
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
 CONVERTED = (
@@ -198,6 +207,21 @@ CONVERTED = (
     ),
 )
 """A table of earlier stores that is a view now, and what takes its rows over from it as `NAME_before`."""
+_INDEXES = (
+    "runs_updated on runs (updated)",
+    "runs_created on runs (created)",
+    "runs_workspace on runs (workspace)",
+    "runs_loose on runs (run) where queue is not null and status = 'open'",
+    "chain_run on chain (run)",
+    "chain_parent on chain (parent)",
+    "named_files_run on named_files (run)",
+    "model_calls_record on model_calls (record)",
+    "lease_held on lease (run) where held = 1",
+    "approvals_open on approvals (run, asked_at) where answer is null and superseded = 0 and interrupt is not null",
+    "snapshots_repository on snapshots (repository)",
+    "sessions_run on sessions (run)",
+)
+"""What a file is searched by beside its keys. Each costs every commit that changes its columns."""
 DROPPED = ("drop index if exists model_calls_task",)
 _PAGE = 1024
 """Bytes; small, because a commit writes whole pages of many small tables."""
@@ -259,7 +283,8 @@ class Sqlite(Adapter):
             earlier = [part for part in CONVERTED if _is_table(conn, part[0])]
             for name, *_ in earlier:
                 conn.execute(f"alter table {name} rename to {name}_before")
-            for statement in (*schema.split(";\n"), *DROPPED):
+            made = (f"create index if not exists {index}" for index in _INDEXES)
+            for statement in (*schema.split(";\n"), *DROPPED, *made):
                 conn.execute(statement)
             for name, *statements in earlier:
                 for statement in (*statements, f"drop table {name}_before"):

@@ -114,6 +114,11 @@ class StepLog:
         """The node that runs in a task; empty: it hasn't started here."""
         return self._notes[task].node if task in self._notes else ""
 
+    def writer_of(self, key: str) -> str:
+        """The node that wrote a state key in this superstep; empty: not one alone."""
+        found = {note.node for note in self._notes.values() if key in note.keys}
+        return found.pop() if len(found) == 1 else ""
+
     def ended(self, task: str, ms: float, keys: Sequence[str]) -> None:
         note = self._notes.get(task)
         if note is None:

@@ -51,6 +51,7 @@ TABLES = (
         holds={"value": "interlock.engine.store.saver:typed"},
     ),
     Table("chain", ("id",), kept=True, holds={"body": f"{_PARSED}:record", "file": f"{_PARSED}:record"}),
+    Table("named_files", ("name", "run"), "true"),
     Table("model_calls", ("run", "agent", "role", "ordinal"), "at <= :made"),
     Table("reservations", ("run", "task", "epoch")),
     Table(
@@ -70,6 +71,12 @@ TABLES = (
         ("run", "task", "key"),
         "done_at <= :made",
         holds={"value": "interlock.engine.store.saver:typed"},
+    ),
+    Table(
+        "node_updates",
+        ("run", "task", "node", "state"),
+        "at <= :made",
+        holds={"wrote": "interlock.engine.store.saver:typed"},
     ),
     Table(
         "decisions",

@@ -20,7 +20,7 @@ TURN = "case when role = 'main' and finish_reason is not null and problem is nul
 
 
 _LATEST = """
-select model, input_tokens + output_tokens, coalesce(usd, 0.0) from (
+select model, input_tokens + output_tokens, coalesce(usd, 0.0), cached_tokens + written_tokens, at from (
     select *, row_number() over (partition by model order by at desc, ordinal desc) as place
     from model_calls where {}) as of_model where place = 1
 """
@@ -42,6 +42,9 @@ class Answered(NamedTuple):
     """Input and output tokens of the others."""
     latest_tokens: int
     latest_usd: float
+    latest_cached: int
+    """Input tokens that the latest call read from the provider's cache or wrote to it: the next one reads them."""
+    latest_at: float
 
 
 class Reserved(NamedTuple):
@@ -97,7 +100,7 @@ class Usage:
             runs,
         )
         found = self.conn.execute(_LATEST.format(_among(runs)), runs)
-        latest = {model: (tokens, usd) for model, tokens, usd in found}
+        latest = {model: figures for model, *figures in found}
         return [
             Answered(name, spent, out, turns, agents, usd, (unpriced_in, unpriced_out), *latest[name])
             for name, spent, out, turns, agents, usd, unpriced_in, unpriced_out in rows

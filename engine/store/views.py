@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from interlock.engine.store import blobs_of, reading, select
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
@@ -16,7 +17,7 @@ _WAITS = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
 _RUNS = f"""
 with chosen as (select * from runs {{}})
 select c.run, c.workflow, c.queue, c.parent, c.workspace, c.title, c.created, c.updated, c.status, c.outcome, c.step,
-       c.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
+       c.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held, l.stop,
        (select count(*) from approvals a where a.run = c.run and {_WAITS}) as waiting,
        coalesce(s.number, 0) as below,
        coalesce({IS_SUBTASK}, false) as subtask,
@@ -30,9 +31,9 @@ left join (select parent, count(*) as number from runs
 order by c.updated desc
 """
 _MAY_WAIT = f"""
-(exists (select 1 from approvals a where a.run = runs.run and {_WAITS})
- or exists (select 1 from runs s where s.parent = runs.run and s.subtask_of = s.parent
-            and s.status not in ('done', 'cancelled')))
+runs.run in (select a.run from approvals a where {_WAITS} union all
+             select s.parent from runs s where s.parent is not null and s.subtask_of = s.parent
+             and s.status not in ('done', 'cancelled'))
 """
 _WAITING = (
     "select a.id, a.run, a.asked_at, a.request, a.number from approvals a join runs r on r.run = a.run "
@@ -40,15 +41,21 @@ _WAITING = (
 )
 _WAITED_LONGEST = (
     "and a.run in (select a.run from approvals a "
-    f"where {_WAITS} group by a.run order by min(a.asked_at) limit ?) "
+    f"where {_WAITS} group by a.run order by min(a.asked_at), a.run limit ? offset ?) "
 )
 
 
-def runs(home: Path, status: str | None = None, limit: int | None = None, **like: str) -> list[Row]:
+_AT_ONCE = 900
+"""Values that any SQLite takes with one statement."""
+
+
+def runs(
+    home: Path, status: str | None = None, limit: int | None = None, offset: int = 0, **like: str
+) -> list[Row]:
     """Runs with their lease, number of waiting requests and subtasks, tokens and cost: newest first.
 
     `status`: as it is stored, or `running`: those whose lease somebody holds, or `waiting`: those that have a request
-    or a subtask, whether they are driven or not. `limit`: only so many of the newest.
+    or a subtask, whether they are driven or not. `limit`: only so many of the newest, but for the first `offset`.
     `like`: columns and their values.
     """
     held, waits = status == "running", status == "waiting"
@@ -59,15 +66,109 @@ def runs(home: Path, status: str | None = None, limit: int | None = None, **like
         *[_MAY_WAIT] * waits,
     ]
     which = f"where {' and '.join(parts)} " if parts else ""
-    newest, most = ("order by updated desc limit ?", [limit]) if limit is not None else ("", [])
+    newest, most = (
+        ("order by updated desc limit ? offset ?", [limit, offset]) if limit is not None else ("", [])
+    )
     return select(home, _RUNS.format(which + newest), *wanted.values(), *most)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which runs that aren't subtasks; each field None or empty: any."""
+
+    workflow: str | None = None
+    title: str | None = None
+    rests: str | None = None
+    """As `AT_REST`."""
+    also: Sequence[str] = ()
+    """With `rests`: these, too."""
+    names: Sequence[str] | None = None
+    """Of these only."""
+    without: Sequence[str] | None = ()
+    """None: without those that a thread in this store names."""
+
+
+_FREE = "r.run not in (select run from lease where held = 1)"
+AT_REST = {
+    "idle": f"(r.status in ('done', 'cancelled') and {_FREE})",
+    "error": f"(r.status = 'failed' and {_FREE})",
+    "interrupted": "(r.status not in ('done', 'failed', 'cancelled') and "
+    f"not (r.status = 'open' and r.queue is not null) and {_FREE})",
+    "busy": "1 = 0",
+}
+"""What programs call the status of a run that nobody drives and no worker will; of others, see `restless`."""
+
+
+def _condition(wanted: Wanted) -> tuple[str, list[object]]:
+    parts, values = ["not coalesce(r.subtask_of = r.parent, false)"], list[object]()
+    for column, value in (("workflow", wanted.workflow), ("title", wanted.title)):
+        if value is not None:
+            parts.append(f"r.{column} = ?")
+            values.append(value)
+    if wanted.rests is not None:
+        parts.append(f"({AT_REST[wanted.rests]} or r.run in ({_marks(wanted.also)}))")
+        values += wanted.also
+    if wanted.names is not None:
+        parts.append(f"r.run in ({_marks(wanted.names)})")
+        values += wanted.names
+    if wanted.without is None:
+        parts.append("r.run not in (select run from served where kind = 'thread')")
+    elif wanted.without:
+        parts.append(f"r.run not in ({_marks(wanted.without)})")
+        values += wanted.without
+    return " and ".join(parts), values
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values)) or "null"
+
+
+def count_roots(home: Path, wanted: Wanted) -> int:
+    """The number of runs that are wanted."""
+    which, values = _condition(wanted)
+    found = select(home, f"select count(*) from runs r where {which}", *values)
+    return found[0][0] if found else 0
+
+
+def roots(
+    home: Path, wanted: Wanted, by: Literal["created", "updated"], *, newest: bool, limit: int, offset: int
+) -> list[Row]:
+    """Run and time (`by`) of those that are wanted, in the order of that time."""
+    which, values = _condition(wanted)
+    order = f"r.{by} desc, r.run desc" if newest else f"r.{by}, r.run"
+    sql = f"select r.run, r.{by} from runs r where {which} order by {order} limit ? offset ?"
+    return select(home, sql, *values, limit, offset)
+
+
+def restless(home: Path) -> list[str]:
+    """Runs that somebody drives, or that wait for a worker: their rows alone don't say how they are."""
+    held = "select run from lease where held = 1"
+    loose = "select run from runs where queue is not null and status = 'open'"
+    return [row[0] for row in select(home, f"{held} union {loose}")]
+
+
+def names(home: Path) -> list[str]:
+    """The ids of all runs."""
+    return [row[0] for row in select(home, "select run from runs")]
+
+
+def workflows(home: Path) -> list[str]:
+    """The workflows that there are runs of."""
+    return [row[0] for row in select(home, "select distinct workflow from runs")]
 
 
 def named(home: Path, names: Sequence[str]) -> list[Row]:
     """The runs with these ids, as `runs` has them."""
-    return (
-        select(home, _RUNS.format(f"where run in ({', '.join('?' * len(names))})"), *names) if names else []
-    )
+    parts = (names[place : place + _AT_ONCE] for place in range(0, len(names), _AT_ONCE))
+    return [
+        row for part in parts for row in select(home, _RUNS.format(f"where run in ({_marks(part)})"), *part)
+    ]
+
+
+def of_batches(home: Path, workflow: str) -> list[Row]:
+    """Run and options of the runs of a workflow that are lines of batches, newest first."""
+    query = "select run, options from runs where workflow = ? and options like ? order by created desc"
+    return select(home, query, workflow, '%"batch": {"id"%')
 
 
 def beginning(home: Path, name: str, limit: int) -> list[Row]:
@@ -76,15 +177,15 @@ def beginning(home: Path, name: str, limit: int) -> list[Row]:
     return select(home, _RUNS.format(which), name, f"{name}\x7f", limit)
 
 
-def waiting(home: Path, run: str | None, limit: int | None = None) -> list[Row]:
+def waiting(home: Path, run: str | None, limit: int | None = None, offset: int = 0) -> list[Row]:
     """Requests of a run, or of all, that wait for a person: id, run, asked_at, request, number.
 
-    `limit`: only those of so many runs that have waited longest.
+    `limit`: only those of so many runs that have waited longest, but for the first `offset`.
     """
     if run is not None:
         return select(home, _WAITING.format("and a.run = ? "), run)
     if limit is not None:
-        return select(home, _WAITING.format(_WAITED_LONGEST), limit)
+        return select(home, _WAITING.format(_WAITED_LONGEST), limit, offset)
     return select(home, _WAITING.format(""))
 
 

@@ -2,7 +2,7 @@
 checkpoints; that database isn't changed.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -28,7 +28,7 @@ from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_stat
 from interlock.engine.store.sqlite import SqliteConnection, another_programs
 from interlock.engine.store.steps import StepLog, StepRow, write_steps
 from interlock.engine.workflows import find_workflow, only_graph
-from interlock.graphs._stored import Names, loader_of
+from interlock.graphs._stored import Names, hiding_serializer, loader_of
 from interlock.graphs.foreign import Foreign
 from interlock.state.errors import RunError, UserError
 
@@ -51,7 +51,8 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     with explained(store.path), closing(store.connect("FULL")) as conn:
         steps, approvals = StepLog(prepared.redact, conn, run), SqlApprovals(conn, run, prepared.redact)
         saver = ForeignSaver(conn, steps, chosen, approvals, Memory(store.path))
-        found = _thread_of(url, thread, chosen.types, saver.known)
+        own = hiding_serializer(chosen.graph)
+        found = _thread_of(url, thread, own or _Reader({*chosen.types}, saver.known))
         kept = prepared.redact.json(kept_options(prepared.options))
         title, root = f"thread {thread}", str(prepared.workspace.root)
         with conn.transaction():
@@ -113,15 +114,9 @@ _SHOWN = 5
 """Threads that an error lists."""
 
 
-def _thread_of(
-    url: str, thread: str, types: Iterable[tuple[str, ...]], known: Names
-) -> list[CheckpointTuple]:
-    """All checkpoints of a thread, oldest first. Raises `UserError`.
-
-    `types`: classes of the graph, which another program may have known by another module: `__main__`, say.
-    `known`: all that the checkpoints may hold.
-    """
-    with _opened(url, _Reader({*types}, known)) as saver:
+def _thread_of(url: str, thread: str, serde: Any) -> list[CheckpointTuple]:
+    """All checkpoints of a thread, oldest first. Raises `UserError`."""
+    with _opened(url, serde) as saver:
         found = [*saver.list({"configurable": {"thread_id": thread}})]
         if found:
             return found[::-1]
@@ -136,6 +131,8 @@ class _Reader(JsonPlusSerializer):
     """Loads the graph's own classes as this process knows them, and no class that it doesn't know."""
 
     def __init__(self, types: set[tuple[str, ...]], known: Names) -> None:
+        """`types`: classes of the graph, which another program may have known by another module: `__main__`, say.
+        `known`: all that the checkpoints may hold."""
         super().__init__(allowed_msgpack_modules=None, __unpack_ext_hook__=loader_of(known))
         self._known = known
         names = [name for _, name in types]

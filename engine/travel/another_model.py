@@ -6,7 +6,7 @@ A person's recorded answer applies only to an identical request; any other reque
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from interlock.engine.travel.replay import (
     AsRecorded,
     Paths,
     Point,
+    Prompt,
     gone_through,
     parting,
     points,
@@ -93,9 +94,12 @@ def _with_model(home: Path, fork: str, model: str) -> None:
 async def _driven(
     home: Path, run: str, fork: Forked, options: Options, renderers: Sequence[Renderer]
 ) -> Outcome:
-    async def resume(run: str, decisions: Sequence[Decision], prompt: str | None = None) -> Outcome:
+    async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
+        asked: Mapping[str, str] = prompt.asked if prompt else {}
+        modes: Any = {name: value for name, value in asked.items() if name != "chosen_mode"}
+        given, text = replace(options, **modes), prompt and prompt.text
         with stoppable() as stop:
-            return await runner.go_on(run, decisions, prompt, options, renderers, stop, follow=False)
+            return await runner.go_on(run, decisions, text, given, renderers, stop, follow=False)
 
     answers: dict[str, list[Mapping[str, Any]]] = {}
     for _, request, answer in answered_requests(home, run):

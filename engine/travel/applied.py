@@ -18,6 +18,7 @@ from typing import Any
 from langgraph.errors import GraphInterrupt
 
 from interlock.engine.driver.drive import saver_for
+from interlock.engine.masking import redactor_at
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store, checkpoint_of, options_of
 from interlock.engine.store.approvals import SqlApprovals
@@ -136,8 +137,11 @@ class _Record:
         options = options_of(home, row.run)
         self._instead, self._context = instead, chosen.contextual(options.get("context"))
         self._answers = RecordedAnswers(
-            (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
-            for _, request, answer in answered_requests(home, row.run)
+            (
+                (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
+                for _, request, answer in answered_requests(home, row.run)
+            ),
+            redactor_at(Path(row.workspace), home).request,
         )
         self._sources = node_sources_of(options)
         self._today = node_sources(chosen.graph)

@@ -1,22 +1,22 @@
 """files: shows and undoes what a run's calls did to the workspace's files."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from interlock.engine.masking import redactor_at
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
-from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
+from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
 from interlock.services.config.settings import load_settings
 from interlock.services.files.filesystem import read_text
 from interlock.services.files.ignore import made_by_commands
 from interlock.services.files.workspace import open_workspace
-from interlock.services.secrets.environment import secret_variables
-from interlock.services.secrets.redaction import Redactor
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import (
     Contents,
@@ -25,6 +25,7 @@ from interlock.services.snapshots.snapshots import (
     WorkspaceSnapshots,
     repository_name,
 )
+from interlock.services.snapshots.tree import TooManyFilesError
 from interlock.services.trust import is_trusted
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
@@ -112,14 +113,38 @@ class RunFiles:
         found = [*chosen]
         if not (changed := self.touched(found).first.keys()):
             return set()
-        root = Path(self.run.workspace)
-        written = {
-            str((root / path).relative_to(root))
-            for _, path in planned_paths(self.home, self.run.run)
-            if (root / path).is_relative_to(root)
-        }
         there = self.contents(found[-1].after or self.now()).files.keys() | changed
-        return made_by_commands(there, self.contents(found[0].before).files.keys(), written) & changed
+        return made_by_commands(there, self.contents(found[0].before).files.keys(), self.written) & changed
+
+    @cached_property
+    def written(self) -> set[str]:
+        """What file tools wrote."""
+        root = Path(self.run.workspace)
+        planned = planned_paths(self.home, self.run.run)
+        return {
+            str((root / path).relative_to(root)) for _, path in planned if (root / path).is_relative_to(root)
+        }
+
+    def diffs(self, chosen: Sequence[Snapshot]) -> Iterator[str]:
+        """The diff of each of these calls, in their order, as git shows it; each has the state after it."""
+        ends = [commit for s in chosen for commit in (s.before, s.after)]
+        brought(self.home, self.folder, dict.fromkeys(ends))
+        made = self.repository.steps([*pairwise(ends)])
+        names = {*self.contents(ends[0]).files} if ends else set[str]()
+        for number, pieces in enumerate(made):
+            before = names
+            gone = {piece.old for piece in pieces if piece.status in ("D", "R")}
+            new = {piece.new for piece in pieces if piece.status in ("A", "R")}
+            changed = {name for piece in pieces for name in (piece.old, piece.new)}
+            if gone or new:
+                names = (names - gone) | new
+            if number % 2:  # what others did between two calls
+                continue
+            generated = set[str]()
+            if changed - self.written:
+                generated = made_by_commands(names | changed, before, self.written) & changed
+            own = (piece for piece in pieces if not {piece.old, piece.new} <= generated)
+            yield "".join(line for piece in own for line in piece.lines) + _left_out(generated)
 
     def contents(self, commit: str) -> Contents:
         if commit not in self._read:
@@ -208,9 +233,7 @@ def text_of(home: Path, run: RunRow, path: str, limit: int) -> str:
     within = next((one for one in workspace.roots if real.is_relative_to(one)), None)
     if within is None:  # a long output or a plan: none is changed by a request
         raise PathRefused(f"{path!r} is outside the run's folder.")
-    secrets = secret_variables(os.environ, settings.security.environment)
-    redact = Redactor(secrets, enabled=settings.security.redact_secrets)
-    return redact(read_text(real, limit, within), lines=True)
+    return redactor_at(root, home)(read_text(real, limit, within), lines=True)
 
 
 def taken(home: Path, root: Path, run: str) -> str:
@@ -219,6 +242,10 @@ def taken(home: Path, root: Path, run: str) -> str:
     made = WorkspaceSnapshots(home, open_workspace(root, settings, home / "outputs"), settings.snapshots)
     try:
         return made.take(f"refs/runs/{run}")
+    except TooManyFilesError as error:
+        raise UserError(
+            f"The files can't be brought back without a snapshot of them as they are: {error}."
+        ) from error
     finally:
         made.close()
 
@@ -233,6 +260,8 @@ def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
         found = [s for s in found if s.key == key]
     if not found:
         what = f"Call {call!r} of run {run.run!r}" if call else f"Run {run.run!r}"
+        if line := _unsaved_line(home, run.run):
+            raise UserError(f"{what} can't be taken back. {line}")
         raise UserError(
             f"{what} has no snapshots: it changed nothing, or they were off (see: interlock doctor)."
         )
@@ -249,8 +278,17 @@ def inherited_here(home: Path, run: RunRow) -> list[Snapshot]:
 def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
-    generated = files.generated(chosen)
-    paths = sorted(files.touched(chosen).first.keys() - generated)
+    ends = [(s.before, s.after or files.now()) for s in chosen if s.before != s.after]
+    brought(home, files.folder, dict.fromkeys(commit for pair in ends for commit in pair))
+    steps = files.repository.steps(ends)
+    changed = {name for pieces in steps for piece in pieces for name in (piece.old, piece.new)}
+    first, last = (
+        (files.contents(commit).files.keys() for commit in (chosen[0].before, ends[-1][1]))
+        if ends
+        else ((), ())
+    )
+    generated = made_by_commands({*last} | changed, first, files.written) & changed
+    paths = sorted(changed - generated)
     shown = files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths) if paths else ""
     return f"{shown}{_left_out(generated)}"
 
@@ -263,7 +301,27 @@ def _left_out(generated: set[str]) -> str:
 
 
 def unkept(home: Path, run: RunRow) -> str:
-    """A line naming the run's included directories, whose files have no snapshots; empty if there are none."""
+    """A line on what can't be taken back: calls without snapshots, and files of included directories; else empty."""
+    return " ".join(line for line in (_unsaved_line(home, run.run), _included_line(home, run)) if line)
+
+
+def _unsaved_line(home: Path, run: str) -> str:
+    found = unsaved(home, run)
+    if found is None:
+        return ""
+    from interlock.engine.read.calls import calls
+
+    made = {call.key: f"{number} ({call.tool})" for number, call in enumerate(calls(home, run), 1)}
+    named = [made[key] for key in found.calls if key in made]
+    count = len(found.calls) + found.more
+    return (
+        f"No snapshots were taken around {counted(count, 'call')}, so what {'it' if count == 1 else 'they'} changed "
+        f"stays: {listed(named, _NAMED)}. The reason: {found.why}."
+    )
+
+
+def _included_line(home: Path, run: RunRow) -> str:
+    """Names the run's included directories, whose files have no snapshots."""
     with reading(home) as conn:
         included: list[str] = (read_options(conn, run.run) if conn else {}).get("include_directories") or []
     root = Path(run.workspace)

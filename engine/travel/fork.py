@@ -1,13 +1,14 @@
 """fork: a new run that shares a run's history and files up to a root step; the parent never changes."""
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.fleet.checkout import at_hand, folder_options, is_elsewhere, repository_of
+from interlock.engine.fleet.checkout import at_hand, is_elsewhere, repository_of
 from interlock.engine.read import RunRow, find_run
-from interlock.engine.store import Store
+from interlock.engine.store import Store, options_of
 from interlock.engine.store.blobs import brought, copy_plans
 from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
 from interlock.engine.store.copies import copy_run, is_open, unmade
@@ -139,8 +140,13 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
     """Copy the run's rows and plans; idempotent."""
     fork = fork or new_run_id()
     row = {"workspace": str(folder), **_ended(point, run)}
-    if repository_of(home, run.run):  # the fork is this host's, in a folder
-        row["options"] = folder_options(home, run.run)
+    options = options_of(home, run.run)
+    if options.get("repository"):  # the fork is this host's, in a folder
+        options["repository"] = None
+    if not point.newest:  # what a person chose later, the fork hasn't heard
+        mode = point.at.values.get("chosen_mode") or options.get("approval_mode")
+        options |= {"approval_mode": mode, "next_asked": {}}
+    row["options"] = json.dumps(options)
     moved = str(folder) != run.workspace
     copy_run(home, run.run, fork, point.at, row, whole=point.parked, moved=moved)
     copy_plans(home, run.run, fork)

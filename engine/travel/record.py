@@ -1,25 +1,22 @@
 """record: a run's complete export as plain data; `--format json` writes it, and pages are rendered from it."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from interlock.engine.fleet.checkout import at_hand
+from interlock.engine.masking import masked, redactor_at
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.store.chain import messages_at
 from interlock.engine.store.checkpoints import current_state
 from interlock.engine.store.places import undone
 from interlock.engine.store.snapshots import snapshots
-from interlock.engine.travel.files import diff_of, settings_of
+from interlock.engine.travel.files import RunFiles, diff_of, settings_of
 from interlock.services.models.facts import ModelFacts
-from interlock.services.secrets.environment import secret_variables
-from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import InterlockError
 from interlock.state.messages import Usage
 from interlock.state.names import is_hidden_node
-from interlock.state.text import json_text
 
 FORMAT = "interlock-run-1"
 
@@ -45,15 +42,15 @@ def record_of(home: Path, run: RunRow) -> dict[str, Any]:
         "answered": list(answered(home, run.run)),
         "pending_approvals": [request.fields for request in waiting_requests(home, run.run)],
         "messages": _messages(home, run.run),
-        "state": _state(home, run.run),
+        "state": _state(home, run),
         "diff": whole,
     }
 
 
-def _state(home: Path, run: str) -> dict[str, Any]:
+def _state(home: Path, run: RunRow) -> dict[str, Any]:
     """The newest state of a graph without a conversation, without secrets; empty for others: their messages say it."""
-    values = current_state(home, run)
-    return {} if "head" in values else json.loads(Redactor(secret_variables(os.environ))(json_text(values)))
+    values = current_state(home, run.run)
+    return {} if "head" in values else masked(values, redactor_at(Path(run.workspace), home))
 
 
 def _messages(home: Path, run: str) -> list[dict[str, Any]]:
@@ -69,7 +66,8 @@ def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
         return "", {}
     try:
         with at_hand(home, run, files=False) as here:
-            return diff_of(home, here, own), {s.key: diff_of(home, here, [s]) for s in changed}
+            each = RunFiles(home, here).diffs(changed)
+            return diff_of(home, here, own), {s.key: diff for s, diff in zip(changed, each, strict=True)}
     except InterlockError as error:
         return f"The files can't be shown: {error}", {}
 

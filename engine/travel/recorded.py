@@ -21,7 +21,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
 from interlock.graphs._additions import nondeterministic, with_node, with_replayed
-from interlock.graphs._contract import called
+from interlock.graphs._own_nodes import run_or_replay
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.prompts import digest
 from interlock.services.checks.table import CheckTable
@@ -66,7 +66,23 @@ def write_script(conn: Connection, transcript: ChainTranscript, run: str, file: 
         )
 
 
-def recorded_services(hooked: str, services: DriveServices, context: "Context") -> DriveServices:
+class Record(NamedTuple):
+    """What a run's drives are answered from, read once: each answer is given once, whichever drive asks."""
+
+    context: "Context"
+    results: Mapping[str, ToolResult]
+    """Of `results_of`."""
+    hooks: "RecordedHooks"
+
+
+def record_of(services: DriveServices, hooked: str) -> Record:
+    """Read the record. `hooked`: the events that had hooks."""
+    journal = services.journal
+    hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
+    return Record(context_of(journal.conn, services.transcript), results_of(journal), hooks)
+
+
+def recorded_services(services: DriveServices, record: Record) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
     services.mcp().replay(recorded_servers(journal.conn))
@@ -74,12 +90,11 @@ def recorded_services(hooked: str, services: DriveServices, context: "Context") 
     same_context = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
     transcript.recorded = partial(_as_recorded, transcript, journal.conn, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL})
-    toolset = RecordedToolset(services.deps.toolset, _results(kept))
-    hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
+    toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     deps = replace(deps, checks=hooks.checks(services.deps.checks))
     deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
-    deps = replace(deps, context=RecordedContext(deps.context, *context))
+    deps = replace(deps, context=RecordedContext(deps.context, *record.context))
     if isinstance(deps.agents, RunAgents):
         real = deps.agents.toolset
 
@@ -162,7 +177,7 @@ class RecordedJournal(SqlJournal):
         return [(0, text) for message in told if (text := message.part(UNDONE))]
 
 
-def _results(journal: SqlJournal) -> dict[str, ToolResult]:
+def results_of(journal: SqlJournal) -> dict[str, ToolResult]:
     """Results of calls that never ran, to tell what was wrong with them; by call without its attempt."""
     found: dict[str, ToolResult] = {}
     for message, index, attempt in never_begun(journal.conn, journal.run):
@@ -233,15 +248,15 @@ class RecordedHooks:
         for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
             replies = [HookReply(h.name, h.source, self._reply(h.reply, h.reply_file)) for h in firing]
             self._replies.setdefault((event, subject), []).append(replies)
+        checked = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
+        self._ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in checked]
 
     def _reply(self, text: str | None, file: str | None) -> Reply:
         return Reply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
 
     def checks(self, real: Checks) -> "RecordedChecks":
         """The run's check, answered from the record."""
-        replies = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
-        ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in replies]
-        return RecordedChecks(real.command, real.holds_tests, ends)
+        return RecordedChecks(real.command, real.holds_tests, self._ends)
 
     async def fire(
         self,
@@ -351,7 +366,7 @@ def _again(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], 
     async def again(state: Any, runtime: Any) -> Any:
         found = written.pop(0)
         known = {key: value for key, value in found.keys.items() if key in spec.writes}
-        return known if found.whole else {**await called(function, state, runtime), **known}
+        return known if found.whole else {**await run_or_replay(function, state, runtime), **known}
 
     return again, lambda: bool(written)
 

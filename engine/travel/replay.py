@@ -7,6 +7,7 @@ from a user's file.
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -31,7 +32,7 @@ from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
-from interlock.engine.travel.recorded import Context, Seen, context_of, recorded_services, write_script
+from interlock.engine.travel.recorded import Record, Seen, record_of, recorded_services, write_script
 from interlock.engine.workflows import begun_with, executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
@@ -365,12 +366,14 @@ async def _driven(
 
     def services(own: DriveServices) -> DriveServices:
         own.transcript.origins = [*_origins(home, row)]
-        nonlocal context  # the same for every drive, and read from every message
-        context = context or context_of(own.journal.conn, own.transcript)
-        return recorded_services(hooked, swap.services(own) if swap else end.services(own), context)
+        if own.journal.run not in records:
+            records[own.journal.run] = record_of(own, hooked)
+        rewired = swap.services(own) if swap else end.services(own)
+        return recorded_services(rewired, records[own.journal.run])
 
-    context: Context | None = None
-
+    records: dict[
+        str, Record
+    ] = {}  # the same for every drive: what one was given, the next isn't given again
     hooked = first_state_of(store.home, row.run).get("hooked", "")
     options = Options(home=store.home, workspace=_folder(row, store), fake=script, env=dict(os.environ))
     seen = Seen(home, row, {point.step: point.values for point in points(home, row.run)})
@@ -378,10 +381,9 @@ async def _driven(
     def workflow(own: Pipeline) -> Pipeline:
         return swap.workflow(seen.workflow(own)) if swap else seen.workflow(own)
 
-    async def resume(run: str, decisions: Sequence[Decision], prompt: str | None = None) -> Outcome:
-        return await runner.go_on(
-            run, decisions, prompt, options, (), end.stop, runner.Rewire(services, workflow)
-        )
+    async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
+        rewire = runner.Rewire(services, workflow, prompt.asked if prompt else {})
+        return await runner.go_on(run, decisions, prompt and prompt.text, options, (), end.stop, rewire)
 
     def goes_on(outcome: Outcome) -> bool:
         over = end.stop.why or outcome.status == "waiting"
@@ -404,10 +406,19 @@ async def _driven(
 def _asked(request: Mapping[str, Any], theirs: bool) -> str:
     """What a request asks: its number is another one where parallel calls ask in another order.
 
-    `theirs`: of a LangGraph graph, whose nodes run: the preview is there, and the ids are new ones.
+    `theirs`: of a LangGraph graph, whose nodes run: the preview is there, and the ids are new ones. Ids of tasks are
+    new ones in any replay; a question that a workflow asks has one for its call.
     """
     shown = {key: request.get(key) or None for key in ("kind", "tool_name", "args", "questions", "agent")}
-    return json.dumps([shown, request["preview"] if theirs else request["call"]], sort_keys=True)
+    call, question = request["call"], ""
+    if theirs:
+        call = request["preview"]
+    elif _TASK.search(call) and not _TASK.fullmatch(call):  # a model's own id may look like that
+        call, question = _TASK.sub("", call), request["reason"]
+    return json.dumps([shown, call, question], sort_keys=True)
+
+
+_TASK = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _folder(row: RunRow, store: Store) -> Path:
@@ -418,12 +429,20 @@ def _folder(row: RunRow, store: Store) -> Path:
     return empty
 
 
+class Prompt(NamedTuple):
+    """A person's further prompt."""
+
+    text: str
+    asked: Mapping[str, str]
+    """The modes and the protocol that were given with it."""
+
+
 async def gone_through(
     home: Path,
     run: str,
     people: Asker,
     resume: Callable[..., Awaitable[Outcome]],
-    prompts: Iterable[str],
+    prompts: Iterable[Prompt],
     goes_on: Callable[[Outcome], bool],
 ) -> Outcome:
     """Drive a run to the end, with recorded further prompts, or until a request comes up that has no answer.
@@ -469,7 +488,10 @@ def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
     return Decision(request, "proceed_always" if choice == "proceed_always_and_save" else choice, **fields)
 
 
-def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str]:
+_ASKED = ("approval_mode", "chosen_mode", "mode", "protocol")
+
+
+def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[Prompt]:
     """The person's prompts after the first; with `step`, only those after that root step."""
     inputs = [one for one in root_checkpoints(home, run) if one.source == "input"]
     with reading(home) as conn:
@@ -477,4 +499,5 @@ def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str
         for one in inputs[1:] if chain else ():
             start = input_of(one.values) or one.values
             if chain and start.get("prompt") and (step is None or one.step > step):
-                yield chain.message(start["prompt"]).text
+                asked = {name: start[name] for name in _ASKED if name in start}
+                yield Prompt(chain.message(start["prompt"]).text, asked)

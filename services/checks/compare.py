@@ -5,18 +5,23 @@ import difflib
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from interlock.services.checks.separate import InseparableError, with_tests_of
+from interlock.services.checks.ignored import IgnoredTests, Mark, links_in, mark_now, noted_in
+from interlock.services.checks.separate import InseparableError, holds_tests, with_tests_of
 from interlock.services.checks.table import CheckTable, Kind
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository
+from interlock.services.snapshots.tree import content_at
 from interlock.state.checks import TestChange, TestChanges
+from interlock.state.workspace import Workspace
 
+_LONGEST = 100_000_000
+"""Bytes of a test; of a longer one those of before count."""
 _LINES = 400
 """Of the diff that a person is shown."""
 
@@ -25,27 +30,38 @@ _LINES = 400
 class Comparison:
     """The workspace of today against a snapshot of before. Reads files; methods block."""
 
-    root: Path
+    workspace: Workspace
     repository: Repository
     before: str
     now: str
     """Snapshot of today: files that it has as before needn't be read."""
+    ignored: str
+    """Commit of the tests that the snapshot of before doesn't hold."""
     command: str
     accepted: Mapping[str, str]
     """Path → hash of a change that a person accepted."""
 
     @cached_property
     def table(self) -> CheckTable:
-        return CheckTable(self.command, self._text_before)
+        table = CheckTable(self.command, self._text_before)
+        return replace(table, linked=table.linked_folders(links_in(self.repository, self._was.files)))
+
+    @property
+    def root(self) -> Path:
+        return self.workspace.root
 
     def changes(self) -> TestChanges:
-        """Return what isn't as before, with a diff of it."""
+        """Return what isn't as before, with a diff of it. Raises `RunError`."""
         found = [*self._changes()]
-        hashes = {change.path: file.blob if (file := self._found(change.path)) else "" for change in found}
+        hashes = {change.path: self._hash(change.path) for change in found}
         return TestChanges(changes=tuple(found), diff=self._diff(found), hashes=hashes)
 
     def before_of(self, changes: Iterable[TestChange]) -> Iterator[Before]:
         """Yield what puts a view back: the changed files as they were, without tests that weren't there."""
+        changes = sorted(changes, key=lambda change: not self._is_output(change.path))
+        gone = {change.path for change in changes if change.how in ("new", "added", "built")}
+        # First, as a link may stand where a folder was.
+        yield from ((path, 0, b"") for path in sorted(gone | self._new_tests()))
         for change in changes:
             if change.how == "parts":
                 yield (
@@ -53,35 +69,67 @@ class Comparison:
                     self._mode(change.path),
                     self._parts(change.path).encode(errors="surrogateescape"),
                 )
-            elif change.how == "new":
-                yield change.path, 0, b""
-            elif change.how != "beside code":
+            elif change.path not in gone and change.how not in ("beside code", "not kept"):
                 yield change.path, self._was.files[change.path].mode, self._data_before(change.path)
-        yield from ((path, 0, b"") for path in sorted(self._new_tests()))
+
+    def _is_output(self, path: str) -> bool:
+        """Whether an ignored file may be what a run of the tests left, so that it must be older than they are."""
+        return path in self._was_ignored.files and not self.table.kind_of(path.rpartition("/")[2])
+
+    @cached_property
+    def _was_ignored(self) -> Contents:
+        return self.repository.contents(self.ignored)
 
     @cached_property
     def _was(self) -> Contents:
-        return self.repository.contents(self.before)
+        kept, ignored = self.repository.contents(self.before), self._was_ignored
+        return Contents({**ignored.files, **kept.files}, {**ignored.folders, **kept.folders})
+
+    @cached_property
+    def _noted(self) -> Mapping[str, Mark]:
+        return noted_in(self.repository, self.ignored, self.table)
 
     @cached_property
     def _is(self) -> Contents:
         return self.repository.contents(self.now)
 
+    @cached_property
+    def _ignored(self) -> tuple[Set[str], Set[str]]:
+        """Tests of today that its snapshot doesn't hold, and folders that can't be read."""
+        known = [*self._was.files, *self._noted]
+        tree = IgnoredTests(self.workspace, self.table, self._is.files, known)
+        return tree.names(), tree.closed.keys()
+
+    @cached_property
+    def _new(self) -> Set[str]:
+        names, _ = self._ignored
+        return (self._is.files.keys() | names) - self._was.files.keys() - self._noted.keys()
+
     def _changes(self) -> Iterator[TestChange]:
-        if self.before == self.now:
-            return
         for path, kept in self._was.files.items():
             if self._is.files.get(path) == kept:
                 continue
-            if (kind := self.table.kind_of(path)) and (change := self._change(path, kind, kept)):
+            kind = self.table.kind_of_link(path) if stat.S_ISLNK(kept.mode) else self.table.kind_of(path)
+            if kind and (change := self._change(path, kind, kept)):
                 yield change
-        for path in self._is.files.keys() - self._was.files.keys():
-            kind = self.table.kind_of(path)
+        _, closed = self._ignored
+        for path in sorted(self._noted.keys() | closed):
+            mark = self._noted.get(path)
+            if (mark is None or mark != mark_now(self.root / path)) and not self._is_accepted(path):
+                yield TestChange(path=path, how="not kept")
+        for path in sorted(self._new):
+            kind = self._kind_now(path)
             if self._is_accepted(path):
                 continue
             # A makefile of another name is read before the one that was there.
             if kind == "settings" or (kind in ("mixed", "whole") and self._adds_tests(path, kind)):
                 yield TestChange(path=path, how="new")
+        if any(self.table.kind_of(path) == "test" for path in self._was.files):
+            # It runs beside those that were there, and may change what they see.
+            unseen = tuple(folder for folder in self._noted if folder.endswith("/"))
+            for path in sorted(self._new_tests()):
+                if not path.startswith(unseen) and not self._is_accepted(path):
+                    yield TestChange(path=path, how="added")
 
     def _adds_tests(self, path: str, kind: Kind) -> bool:
         if kind == "whole":
@@ -95,10 +143,14 @@ class Comparison:
         now = self._found(path)
         if (now and _same(now, kept)) or self._is_accepted(path):
             return None
+        if path in self._was_ignored.files and kind == "test" and _is_built(path, self._data_before(path)):
+            return None if now is None else TestChange(path=path, how="built")
         if now is None:
             # Code that is gone takes its tests along: nothing of it can be tested any more.
             return (
-                None if kind == "code" and not self._tests_beside(path) else TestChange(path=path, how="gone")
+                None
+                if kind == "code" and not holds_tests(path, self._text_before(path) or "", self.table)
+                else TestChange(path=path, how="gone")
             )
         if kind in ("test", "settings") or stat.S_ISLNK(kept.mode) or stat.S_ISLNK(now.mode):
             return None if kind == "code" else TestChange(path=path, how="changed")
@@ -108,17 +160,13 @@ class Comparison:
             return TestChange(path=path, how="beside code" if kind == "code" else "whole")
         return TestChange(path=path, how="parts") if made != self._text_now(path) else None
 
-    def _tests_beside(self, path: str) -> bool:
-        """Whether a file that is gone held tests beside its code."""
-        try:
-            return with_tests_of(path, self._text_before(path) or "", "", self.table) != ""
-        except InseparableError:
-            return True
-
     def _new_tests(self) -> set[str]:
         """Tests that weren't there, other than those that the command names: what they need may be put back."""
-        new = self._is.files.keys() - self._was.files.keys()
-        return {path for path in new if self.table.kind_of(path) == "test"} - {*self.table.operands}
+        return {path for path in self._new if self._kind_now(path) == "test"} - {*self.table.operands}
+
+    def _kind_now(self, path: str) -> Kind:
+        is_link = (self.root / path).is_symlink()
+        return self.table.kind_of_link(path) if is_link else self.table.kind_of(path)
 
     def _parts(self, path: str) -> str:
         return with_tests_of(path, self._text_before(path) or "", self._text_now(path), self.table)
@@ -129,14 +177,14 @@ class Comparison:
 
     def _found(self, path: str) -> Kept | None:
         """Return the file as it is: a snapshot leaves out what was ignored in the meantime."""
-        place = self.root / path
         try:
-            mode = place.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                return Kept(stat.S_IFLNK, _blob(os.fsencode(place.readlink())))
-            return Kept(mode, _blob(read_file(place))) if stat.S_ISREG(mode) else None
+            # A folder on the way that became a link may hold more than is looked at.
+            with self.workspace.place(self.root / path) as place:
+                found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
+                data = content_at(place, found, _LONGEST)
         except OSError:
             return None
+        return None if data is None else Kept(found.st_mode, _blob(data))
 
     def _text_now(self, path: str) -> str:
         try:
@@ -153,24 +201,45 @@ class Comparison:
         return next(self.repository.blobs([self._was.files[path].blob]))
 
     def _is_accepted(self, path: str) -> bool:
-        if path not in self.accepted:
-            return False
+        return self.accepted.get(path) == self._hash(path)
+
+    def _hash(self, path: str) -> str:
+        """Return what tells whether a file is still as somebody accepted it; empty: it is gone."""
+        if path in self._noted or path.endswith("/"):
+            return ":".join(map(str, mark_now(self.root / path) or ()))
         found = self._found(path)
-        return self.accepted[path] == (found.blob if found else "")
+        return found.blob if found else ""
 
     def _diff(self, changes: Iterable[TestChange]) -> str:
         lines: list[str] = []
         for change in changes:
+            if change.how in ("built", "not kept"):
+                continue
             old, new = (self._text_before(change.path) or ""), self._text_now(change.path)
             if change.how == "parts":
                 old = self._parts(change.path) if change.path.endswith(".rs") else old
-            names = (f"a/{change.path}" if change.how != "new" else "/dev/null", f"b/{change.path}")
+            names = (
+                f"a/{change.path}" if change.how not in ("new", "added") else "/dev/null",
+                f"b/{change.path}",
+            )
             if self._found(change.path) is None:
                 names = (names[0], "/dev/null")
-            shown = difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="")
-            lines += shown
+            if "\0" in old + new:
+                lines.append(f"{change.path} is binary, and has changed")
+                continue
+            lines += difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="")
         more = [f"[… {len(lines) - _LINES} more lines …]"] if len(lines) > _LINES else []
         return "\n".join([*lines[:_LINES], *more])
+
+
+_BUILT = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"!<arch>\n", b"BC\xc0\xde", b"\0asm")
+"""How programs, libraries and objects begin: of Linux, Windows, macOS, Java and LLVM."""
+_BUILT_NAMES = (".o", ".obj", ".lo", ".la", ".pyc", ".beam", ".gcda", ".gcno", ".cmi", ".cmo", ".hi", ".rlib")
+
+
+def _is_built(path: str, data: bytes) -> bool:
+    """Whether a file was compiled: put back, it would be taken for newer than the code that has been repaired."""
+    return data.startswith(_BUILT) or path.endswith(_BUILT_NAMES)
 
 
 def _same(now: Kept, kept: Kept) -> bool:

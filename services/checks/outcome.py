@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from interlock.services.checks.table import CheckTable, runners, simple_commands
+from interlock.services.checks.table import CheckTable, runners
+from interlock.services.shell.simple import simple_commands
 
 
 def ran_no_tests(table: CheckTable, output: str) -> bool:

@@ -46,8 +46,19 @@ def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
         if read(text) != made:
             raise InseparableError
         return text
-    except (ValueError, TypeError, AttributeError, yaml.YAMLError, configparser.Error) as error:
+    except (
+        *(ValueError, TypeError, AttributeError, SyntaxError, RecursionError),
+        *(yaml.YAMLError, configparser.Error),
+    ) as error:
         raise InseparableError from error
+
+
+def holds_tests(path: str, text: str, table: CheckTable) -> bool:
+    """Whether something in a file of which only a part concerns tests does."""
+    try:
+        return with_tests_of(path, text, "", table) != ""
+    except InseparableError:
+        return True
 
 
 def _merged(before: dict[str, Any], now: dict[str, Any], row: Mixed, table: CheckTable) -> dict[str, Any]:

@@ -3,18 +3,20 @@
 import configparser
 import json
 import re
-import shlex
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import chain, dropwhile, pairwise
+from os.path import normpath
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel
+
+from interlock.services.shell.simple import ASSIGNED, simple_commands
 
 Kind = Literal["", "test", "settings", "mixed", "whole", "code"]
 """`test`: a test, or something in a test folder. `settings`: it decides which tests run. `mixed`: some keys or targets
@@ -73,12 +75,25 @@ def _of_others() -> re.Pattern[str]:
 
 
 @cache
+def _made() -> tuple[frozenset[str], frozenset[str]]:
+    """Names of folders that builds and package managers fill, and names that lie in such folders."""
+    folders = _document()["folders"]
+    return frozenset(folders["made"]), frozenset(folders["marks"])
+
+
+@cache
 def matcher_of(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Return whether a relative path matches one of these patterns, written as in `tests.toml`."""
     if not patterns:
         return lambda _: False
-    found = re.compile("|".join(map(_as_regex, patterns)))
-    return lambda path: found.fullmatch(path) is not None
+    names = [pattern for pattern in patterns if "/" not in pattern]
+    paths = [pattern for pattern in patterns if "/" in pattern]
+    # Apart, as a name is found in half the time that it takes to look for it at the end of a path.
+    by_name, by_path = (
+        re.compile("|".join(map(to_regex, some)) or "(?!)")
+        for to_regex, some in ((_part, names), (_as_regex, paths))
+    )
+    return lambda path: bool(by_name.fullmatch(path[path.rfind("/") + 1 :]) or by_path.fullmatch(path))
 
 
 def _as_regex(pattern: str) -> str:
@@ -108,16 +123,19 @@ class CheckTable:
     command: str
     read: Callable[[str], str | None] = field(default=lambda _: None, compare=False)
     """Read one of the project's files as it was when the run began; None: it didn't exist."""
+    linked: tuple[str, ...] = ()
+    """Folders that links to folders of tests lead to, as `linked_folders` returns them."""
 
     def kind_of(self, path: str) -> Kind:
         """Return what a path relative to the workspace is."""
         if self.is_foreign(path):
             return ""
-        if _is_setting()(path):
+        is_in_table = _is_in_table()(path)
+        if is_in_table and _is_setting()(path):
             return "settings"
-        if _is_test()(path) or _in_folders().fullmatch(path) or self._is_own(path):
+        if (is_in_table and _is_test()(path)) or _in_folders().fullmatch(path) or self._is_own(path):
             return "test"
-        row = self.mixed(path)
+        row = self.mixed(path) if is_in_table else None
         if row is None:
             return ""
         return row.format if row.format in ("whole", "code") else "mixed"
@@ -125,6 +143,33 @@ class CheckTable:
     def is_foreign(self, path: str) -> bool:
         """Whether a path lies in a folder with packages of others, or in a cache."""
         return _of_others().fullmatch(path) is not None
+
+    def kind_of_link(self, path: str) -> Kind:
+        """As `kind_of`, of a link, which may stand for a folder of tests or for a runner's package."""
+        inside, own = self.kind_of(f"{path}/_"), self.kind_of(path)
+        return inside if inside == "settings" or (inside == "test" and own != "settings") else own
+
+    def linked_folders(self, links: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the folders of the workspace that links to folders of tests lead to, each with a slash at its end.
+
+        `links`: path → target. A link that itself lies among tests leads to what is tested.
+        """
+        found: set[str] = set()
+        for path, target in links.items():
+            beside = path[: path.rfind("/") + 1]
+            inside = normpath(f"{beside}{target}" if not target.startswith("/") else target)
+            is_below = inside.partition("/")[0] not in ("", ".", "..") and not path.startswith(f"{inside}/")
+            if is_below and self.kind_of_link(path) == "test" != self.kind_of(f"{beside}_"):
+                found.add(f"{inside}/")
+        return tuple(sorted(found))
+
+    def is_made(self, folder: str, names: Set[str]) -> bool:
+        """Whether a folder that no snapshot holds is the work of a build or a package manager; `names`: those in it."""
+        made, marks = _made()
+        if not marks.isdisjoint(names):
+            return True
+        name = folder.rpartition("/")[2]
+        return name in made and not any(name in one.split("/") for one in self.operands)
 
     def mixed(self, path: str) -> Mixed | None:
         """Return the row of a file of which only a part concerns tests."""
@@ -142,7 +187,7 @@ class CheckTable:
     @cached_property
     def programs(self) -> Sequence[Runner]:
         """The runners that the line names."""
-        return [runner for words in simple_commands(self.command) for runner in _runners_in(words)]
+        return [runner for words in _commands(self.command) for runner in _runners_in(words)]
 
     @cached_property
     def named(self) -> Sequence[str]:
@@ -155,7 +200,7 @@ class CheckTable:
         return [*self._operands(code=True)]
 
     def _operands(self, *, code: bool) -> Iterator[str]:
-        for words in filter(_runners_in, simple_commands(self.command)):
+        for words in filter(_runners_in, _commands(self.command)):
             if not code and any("doctest" in word for word in words):
                 continue
             for word in words[1:]:
@@ -166,10 +211,13 @@ class CheckTable:
                         yield f"{path.replace('.', '/')}.py"
 
     def _is_own(self, path: str) -> bool:
-        below = (one for one in self.named if _FOLDER.search(one.rpartition("/")[2]))
-        return (
-            path in self.named or any(path.startswith(f"{one}/") for one in below) or self._configured(path)
-        )
+        return path in self.named or path.startswith(self._own_folders) or self._configured(path)
+
+    @cached_property
+    def _own_folders(self) -> tuple[str, ...]:
+        """Folders of tests that the line names, or links lead to, each with a slash at its end."""
+        named = (f"{one}/" for one in self.named if _FOLDER.search(one.rpartition("/")[2]))
+        return (*named, *self.linked)
 
     @cached_property
     def _configured(self) -> Callable[[str], bool]:
@@ -179,7 +227,7 @@ class CheckTable:
 
     def _options(self) -> Iterator[str]:
         """Yield the patterns that the line itself gives: `unittest discover -s checks -p 'check*.py'`."""
-        for words in simple_commands(self.command):
+        for words in _commands(self.command):
             for option, value in pairwise(words):
                 if option in ("-p", "--pattern") and "unittest" in words:
                     yield value
@@ -197,6 +245,13 @@ def _is_test() -> Callable[[str], bool]:
     return matcher_of(tuple(pattern for runner in runners() for pattern in runner.tests))
 
 
+@cache
+def _is_in_table() -> Callable[[str], bool]:
+    """Match what any row does, at once: whole trees of files are looked at."""
+    rows = ((*runner.tests, *runner.settings) for runner in runners())
+    return matcher_of(tuple(chain(*rows, *(row.files for _, row in _mixed()))))
+
+
 def _runners_in(words: Sequence[str]) -> list[Runner]:
     """Return the runners that a simple command names."""
     names = {Path(word).name for word in words}
@@ -205,22 +260,10 @@ def _runners_in(words: Sequence[str]) -> list[Runner]:
     return [r for r in runners() if names & {*r.programs} or r.name == called or (node and r.name == "node")]
 
 
-def simple_commands(line: str) -> Iterator[list[str]]:
+def _commands(line: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a shell line, without assignments before it."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&\n")
-    lexer.whitespace_split, lexer.commenters, lexer.whitespace = True, "", " \t\r"
-    try:
-        tokens = list(lexer)
-    except ValueError:  # an open quote
-        tokens = line.split()
-    words: list[str] = []
-    for token in [*tokens, ";"]:
-        if token and set(token) <= set("();<>|&\n"):
-            if words:
-                yield words
-            words = []
-        elif words or not re.fullmatch(r"[A-Za-z_]\w*=.*", token, re.DOTALL):
-            words.append(token)
+    commands = ([*dropwhile(ASSIGNED.fullmatch, words)] for words in simple_commands(line))
+    return filter(None, commands)
 
 
 def _pytest_patterns(read: Callable[[str], str | None]) -> Iterator[str]:

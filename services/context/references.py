@@ -133,9 +133,9 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> 
 
 def _elsewhere(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
     """The files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
-    ending = tuple(part for part in Path(path).parts if part != ".")
-    files = (file for root in workspace.roots for file in workspace.walk(root, stop=stop.check))
-    return sorted(workspace.relative(file) for file in files if file.parts[-len(ending) :] == ending)
+    ending = "/" + "/".join(part for part in Path(path).parts if part not in (".", "/"))
+    files = (file for root in workspace.roots for file in workspace.walk_names(root, stop=stop.check))
+    return sorted(workspace.relative(Path(file)) for file in files if file.endswith(ending))
 
 
 def _missing(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Path) -> str:

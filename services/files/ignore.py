@@ -188,6 +188,16 @@ def git_directory(top: str | Path) -> Path:
     return git
 
 
+def index_of(top: str | Path) -> Path:
+    """Return git's index of a work tree; a linked one has its own."""
+    git = Path(top, ".git")
+    try:
+        own = git.parent / _first_line(git).removeprefix("gitdir:").strip() if git.is_file() else git
+    except OSError:  # unreadable: treated as missing
+        own = git
+    return own / "index"
+
+
 def _has_any_case(file: str, found: os.stat_result) -> bool:
     """Whether the file is found under a name in another case, too: then the file system sees no difference."""
     folder, name = os.path.split(file)

@@ -8,7 +8,7 @@ import sys
 import time
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -212,7 +212,7 @@ class ProtectedPaths:
         """Return the protection of an absolute path without `..`."""
         inside = [root for root in roots if path.is_relative_to(root)]
         for root in inside:
-            if named := self.named(path.relative_to(root)):
+            if named := self.named(path.relative_to(root)) or of_repository(path, root):
                 return named
         for place in (path, *path.parents):
             if place in self.places:
@@ -228,6 +228,33 @@ class ProtectedPaths:
 def _names(spelled: tuple[str, ...]) -> Mapping[str, Kind]:
     known = protected_names()
     return {folded(name): known.get(name, _MEMORY) for name in spelled}
+
+
+_OF_REPOSITORY = frozenset({"head", "config", "config.worktree", "commondir", "hooks", "objects", "refs"})
+_SETTING = _OF_REPOSITORY - {"objects", "refs"}
+
+
+def is_repository(names: Collection[str]) -> bool:
+    """Whether git takes a folder with these names, folded, for a repository, whatever its own name is."""
+    return "head" in names and ({"objects", "refs"} <= {*names} or "commondir" in names)
+
+
+def of_repository(path: Path, root: Path) -> Protection | None:
+    """Return the protection of what makes a folder a repository, or says what git runs in one that isn't named `.git`:
+    git obeys it once a person enters the folder."""
+    parts = path.parts
+    for at in range(len(root.parts), len(parts)):
+        part = folded(parts[at])
+        if part not in _OF_REPOSITORY:
+            continue
+        folder = Path(*parts[:at])
+        try:
+            there = {*map(folded, os.listdir(folder))}  # noqa: PTH208
+        except OSError:
+            there = set[str]()
+        if is_repository({*there, part}) and (part in _SETTING or not is_repository(there)):
+            return Protection(folder.name, "a repository, whose settings git obeys")
+    return None
 
 
 def program_folders(env: Mapping[str, str]) -> Iterator[Path]:
@@ -265,6 +292,12 @@ def is_plain_config(text: str) -> bool:
         if key is None or not _SAFE_KEYS.fullmatch(f"{section}.{key[1].lower()}"):
             return False
     return True
+
+
+def is_plain_key(key: str) -> bool:
+    """Whether a key of git's configuration, as `git config` takes it, holds no command, path or other configuration."""
+    section, *_, name = key.split(".") if "." in key else ("", key)
+    return _SAFE_KEYS.fullmatch(f"{section}.{name}".lower()) is not None
 
 
 def users_configuration(env: Mapping[str, str]) -> Iterator[Path]:
@@ -337,6 +370,39 @@ def followed(path: str | Path) -> Path:
         with suppress(OSError):
             return Path(os.path.realpath(path))
     raise PathRefused(f"{str(path)!r} changes all the time; wait until what changes it has ended.")
+
+
+_MOST_LINKS = 40
+"""As many as Linux follows in one path."""
+
+
+def leads_through_process(path: Path) -> bool:
+    """Whether a path leads another process elsewhere: it follows `/proc/self/cwd`, `/dev/fd/3` and the like, by itself
+    or by a link on the way."""
+    place, rest, links = "/", [*reversed(path.parts[1:])], 0
+    while rest and links < _MOST_LINKS:
+        name, below = rest.pop(), place.startswith("/proc/")
+        if name == "..":
+            if below:
+                return True
+            place = os.path.dirname(place)  # noqa: PTH120 - a path as text
+            continue
+        place = os.path.join(place, name)  # noqa: PTH118 - as above
+        if target := _target(place):
+            if below:
+                return True
+            links += 1
+            absolute = target.startswith("/")
+            place = "/" if absolute else os.path.dirname(place)  # noqa: PTH120 - as above
+            rest += reversed(Path(target).parts[absolute:])
+    return links == _MOST_LINKS
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - as above
+    except OSError:
+        return ""
 
 
 _OUTPUT = re.compile(r"/[^\0]*/outputs/((?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt)")

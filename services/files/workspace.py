@@ -16,6 +16,7 @@ from interlock.services.files.protected import (
     followed,
     is_private,
     kept_output,
+    leads_through_process,
     output_name,
     plan_path,
     private_part,
@@ -137,7 +138,10 @@ class FolderWorkspace:
             return None
         if plan_path(self.plans, path) is not None:
             return None
-        ways = dict.fromkeys((real, Path(os.path.normpath(absolute))))
+        written = Path(os.path.normpath(absolute))
+        if _is_of_process(absolute, written, real) and not absolute.is_relative_to("/dev"):
+            return Protection("/proc", "where a command finds other files than this program")
+        ways = dict.fromkeys((real, written))
         return next((found for way in ways if (found := self.protected_paths.of(way, self._roots))), None)
 
     def plan_file(self, path: str) -> Path | None:
@@ -168,14 +172,14 @@ class FolderWorkspace:
             below or name in closed or (git and folded(name) == DEPENDENCIES) or inside(name, is_dir)
         )
 
-    def walk(
+    def walk_names(
         self,
         start: Path,
         *,
         include_ignored: bool = False,
         stop: Callable[[], None] = lambda: None,
-        leave_out: LeaveOut = lambda _name, _beside, _inside: False,
-    ) -> Sequence[Path]:
+        leave_out: LeaveOut | None = None,
+    ) -> Sequence[str]:
         root = self._root_of(start)
         if root is None:
             return ()
@@ -185,42 +189,56 @@ class FolderWorkspace:
         except OSError:
             return ()
         if not stat.S_ISDIR(mode):
-            return [start] if stat.S_ISREG(mode) else []
+            return [str(start)] if stat.S_ISREG(mode) else []
         git = not include_ignored and not self._in_dependencies(start)
-        return list(self._below(str(start), self._rules[root], stop, leave_out, git=git))
+        return self._below(str(start), self._rules[root], stop, leave_out, git=git)
 
     def _below(
-        self, start: str, rules: IgnoreRules, stop: Callable[[], None], leave_out: LeaveOut, *, git: bool
-    ) -> Iterator[Path]:
-        """Yield files by name, and links only to files that tools may see; with `git` false, ignored files too."""
+        self,
+        start: str,
+        rules: IgnoreRules,
+        stop: Callable[[], None],
+        leave_out: LeaveOut | None,
+        *,
+        git: bool,
+    ) -> list[str]:
+        """List files by name, and links only to files that tools may see; with `git` false, ignored files too."""
         agent = rules.agent_layers()
-        pending: list[tuple[str, Entry, list[Layer], Set[str]]] = []
+        files: list[str] = []
+        # From the outermost folder to the one that is read: what is left of each, and what counts for its entries.
+        opened: list[tuple[str, Iterator[Entry], list[Layer], Set[str]]] = []
 
         def open_directory(path: str, layers: list[Layer], beside: Set[str] = frozenset()) -> None:
             stop()
             found = self._entries(path)
             names = {entry.name for entry in found}
-            if path != start and leave_out(path.rpartition("/")[2], beside, names):
+            if path != start and leave_out and leave_out(path.rpartition("/")[2], beside, names):
                 return
             if git and path != start and ".gitignore" in names:
                 layers = rules.deeper(layers, path)
-            base = path.removesuffix("/")
-            pending.extend((f"{base}/{entry.name}", entry, layers, names) for entry in reversed(found))
+            opened.append((f"{path.removesuffix('/')}/", iter(found), layers, names))
 
         open_directory(start, rules.git_layers(start) if git else [])
-        while pending:
-            path, entry, layers, beside = pending.pop()
-            if is_private(entry.name) or (git and folded(entry.name) == DEPENDENCIES):
-                continue
-            if leave_out(entry.name, beside, ()):
-                continue
-            is_dir = entry.kind == "directory"
-            if entry_ignored(layers, agent, path, is_dir):
-                continue
-            if is_dir:
-                open_directory(path, layers, beside)
-            elif entry.kind == "file" or (entry.kind == "link" and self._own_link(path, rules)):
-                yield Path(path)
+        while opened:
+            base, entries, layers, names = opened[-1]
+            for name, kind in entries:
+                if is_private(name) or (git and folded(name) == DEPENDENCIES):
+                    continue
+                if leave_out and leave_out(name, names, ()):
+                    continue
+                path = base + name
+                if (layers or agent) and entry_ignored(layers, agent, path, kind == "directory"):
+                    continue
+                if kind == "file":
+                    files.append(path)
+                elif kind == "directory":
+                    open_directory(path, layers, names)
+                    break
+                elif kind == "link" and self._own_link(path, rules):
+                    files.append(path)
+            else:
+                opened.pop()
+        return files
 
     @contextmanager
     def place(self, path: Path, *, make: bool = False) -> Generator[Place]:
@@ -276,6 +294,8 @@ class FolderWorkspace:
             raise self._outside(path)
         # Check the path as written as well as its target: a private name can link to somewhere harmless.
         written = Path(os.path.normpath(absolute))
+        if _is_of_process(absolute, written, real):
+            raise PathRefused(f"{path!r} is refused: it leads each process elsewhere; name the file itself.")
         # `link/..` is the parent of the link's target, but people and patterns ignore the link.
         if ".." in absolute.parts and self._root_of(followed(written)) is None:
             raise self._outside(path)
@@ -312,6 +332,11 @@ class FolderWorkspace:
     def _in_dependencies(self, path: Path) -> bool:
         root = self._root_of(path)
         return root is not None and DEPENDENCIES in map(folded, names_below(path, root))
+
+
+def _is_of_process(absolute: Path, written: Path, real: Path) -> bool:
+    """See `leads_through_process`, which looks at each link on the way. `written`: without `..`."""
+    return (written != real or ".." in absolute.parts) and leads_through_process(absolute)
 
 
 def names_below(path: Path, root: Path) -> Sequence[str]:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from interlock.services.files.disk import read_file
 from interlock.services.shell.model import names
+from interlock.services.shell.simple import ASSIGNED, simple_commands
 
 _PROJECT = re.compile(r"\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJECT_DIR\b)/?")
 _OWN_FOLDER = re.compile(r"\$\(dirname [^)]*\)|\$\{(0|BASH_SOURCE[^}]*)%/\*\}")
@@ -25,7 +25,6 @@ _RUNS = names(
 _PACKAGES = names("uvx pipx npx pnpm yarn npm conda mise x dlx")
 """Programs that run a package named behind them, or a file."""
 _CODE = re.compile(r"-[a-z]*c|-e|--eval")
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SEARCHED = frozenset({"PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "PATH"})
 """Variables with folders of code."""
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)|import[ \t]+([^\n#;]+))", re.MULTILINE)
@@ -75,15 +74,15 @@ class _Line:
         self.without: Callable[[Path], bool] = lambda _: False
 
     def read(self, command: str) -> Iterator[Path]:
-        for words in _simple_commands(_PROJECT.sub(f"{self.root}/", command)):
+        for words in simple_commands(_PROJECT.sub(f"{self.root}/", command)):
             if words[0] in ("cd", "pushd") and len(words) > 1:
                 self.base = self.base / words[-1]
             else:
                 yield from self._command(words)
 
     def _command(self, words: Sequence[str]) -> Iterator[Path]:
-        given = [found for word in words if (found := _ASSIGNED.fullmatch(word))]
-        rest = [word for word in words if not _ASSIGNED.fullmatch(word)]
+        given = [found for word in words if (found := ASSIGNED.fullmatch(word))]
+        rest = [word for word in words if not ASSIGNED.fullmatch(word)]
         for name, value in ((one[1], one[2]) for one in given if one[1] in _SEARCHED):
             self.modules |= name == "PYTHONPATH"
             for folder in filter(None, value.split(os.pathsep)):
@@ -201,24 +200,6 @@ class _Line:
                     self.seen.add(file)
                     with suppress(OSError):
                         yield from self._imported(read_file(file).decode(errors="replace"), folder)
-
-
-def _simple_commands(command: str) -> Iterator[list[str]]:
-    lexer = shlex.shlex(command, posix=True, punctuation_chars="();<>|&\n")
-    lexer.whitespace_split, lexer.commenters = True, ""
-    lexer.whitespace = " \t\r"
-    try:
-        tokens = list(lexer)
-    except ValueError:  # an open quote
-        tokens = command.split()
-    words: list[str] = []
-    for token in [*tokens, ";"]:
-        if token and set(token) <= set("();<>|&\n"):
-            if words:
-                yield words
-            words = []
-        else:
-            words.append(token)
 
 
 def _has_modules(script: Path) -> bool:

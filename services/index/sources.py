@@ -222,7 +222,7 @@ def sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Itera
     (`is_made`), then those in the folder of that kind that `named`, a path, leads to."""
     around = left_out_around(workspace, named)
     for inside in ("", around) if around else ("",):
-        for path in workspace.walk(workspace.root / inside, stop=stop, leave_out=_left_out):
+        for path in map(Path, workspace.walk_names(workspace.root / inside, stop=stop, leave_out=_left_out)):
             language = language_of(path)
             if language is not None and (found := _signature(path)) is not None:
                 yield Source(path.relative_to(workspace.root).as_posix(), language, found, inside)

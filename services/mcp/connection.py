@@ -23,6 +23,8 @@ from interlock.state.text import visible
 
 CONNECT_S = 30.0
 """Seconds that a call or a check waits for a server that starts, unless it has a `timeout` in settings."""
+_TELLS_S = 5.0
+"""Seconds after the limit of a start by which its failure is known: its process ends first, on a busy machine late."""
 READY_S = 10.0
 """Seconds that a run waits for a server without a `timeout` (Roo: 10); slower ones join at a later turn."""
 _RETRIES = 5
@@ -117,7 +119,9 @@ class Connection:
             return
         if self._task is None:
             self._start()
-        await self._until_settled(self._since + (self.spec.start_wait_s or READY_S) - time.monotonic())
+        # A try that ends at its own limit has a moment to say so: otherwise it is told to be starting still, too.
+        wait_s = self.spec.start_wait_s + _TELLS_S if self.spec.start_wait_s else READY_S
+        await self._until_settled(self._since + wait_s - time.monotonic())
 
     async def live(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""

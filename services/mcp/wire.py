@@ -5,15 +5,14 @@ same codes. What passes over the streams tells the two apart.
 """
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
+from interlock.services.packages import why_off
 from interlock.state.errors import SetupError
 from interlock.state.text import visible
 
@@ -22,13 +21,9 @@ _SETTLE_S = 5.0
 
 def load_sdk() -> None:
     """Import the SDK's client. Raises `SetupError` for an older SDK, which other packages may have asked for."""
-    try:
-        import_module("mcp.client.client")
-    except ModuleNotFoundError as error:
-        raise SetupError(
-            f"The package mcp is {version('mcp')} here; expected 2.3 or newer. Install Interlock in an environment of "
-            f"its own, or: {sys.executable} -m pip install 'mcp>=2.3'"
-        ) from error
+    if why := why_off("mcp"):
+        raise SetupError(why)
+    import_module("mcp.client.client")
 
 
 class LostError(Exception):

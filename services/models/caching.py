@@ -7,12 +7,14 @@ marks, too: they outlive compression. OpenAI caches unmarked, per machine, and f
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any, NamedTuple, cast
 
+from interlock.services.models.blocking import ask_in_thread, read_in_thread
 from interlock.services.models.request import ModelRequest
-from interlock.state.messages import Message
+from interlock.state.messages import DataPart, Message
 
 _MOST = 4
 """Marks that Anthropic and Bedrock accept."""
@@ -22,8 +24,8 @@ _WITHOUT = (
     "claude-3-5-sonnet-20240620",
 )
 """Claude models whose requests Bedrock refuses if they have a mark."""
-MARKED: tuple[str, ...] = ("ChatAnthropic", "ChatBedrockConverse")
-"""Client classes whose requests carry marks."""
+_CLAUDE = "anthropic/claude"
+"""How Claude's models begin behind OpenRouter and other gateways, which pass marks on."""
 Json = dict[str, Any]
 
 
@@ -59,7 +61,8 @@ class CachePlans:
         for message in messages:
             if message.origin != "context":
                 break
-            opening += 1 if isinstance(message.content, str) else len(message.content)
+            data = any(isinstance(part, DataPart) for part in message.content)
+            opening += len(message.content) if data else 1  # parts of text are sent as one
         return CachePlan(opening, shared, len(ends))
 
 
@@ -85,9 +88,14 @@ def _common(a: Sequence[Message], b: Sequence[Message]) -> int:
     return same
 
 
+def takes_marks(cls: str, model: str) -> bool:
+    """Return whether requests to the model carry marks; `cls`: its client class, `model`: without the provider."""
+    return cls in _MARKED and (cls != "ChatOpenAI" or model.startswith(_CLAUDE))
+
+
 def marking(cls: type[Any]) -> type[Any]:
     """Return the client class with the marks of the plan that a request brings as its `cache_control`."""
-    made = dict(zip(MARKED, (_anthropic, _bedrock), strict=True)).get(cls.__name__)
+    made = _MARKED.get(cls.__name__)
     return made(cls) if made else cls
 
 
@@ -114,7 +122,41 @@ def _bedrock(cls: type[Any]) -> type[Any]:
                 own = cast(Any, self)
                 mark_bedrock(own._get_base_model(), system, bedrock_messages, params, cache_control)
 
+        async def _astream(
+            self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+        ) -> AsyncGenerator[Any]:
+            own, manager = cast(Any, self), run_manager.get_sync() if run_manager else None
+            async for piece in read_in_thread(lambda: own._stream(messages, stop, manager, **options)):
+                yield piece
+
+        async def _agenerate(
+            self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+        ) -> Any:
+            own, manager = cast(Any, self), run_manager.get_sync() if run_manager else None
+            return await ask_in_thread(lambda: own._generate(messages, stop, manager, **options))
+
     return Marking
+
+
+@cache
+def _openai(cls: type[Any]) -> type[Any]:
+    class Marking(cls):
+        def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
+            own: Any = super()
+            payload: Json = own._get_request_payload(*request, **options)
+            if cache_control is not None and "messages" in payload:
+                mark_chat(payload["messages"], cache_control)
+            return payload
+
+    return Marking
+
+
+_MARKED: dict[str, Callable[[type[Any]], type[Any]]] = {
+    "ChatAnthropic": _anthropic,
+    "ChatBedrockConverse": _bedrock,
+    "ChatOpenAI": _openai,
+}
+"""Client classes whose requests can carry marks."""
 
 
 def cache_key(request: ModelRequest) -> str:
@@ -161,6 +203,32 @@ def mark_bedrock(model: str, system: list[Json], messages: list[Json], params: J
     tools: list[Json] | None = config.get("tools")
     if left and tools and not nova:
         tools.append(point)
+
+
+def mark_chat(messages: list[Json], plan: CachePlan) -> None:
+    """Mark a chat completion in place, for a gateway to Claude: the person's side are users' and tools' messages."""
+    left = _MOST
+    places: list[tuple[list[Any], int]] = []
+    systems = [m for m in messages if m["role"] == "system"]
+    if systems and systems[-1].get("content"):
+        content = _blocks_of(systems[-1], "content")
+        places.append((content, len(content) - 1))
+        left -= 1
+    talk = [m for m in messages if m["role"] != "system"]
+    sides = [[*side] for is_model, side in groupby(talk, lambda m: m["role"] == "assistant") if not is_model]
+    if sides:
+        shared = plan.shared + len(sides) - plan.sides if plan.shared else 0
+        ends = [len(sides), shared] if 0 < shared < len(sides) else [len(sides)]
+        for number in ends:
+            content = _blocks_of(sides[number - 1][-1], "content")
+            if (at := _last_filled(content)) is not None:
+                places.append((content, at))
+                left -= 1
+        if left and 0 < plan.opening < len(sides[0]):
+            content = _blocks_of(sides[0][plan.opening - 1], "content")
+            places.append((content, len(content) - 1))
+    for content, at in places:
+        content[at] = {**content[at], "cache_control": {"type": "ephemeral"}}
 
 
 def _places(messages: list[Json], plan: CachePlan, most: int) -> list[tuple[list[Any], int]]:

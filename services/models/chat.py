@@ -333,9 +333,9 @@ class ChatModels:
         first_s = self.facts.first_token_s(request.model, stall_s)
         started, comes = self._clock.monotonic(), self._stages(request, call, emit)
 
-        def silent(seconds: float) -> None:
-            most_s = stall_s if answer.begun_s else first_s
-            text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {most_s:g} s."
+        def silent(seconds: float, limit_s: float) -> None:
+            limit = f"it is given up after {round(limit_s, 1):g} s"
+            text = f"Model {request.model!r} has said nothing for {seconds:g} s; {limit}."
             emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
 
         try:

@@ -111,7 +111,7 @@ def asked(url: str, key: str, model: str) -> Server:
     if kind == "llama.cpp":
         own = object_of(told("/props").get("default_generation_settings"))
         models = dict.fromkeys(models, _number(own.get("n_ctx")))
-    elif kind == "ollama":
+    elif kind == "ollama" and model:
         models[model] = _of_ollama(told("/api/show", {"model": model}))
     elif not kind and (own := _dicts(told("/api/v0/models").get("data"))):
         kind = "lm studio"
@@ -382,9 +382,9 @@ class ModelFacts:
         before = self.seen(model).model_dump()
         if {**before, **found} == before:
             return
-        with locked(
-            self._file.parent, _WAIT_S
-        ):  # read again: another thread or process may have seen more by now
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `models` may be the first command
+        # Read again under the lock: another thread or process may have seen more by now.
+        with locked(self._file.parent, _WAIT_S):
             known, key = self._all(), self._key(model)
             known[key] = Seen.model_validate({**known.get(key, Seen()).model_dump(), **found})
             data = {name: one.model_dump(exclude_none=True) for name, one in known.items()}

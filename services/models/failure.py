@@ -17,6 +17,7 @@ from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Any, TypeVar
 
+from interlock.services.models.keepalive import PutOff, told_of_bytes
 from interlock.services.models.refusals import Meaning, Told, details_of, meaning_of_text, read_error
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 
@@ -83,6 +84,8 @@ _END = _End()
 _FIRST = " (models.NAME.firstTokenTimeout sets this limit)"
 _PARTS = 4
 """Parts of a stall; `on_silence` is called after each but the last."""
+_TOLERANCE = 0.05
+"""Share by which a timer may be early, or bytes at the beginning of a wait be late."""
 
 
 async def raced(
@@ -92,12 +95,13 @@ async def raced(
     total_s: float | None,
     first_s: float | None = None,
     begins: Callable[[T], bool] = lambda _item: True,
-    on_silence: Callable[[float], None] = lambda _seconds: None,
+    on_silence: Callable[[float, float], None] = lambda _seconds, _limit: None,
 ) -> AsyncGenerator[T, None]:
     """Yield from `source`, which is always closed.
 
-    Raises `StalledError` after `stall_s` without an item (`first_s` until one `begins`), `TimeoutError` after
-    `total_s` overall. `on_silence` is called after each of the first three quarters of a stall.
+    Raises `StalledError` after `stall_s` without a byte or an item (`first_s` until one `begins`; pings alone count
+    for ten minutes), `TimeoutError` after `total_s` overall. `on_silence` is called after each of the first three
+    quarters of a stall, with the seconds after which the wait ends.
     """
     loop = asyncio.get_running_loop()
     deadline = None if total_s is None else loop.time() + total_s
@@ -105,18 +109,21 @@ async def raced(
     async with aclosing(source):
         while True:
             left_s = None if deadline is None else deadline - loop.time()
-            is_last = left_s is not None and left_s < stall_s
-            reminders = [] if is_last else [*_reminders(loop, stall_s, on_silence)]
+            wait_s = stall_s if left_s is None else min(left_s, stall_s)
             # In this task: one of its own for each piece, and a wait for it, took 2 % of a turn.
-            timer = asyncio.timeout(left_s if is_last else stall_s)
+            timer = asyncio.timeout(wait_s)
+            put_off = PutOff(timer, stall_s, deadline)
+            reminders = [*_reminders(loop, stall_s, wait_s, put_off, on_silence)]
             try:
                 async with timer:
-                    item = await anext(source, _END)
+                    with told_of_bytes(put_off.hear):
+                        item = await anext(source, _END)
             except Exception as error:
                 if not timer.expired():
                     raise
-                late = TimeoutError(f"over {total_s:g} s") if is_last else None
-                raise late or StalledError(f"nothing came for {stall_s:g} s{limit}") from error
+                if deadline is not None and loop.time() >= deadline:
+                    raise TimeoutError(f"over {total_s:g} s") from error
+                raise StalledError(f"{put_off.describe_silence()}{limit}") from error
             finally:
                 for reminder in reminders:
                     reminder.cancel()
@@ -128,11 +135,21 @@ async def raced(
 
 
 def _reminders(
-    loop: asyncio.AbstractEventLoop, wait_s: float, on_silence: Callable[[float], None]
+    loop: asyncio.AbstractEventLoop,
+    stall_s: float,
+    limit_s: float,
+    put_off: PutOff,
+    on_silence: Callable[[float, float], None],
 ) -> Iterator[asyncio.TimerHandle]:
-    """Report silence after each part but the last."""
+    """Report silence after each part of a stall but the last, as far as the wait lasts."""
+
+    def remind(seconds: float) -> None:
+        if put_off.silent_s >= seconds * (1 - _TOLERANCE):
+            on_silence(seconds, limit_s)
+
     for part in range(1, _PARTS):
-        yield loop.call_later(wait_s * part / _PARTS, on_silence, wait_s * part / _PARTS)
+        if (silent_s := stall_s * part / _PARTS) < limit_s:
+            yield loop.call_later(silent_s, remind, silent_s)
 
 
 _TRANSPORT = ("APIConnectionError", "APITimeoutError", "UnknownApiResponseError", "JSONDecodeError")
@@ -141,12 +158,25 @@ _LOST = frozenset({"TransportError", "DecodingError"})
 _ABSENT = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
 """Exceptions of httpx and aiohttp for failed connections."""
 _ABSENT_ATTEMPTS, _ABSENT_S = 3, 1.0
+_TLS = (
+    (
+        re.compile("CERTIFICATE_VERIFY_FAILED"),
+        "Its certificate isn't trusted: name the file of its authority in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS.",
+    ),
+    (
+        re.compile("WRONG_VERSION_NUMBER|UNKNOWN_PROTOCOL|RECORD_LAYER_FAILURE|PACKET_LENGTH_TOO_LONG"),
+        "It speaks no TLS: its address may have to begin with http://",
+    ),
+)
+"""What TLS says where no waiting helps → what to do."""
+_CLOSED = re.compile("ConnectionResetError|RemoteProtocolError|ReadError")
+_MAYBE_TLS = "If it expects TLS, its address has to begin with https://"
 _PLAIN = ("builtins", "pydantic_core._pydantic_core")
 """Modules of exceptions that any code can raise."""
 _ADVICE: Mapping[Meaning, str] = {
-    "key": " Check the API key, or use another model with -m.",
-    "used_up": " The quota is used up: use another model with -m.",
-    "absent": " Name another model with -m, or in model.aliases.",
+    "key": "Check the API key, or use another model with -m.",
+    "used_up": "The quota is used up: use another model with -m.",
+    "absent": "Name another model with -m, or in model.aliases.",
     "overflow": "",
     "busy": "",
     "": "",
@@ -181,6 +211,10 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
             inner = _innermost(cause)
             why = _line(str(inner)).rstrip(".") or "no text"
             says = f"Model {model!r} could not be reached: {type(inner).__name__}: {why}."
+            if advice := next((does for named, does in _TLS if named.search(why)), ""):
+                return ModelError(f"{says} {advice}")
+            if any(map(_was_sent_plain, _causes(error))) and _CLOSED.search(type(inner).__name__):
+                says += f" {_MAYBE_TLS}"
             if any(map(_is_absent, _causes(error))):
                 says += " Check the connection and the address."
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
@@ -188,15 +222,21 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
     says = f"The request to model {model!r} failed: {type(error).__name__}: {_line(str(error))}"
     means = meaning_of_text(f"{type(error).__name__} {error}")
     if means == "key":
-        return ModelAuthError(f"{says}{_ADVICE[means]}")
+        return ModelAuthError(_advised(says, means))
     overflow = means == "overflow" or "ContextOverflow" in type(error).__name__
-    return ModelError(f"{says}{_ADVICE[means]}", overflow=overflow, terminal=means in ("used_up", "absent"))
+    return ModelError(_advised(says, means), overflow=overflow, terminal=means in ("used_up", "absent"))
+
+
+def _advised(says: str, means: Meaning) -> str:
+    """Return what an error says with what to do about it, as sentences of their own."""
+    end = "" if re.search(r"[.!?…]$", says) else "."
+    return f"{says}{end} {_ADVICE[means]}" if _ADVICE[means] else says
 
 
 def _answered(told: Told, error: BaseException, model: str, now: float) -> ModelError:
     status, means = told.status, told.meaning
     text = f"Model {model!r} answered {status}: {_line(told.text) or 'no reason given.'}"
-    says = f"{text}{_ADVICE[means]}"
+    says = _advised(text, means)
     if means == "key":
         return ModelAuthError(says, status=status)
     if means in ("used_up", "absent"):
@@ -218,6 +258,11 @@ def _innermost(error: BaseException) -> BaseException:
     """The cause that says most: clients wrap it as "Connection error."."""
     said = [c for c in _causes(error) if str(c) and (_is_lost(c) or type(c).__module__.startswith("http"))]
     return said[-1] if said else error
+
+
+def _was_sent_plain(error: BaseException) -> bool:
+    """Whether it is of a request that a client sent without TLS."""
+    return str(getattr(getattr(error, "_request", None), "url", "")).startswith("http://")
 
 
 def _is_absent(error: BaseException) -> bool:

@@ -22,7 +22,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 
 from interlock.services.models.gemini_body import Encoded, GeminiBody, Json
-from interlock.services.models.names import acknowledge, quiet_clients, turn_tracing_off
+from interlock.services.models.names import prepare_response, quiet_clients, turn_tracing_off
 from interlock.services.models.network import client_environment
 from interlock.services.models.request import (
     CallPiece,
@@ -75,7 +75,7 @@ _BUDGETS = {"low": 1024, "medium": 8192, "high": 24_576}
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
-_HOOKS = {"request": [_put_contents], "response": [_keep_answer, acknowledge]}
+_HOOKS = {"request": [_put_contents], "response": [_keep_answer, prepare_response]}
 _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client requires a message; `extra_body` replaces it."""
 

@@ -1,6 +1,8 @@
 """langchain: `provider:model` through any installed LangChain chat model. Imported only when one is used."""
 
+import hashlib
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,25 +22,26 @@ from langchain_core.messages import (
 )
 
 from interlock.services.models.attachments import digest_of
-from interlock.services.models.caching import MARKED, CachePlans, cache_key, marking
-from interlock.services.models.effort import effort_options, effort_untaken
+from interlock.services.models.caching import CachePlans, cache_key, marking, takes_marks
+from interlock.services.models.clients import client_options, with_own_client
+from interlock.services.models.effort import BEDROCK_FIELDS, effort_options, effort_untaken, is_thinking_on
 from interlock.services.models.ends import end_in, read_end
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.installing import install_command
+from interlock.services.models.mended import BEGUN, mended, mending_options, ollamas_usage
 from interlock.services.models.names import (
     PUBLIC,
     ProviderSpec,
-    acknowledge,
     provider_of,
     provider_spec,
     quiet_clients,
-    tls,
     turn_tracing_off,
     url_of,
 )
 from interlock.services.models.network import client_environment
 from interlock.services.models.options import find_refused_option, without_refused
 from interlock.services.models.request import (
+    OWN_ID,
     CallPiece,
     Chunk,
     ModelRequest,
@@ -46,6 +49,7 @@ from interlock.services.models.request import (
     base64_of,
     usage_of,
 )
+from interlock.services.models.responses import ThoughtfulClient
 from interlock.services.models.thinking import (
     Thinking,
     ThoughtTags,
@@ -67,10 +71,25 @@ def converted(message: Message, model: str = "") -> BaseMessage:
         return HumanMessage(content)
     if message.role == "tool":
         status = "success" if message.status in (None, "success") else "error"
-        return ToolMessage(content, tool_call_id=message.tool_call_id or "", name=message.name, status=status)
-    calls = [{"type": "tool_call", "id": c.id, "name": c.name, "args": c.args} for c in message.tool_calls]
+        answered = call_id(message.tool_call_id or "", model)
+        return ToolMessage(content, tool_call_id=answered, name=message.name, status=status)
+    calls = [
+        {"type": "tool_call", "id": call_id(c.id, model), "name": c.name, "args": c.args}
+        for c in message.tool_calls
+    ]
     made = AIMessage(content, tool_calls=calls)
     return with_thinking(made, message.opaque) if message.opaque and message.opaque.model == model else made
+
+
+_STRICT = re.compile(r"(openai|azure):(?!.*/)|bedrock:.*(anthropic|amazon)\.")
+"""Models whose servers refuse ids of calls that are longer or hold other signs, as those of other vendors do."""
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+
+
+def call_id(own: str, model: str) -> str:
+    """Return the id under which a call is sent: a server's own goes back unchanged."""
+    is_taken = not OWN_ID.fullmatch(own) and (_CALL_ID.fullmatch(own) or not _STRICT.match(model))
+    return own if is_taken else f"call_{hashlib.sha256(own.encode()).hexdigest()[:24]}"
 
 
 def _block(part: TextPart | DataPart) -> dict[str, Any]:
@@ -131,22 +150,24 @@ class LangChainProvider:
         options = _options(model, self._spec, env)
         if (api := facts.api(model)) and self._spec.cls in ("ChatOpenAI", "AzureChatOpenAI"):
             options["use_responses_api"] = api == "responses"
-        if facts.server(model).near and self._spec.cls == "ChatOpenAI":
-            options["timeout"] = None  # ours counts; the client's own is 10 minutes, and 2 between chunks
-            options["stream_chunk_timeout"] = None
-        cls = chat_class(model)
+        if is_of_openai(cls := marking(chat_class(model))):
+            options["stream_chunk_timeout"] = None  # ours counts: it knows pings
+            if facts.server(model).near:
+                options["timeout"] = None  # the client's own is 10 minutes
+            cls = reading_thoughts(cls)
         if facts.server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
+        if self._spec.cls == "ChatOpenAI":
+            cls = _lighter(cls)
+        cls = mended(cls)
         with client_environment():
-            if self._spec.cls == "ChatOpenAI":
-                cls = _lighter(reading_thoughts(cls))
-                options |= _one_client(options)
-            elif self._spec.cls == "ChatMistralAI":
-                options |= _mistral_client(options)
-            elif is_of_openai(cls):
-                cls = reading_thoughts(cls)
-            self._model: BaseChatModel = marking(cls)(**options)
-            getattr(self._model, "_async_client", None)  # Anthropic's is made when it is first used
+            options |= _one_key(options) if self._spec.cls == "ChatOpenAI" else {}
+            options |= {**client_options(cls, options), **mending_options(cls, options)}
+            made: Any = with_own_client(cls)(**options)
+            getattr(made, "_async_client", None)  # Anthropic's is made when it is first used
+        if is_of_openai(cls):
+            made.root_async_client = ThoughtfulClient(made.root_async_client)
+        self._model: BaseChatModel = made
         self._plans = CachePlans()
         self._told_effort = facts.seen(model).effort_told
         self._facts, self._refused = facts, set(facts.seen(model).refuses)
@@ -173,6 +194,7 @@ class LangChainProvider:
         """Calls are yielded at the end: their arguments arrive in pieces."""
         pieces: list[AIMessageChunk] = []
         usd: float | None = None
+        begun: Usage | None = None
         thinking, tags, end, total = Thinking(self._name), ThoughtTags(), "", None
         async for piece in self._bound(request).astream(self._messages(request.messages)):
             chunk = _as_chunk(piece)
@@ -184,30 +206,38 @@ class LangChainProvider:
             thought += thinking.take(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
             usd = chunk.response_metadata.pop(_COST, usd)
+            begun = chunk.response_metadata.pop(BEGUN, begun)
             yield Chunk(text=text, thought=thought, progress=progress)  # also an empty one: the server lives
         text, thought = tags.rest()
         yield Chunk(text=text, thought=thought, warning=self._effort_notice(request))
         if pieces:
             whole = _sum(pieces)
             usage = usage_of(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
-            yield replace(self._end(whole, end, usage, usd), opaque=thinking.opaque(whole))
+            if usage and begun and not usage.input:
+                usage = begun.model_copy(update={"output": usage.output, "thoughts": usage.thoughts})
+            usage = usage or ollamas_usage(whole.response_metadata)
+            last = self._end(whole, end, usage, usd)
+            if thinking.refusal:
+                problem = f"{self._name} refused: {thinking.refusal}"
+                last = replace(last, finish_reason="refusal", problem=problem)
+            yield replace(last, opaque=thinking.opaque(whole))
 
     def _caching(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options with which the provider caches the start of a conversation."""
         plan = self._plans.plan(request)
         if plan is None:
             return {}
-        if self._spec.cls == "ChatOpenAI":
-            return {"prompt_cache_key": cache_key(request)}
-        return {"cache_control": plan} if self._spec.cls in MARKED else {}
+        if takes_marks(self._spec.cls, self._name.partition(":")[2]):
+            return {"cache_control": plan}
+        return {"prompt_cache_key": cache_key(request)} if self._spec.cls == "ChatOpenAI" else {}
 
     def _options(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options that this model's server takes."""
         warm = {"temperature": request.temperature} if self._facts.able(self._name).temperature else {}
         name = self._name.partition(":")[2]
         effort = effort_options(self._spec.cls, name, request.thinking, request.most)
-        if effort and "thinking" in effort:
-            warm = {}  # Anthropic takes no temperature beside a number of tokens to think
+        if effort and is_thinking_on(effort):
+            warm = {}
         return without_refused({**warm, **(effort or {}), **self._caching(request)}, self._refused)
 
     def _effort_notice(self, request: ModelRequest) -> str:
@@ -231,8 +261,11 @@ class LangChainProvider:
         tools = [{"type": "function", "function": t.model_dump()} for t in request.tools]
         own = self._model
         field = next((name for name in _MOST if name in type(own).model_fields), "")
-        if request.most and field:
-            own = own.model_copy(update={field: request.most})
+        fields = {field: request.most} if request.most and field else {}
+        if BEDROCK_FIELDS in options:
+            fields[BEDROCK_FIELDS] = options.pop(BEDROCK_FIELDS)
+        if fields:
+            own = own.model_copy(update=fields)
         return (own.bind_tools(tools) if tools else own).bind(**options)
 
     def _end(self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None) -> Chunk:
@@ -272,7 +305,7 @@ _AS_IT_IS = ("messages", "tools", "response_format")
 
 @cache
 def _lighter(cls: type[BaseChatModel]) -> type[BaseChatModel]:
-    """The class with llama.cpp's progress and OpenRouter's cost in the chunks' metadata: the client drops them.
+    """The class with llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
 
     A request's large parts go with the fields that the client doesn't know. Of those it knows it looks at every value
     for names to translate: half of a turn's CPU time after 20 turns, and growing. For a schema it imports 690 modules
@@ -296,36 +329,24 @@ def _lighter(cls: type[BaseChatModel]) -> type[BaseChatModel]:
             usage: dict[str, Any] = chunk.get("usage") or {}
             if made is not None and isinstance(usage.get(_COST), int | float):
                 made.message.response_metadata[_COST] = float(usage[_COST])
+            told_of_input: dict[str, Any] = usage.get("prompt_tokens_details") or {}
+            written = told_of_input.get("cache_write_tokens")
+            if made is not None and written and made.message.usage_metadata:
+                details = made.message.usage_metadata.setdefault("input_token_details", {})
+                details["cache_creation"] = written
             return made
 
     return Lighter
 
 
-def _one_client(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with which LangChain makes an asynchronous client only, and one that loads no certificates for nothing.
+def _one_key(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key as a function: so LangChain makes an asynchronous client only."""
+    key = options.get("api_key")
 
-    Each of two clients would take 20 ms to load them.
-    """
-    made: dict[str, Any] = {}
-    if key := options.get("api_key"):
+    async def told() -> Any:
+        return key
 
-        async def told() -> str:
-            return key
-
-        made["api_key"] = told
-    if (url := options.get("base_url", "")).startswith("http://"):
-        client = import_module("openai").DefaultAsyncHttpxClient
-        made["http_async_client"] = client(verify=tls(url), event_hooks={"response": [acknowledge]})
-    return made
-
-
-def _mistral_client(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with the client that LangChain would make, but for the certificates, which it takes from nowhere else."""
-    import httpx
-
-    url = options.get("base_url") or PUBLIC["mistralai"]
-    headers = {"Accept": "application/json", "Authorization": f"Bearer {options.get('api_key', '')}"}
-    return {"async_client": httpx.AsyncClient(base_url=url, headers=headers, timeout=None, verify=tls(url))}
+    return {"api_key": told} if key else {}
 
 
 def _spec(model: str) -> ProviderSpec:
@@ -343,7 +364,9 @@ def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str
     url = env.get(spec.url) if spec.url else None
     # Named even if it is the provider's own: else another variable could send the key elsewhere.
     if address := url_of(model, env) or PUBLIC.get(provider_of(model), ""):
-        options[spec.url_field] = address
+        options[spec.url_field] = (
+            address.rstrip("/").removesuffix(spec.url_adds) if spec.url_adds else address
+        )
     if spec.key and (env.get(spec.key) or url):
         options[spec.key_field] = env.get(spec.key) or "none"
     if spec.cls == "ChatOpenAI":

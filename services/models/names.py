@@ -17,14 +17,18 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from interlock.services.models.effort import effort_options
 from interlock.services.models.installing import install_command
+from interlock.services.models.keepalive import report_bytes
 from interlock.services.models.network import check_proxies, trusted_file
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.services.models.whole_answers import read_as_stream
-from interlock.state.errors import ConfigError, CredentialsError, UserError
+from interlock.services.packages import why_off
+from interlock.state.errors import ConfigError, CredentialsError, SetupError, UserError
 from interlock.state.frames import with_room
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, SHORT, guess_provider
 from interlock.state.settings import Settings
@@ -50,23 +54,25 @@ class ProviderSpec:
     url: str = ""
     """Environment variable of the server's URL; if set, no key is needed (for local servers)."""
     url_field: str = "base_url"
+    url_adds: str = ""
+    """What the client adds to the address by itself."""
     json: Literal["response_format", "format", ""] = ""
     """How a JSON Schema is passed; empty: only through the prompt."""
     retries_off: int | None = 0
     """The `max_retries` value that means one attempt; None if the client has no such field."""
     needs: tuple[str, ...] = ()
     """Environment variables without which it can't be asked."""
+    own_login: bool = False
+    """Whether the client finds credentials of its own, which Interlock neither keeps nor tests."""
     fields: Mapping[str, str] = field(default_factory=dict[str, str])
     """Field of the class → the environment variable that fills it."""
     fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the class that always have this value, unless the environment fills them."""
 
 
-def _openai_like(package: str, cls: str, key: str) -> ProviderSpec:
-    url = key.replace("_KEY", "_BASE")
-    return ProviderSpec(
-        f"langchain-{package}", f"langchain_{package}", cls, key, url=url, json="response_format"
-    )
+def _openai_like(package: str, cls: str, key: str, **more: Any) -> ProviderSpec:
+    more |= {"url": key.replace("_KEY", "_BASE"), "json": "response_format"}
+    return ProviderSpec(f"langchain-{package}", f"langchain_{package}", cls, key, **more)
 
 
 PROVIDERS: dict[str, ProviderSpec] = {
@@ -95,8 +101,13 @@ PROVIDERS: dict[str, ProviderSpec] = {
     "deepseek": _openai_like("deepseek", "ChatDeepSeek", "DEEPSEEK_API_KEY"),
     "xai": _openai_like("xai", "ChatXAI", "XAI_API_KEY"),
     "together": _openai_like("together", "ChatTogether", "TOGETHER_API_KEY"),
-    "fireworks": _openai_like("fireworks", "ChatFireworks", "FIREWORKS_API_KEY"),
-    "bedrock": ProviderSpec("langchain-aws", "langchain_aws", "ChatBedrockConverse", retries_off=None),
+    "fireworks": _openai_like("fireworks", "ChatFireworks", "FIREWORKS_API_KEY", url_adds="/v1"),
+    "bedrock": ProviderSpec(
+        *("langchain-aws", "langchain_aws", "ChatBedrockConverse"),
+        url="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+        retries_off=None,
+        own_login=True,
+    ),
     "openrouter": ProviderSpec(
         *("langchain-openai", "langchain_openai", "ChatOpenAI", "OPENROUTER_API_KEY"),
         url="OPENROUTER_BASE_URL",
@@ -113,6 +124,8 @@ PROVIDERS: dict[str, ProviderSpec] = {
     ),
     "vertex": ProviderSpec(
         *("langchain-google-genai", "langchain_google_genai", "ChatGoogleGenerativeAI"),
+        url="GOOGLE_VERTEX_BASE_URL",
+        own_login=True,
         retries_off=1,
         needs=("GOOGLE_CLOUD_PROJECT",),
         fields={"project": "GOOGLE_CLOUD_PROJECT", "location": "GOOGLE_CLOUD_LOCATION"},
@@ -211,15 +224,11 @@ def provider_of(model: str) -> str:
     return provider if colon else "gemini"
 
 
-_THINKING = frozenset(
-    {"gemini", "openai", "anthropic", "openrouter", "azure", "vertex", "ollama", "xai", "groq"}
-)
-"""Providers that take a thought level, for some of their models."""
-
-
 def thinks(model: str) -> bool:
     """Whether `model.thinking` counts for a resolved model."""
-    return provider_of(model) in _THINKING
+    provider, spec = provider_of(model), provider_spec(provider_of(model))
+    takes = spec and effort_options(spec.cls, model.partition(":")[2], "high")
+    return provider == "gemini" or takes is not None
 
 
 def limit(settings: Settings, model: str, told: int | None = None) -> int:
@@ -298,6 +307,16 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
     check_address(resolved, env)
     if provider == "gemini":
         if gemini_key(env) is None:
+            if name == "auto" and (url := env.get("OPENAI_BASE_URL")):
+                raise CredentialsError(
+                    f"No model was named. OPENAI_BASE_URL names a server at {url}: name one of its models with "
+                    "-m openai:MODEL, or in model.name. List them: interlock models"
+                )
+            if name == "auto" and (found := _keyed(env)):
+                raise CredentialsError(
+                    f"No model was named. {PROVIDERS[found].key} is set: name a model with -m {found}:MODEL, or in "
+                    "model.name. List them: interlock models"
+                )
             what = f"for model {resolved!r}" if name != "auto" else "and no model was named"
             raise CredentialsError(f"No API key {what}: {' or '.join(GEMINI_KEYS)} is missing. {_WAYS}")
         return
@@ -312,6 +331,11 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
         raise CredentialsError(
             f"No API key for model {resolved!r}: {either} is expected. Set it, or use another -m."
         )
+
+
+def _keyed(env: Mapping[str, str]) -> str:
+    """Return the first provider whose key is set; empty: none."""
+    return next((name for name, spec in PROVIDERS.items() if spec.key and env.get(spec.key)), "")
 
 
 def is_served(model: str, env: Mapping[str, str]) -> bool:
@@ -345,6 +369,9 @@ def check_address(model: str, env: Mapping[str, str]) -> None:
             if bare
             else f"{variable}={url!r} names no server."
         )
+    own = PUBLIC.get(provider_of(model), "" if spec else GEMINI_URL)
+    if url.lower().startswith("http://") and urlsplit(url).hostname == urlsplit(own).hostname:
+        raise UserError(f"{variable}={url!r} would send the key unencrypted. Set it to https{url[4:]}")
     for name in keys:
         value = env.get(name, "") if name else ""
         if value and (value != value.strip() or not value.isascii() or not value.isprintable()):
@@ -419,6 +446,8 @@ class Providers:
 
 
 def _imported_gemini() -> "type[GeminiProvider]":
+    if why := why_off("google-genai"):
+        raise SetupError(why)
     from interlock.services.models.gemini import GeminiProvider
 
     return GeminiProvider
@@ -444,16 +473,18 @@ _ACKNOWLEDGE = getattr(socket, "TCP_QUICKACK", None)
 """Linux has it."""
 
 
-async def acknowledge(response: Any) -> None:
-    """Acknowledge what came so far, at once, and take a plain answer as a stream: a response hook of httpx and httpx2.
+async def prepare_response(response: Any) -> None:
+    """Make an answer arrive in time, be heard of byte by byte, and be a stream: a response hook of httpx and httpx2.
 
-    A server that sends head and body apart without TCP_NODELAY keeps the body until then, and the kernel waits 40 ms.
+    What came so far is acknowledged at once: a server that sends head and body apart without TCP_NODELAY keeps the body
+    until then, and the kernel waits 40 ms.
     """
     stream = response.extensions.get("network_stream")
     own = stream and stream.get_extra_info("socket")
     if own and _ACKNOWLEDGE is not None:
         with suppress(OSError):  # the connection is lost: reading the body says so
             own.setsockopt(socket.IPPROTO_TCP, _ACKNOWLEDGE, 1)
+    report_bytes(response)
     await read_as_stream(response)
 
 
@@ -471,9 +502,19 @@ def turn_tracing_off() -> None:
     langsmith.configure(enabled=False)
 
 
+_CHATTY = (
+    *("google_genai", "langchain_google_genai", "langchain_openai", "langchain_anthropic", "langchain_aws"),
+    *("langchain_groq", "langchain_mistralai", "langchain_ollama", "langchain_fireworks"),
+    "interlock.services.models.mended",  # what the clients above say of their caller
+)
+"""Packages that tell of their own working on stderr."""
+
+
 def quiet_clients() -> None:
     """Silence warnings that clients print to stderr; what matters is reported as errors and problems."""
-    for name in ("google_genai", "langchain_google_genai", "langchain_openai"):
+    for name in _CHATTY:
         logging.getLogger(name).addHandler(logging.NullHandler())
+        for kind in (UserWarning, RuntimeWarning):
+            warnings.filterwarnings("ignore", module=name.replace(".", r"\."), category=kind)
     # Of answers that differ from a client's types: we read them ourselves.
     warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)

@@ -6,6 +6,7 @@
 import atexit
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -42,13 +43,20 @@ def trusted_file(env: Mapping[str, str]) -> str:
 
 @cache
 def _merged(own: str, more: str) -> str:
-    """A private file with both, removed at the end: some clients read it only when they connect."""
+    """A file with both, as some clients read it only when they connect. On Linux it goes with its process, also when
+    that is killed.
+    """
     import certifi
 
-    handle, path = tempfile.mkstemp(prefix="interlock-ca-", suffix=".pem")
-    with os.fdopen(handle, "wb") as file:
+    is_in_memory = sys.platform == "linux"
+    if is_in_memory:
+        handle = os.memfd_create("interlock-ca")
+        path = f"/proc/self/fd/{handle}"
+    else:
+        handle, path = tempfile.mkstemp(prefix="interlock-ca-", suffix=".pem")
+        atexit.register(Path(path).unlink, missing_ok=True)
+    with os.fdopen(handle, "wb", closefd=not is_in_memory) as file:
         file.write(Path(own or certifi.where()).read_bytes() + b"\n" + Path(more).read_bytes())
-    atexit.register(Path(path).unlink, missing_ok=True)
     return path
 
 

@@ -7,6 +7,12 @@ from typing import Any
 _OPTIONS = {
     "temperature": re.compile(r"temperature", re.I),
     "reasoning_effort": re.compile(r"reasoning[._ ]?effort|output_config|thinking[_ ]level", re.I),
+    "thinking": re.compile(r"thinking", re.I),
+    "reasoning": re.compile(r"support(s|ed)? thinking|\bthink\b", re.I),
+    "additional_model_request_fields": re.compile(
+        r"thinking|reasoning|output_config|extraneous key|additionalModelRequestFields", re.I
+    ),
+    "extra_body": re.compile(r"\breasoning\b", re.I),
     "prompt_cache_key": re.compile(r"prompt_cache_key"),
     "cache_control": re.compile(r"cache_control|cache_?point|prompt caching", re.I),
 }

@@ -1,7 +1,7 @@
 """probe: asks a provider which models a key or an address gives access to."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from interlock.services.models.names import GEMINI, PROVIDERS, PUBLIC, gemini_key, tls, url_of
 from interlock.services.models.network import client_environment
@@ -12,6 +12,7 @@ from interlock.state.text import object_of, one_line, visible
 _WAIT_S = 30.0
 _LISTED = {"anthropic": "/v1/models", "groq": "/openai/v1/models", "ollama": "/api/tags"}
 """Where the models are listed, below the address; `/models` for others."""
+_AZURE = PROVIDERS["azure"].fixed["api_version"]
 
 
 def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
@@ -22,7 +23,7 @@ def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
         )
     spec = PROVIDERS[provider]
     own = url_of(f"{provider}:", env) or PUBLIC.get(provider, "")
-    if not own:
+    if spec.own_login or not own:
         raise UserError(
             f"{provider!r} finds its own credentials; Interlock can't test them. Try a model with -m."
         )
@@ -33,9 +34,13 @@ def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
     key = env.get(spec.key, "") if spec.key else ""
     if provider == "ollama":
         return _ids(fetched(f"{base}{path}", {}), "models", "name")
+    if provider == "azure":
+        return _ids(fetched(f"{base}/openai/models?api-version={_AZURE}", {"api-key": key}), "data", "id")
     headers = (
         {"x-api-key": key, "anthropic-version": "2023-06-01"} if provider == "anthropic" else bearer(key)
     )
+    if provider == "openrouter" and base == PUBLIC[provider]:  # it lists its models for everybody
+        fetched(f"{base}/key", headers)
     return _ids(fetched(f"{base}{path}", headers), "data", "id")
 
 
@@ -74,9 +79,11 @@ def fetched(
         why = one_line(str(error)) or type(error).__name__
         raise UserError(f"{visible(host)} can't be reached: {why}") from None
     try:
-        data = object_of(answer.json())
+        told: Any = answer.json()
     except ValueError:
-        data = {}
+        told = None
+    bare = isinstance(told, list)  # Together's list of models
+    data = object_of({"data": cast("list[Any]", told)} if bare else told)
     if not answer.is_success or not data:
         raise UserError(_explained(answer.status_code, data))
     return data

@@ -3,6 +3,7 @@
 Uses only what all clients' exceptions share, so that no client is imported.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -129,6 +130,8 @@ _IN_TEXT = (
     re.compile(r"^Response \S+ (failed)\.$"),
 )
 """How LangChain writes the code of an error inside of a stream into the text of a `ValueError`."""
+_FETCHED = re.compile(r"^Error response \d+ while fetching \S+: (.+)$", re.S)
+"""How Mistral's client tells of a refusal."""
 _QUOTED = re.compile(r"""\bmessage=(['"])(.+?)\1, """)
 """A message in the text of an exception that shows an object."""
 _TELLING = frozenset(
@@ -179,15 +182,24 @@ def read_error(error: BaseException) -> Told | None:
     if isinstance(response, Mapping):  # botocore's
         body = cast("Mapping[str, Any]", response)
     if body is None:
-        body = getattr(error, "details", None)
+        body = getattr(error, "details", None) or _body_in(str(error))
     said = [*_strings(body)]
     evidence = "\n".join([str(error), *said])
     status = _status(error, body) or _coded(error, body)
     if not status:
         return None
-    return Told(
-        status, _message(body) or str(getattr(error, "message", "") or error), evidence, _headers(error)
-    )
+    text = _message(body) or str(getattr(error, "message", "") or error)
+    quoted = _QUOTED.search(text)
+    return Told(status, quoted[2] if quoted else text, evidence, _headers(error))
+
+
+def _body_in(text: str) -> Any:
+    """Return the body that Mistral's client quotes in its text, where it keeps none; None: there is none."""
+    found = _FETCHED.search(text)
+    try:
+        return json.loads(found[1]) if found else None
+    except ValueError:
+        return None
 
 
 def meaning_of_text(text: str) -> Meaning:

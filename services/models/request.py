@@ -147,6 +147,8 @@ class PerTools(Generic[T]):
         return self._last[1]
 
 
+_TIERS = ("", "flex_", "priority_")
+"""What LangChain puts before a name where OpenAI served a request at another price and speed."""
 _WRITTEN = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 """Input written to a cache: LangChain counts it under the first name, or by how long it is kept."""
 
@@ -160,10 +162,14 @@ def usage_of(metadata: Mapping[str, Any] | None) -> Usage | None:
     return Usage(
         input=metadata["input_tokens"],
         output=metadata["output_tokens"],
-        cached=of_input.get("cache_read") or 0,
-        written=sum(of_input.get(name) or 0 for name in _WRITTEN),
-        thoughts=of_output.get("reasoning") or 0,
+        cached=_counted(of_input, "cache_read"),
+        written=_counted(of_input, *_WRITTEN),
+        thoughts=_counted(of_output, "reasoning"),
     )
+
+
+def _counted(details: Mapping[str, int | None], *names: str) -> int:
+    return sum(details.get(f"{tier}{name}") or 0 for tier in _TIERS for name in names)
 
 
 def base64_of(part: DataPart) -> str:

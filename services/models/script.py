@@ -17,7 +17,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_valid
 
 from interlock.services.models.request import OWN_ID, CallPiece, Chunk, ModelRequest, PerMessage
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
-from interlock.state.messages import Frozen, Message, Usage, estimate_message
+from interlock.state.messages import Frozen, Message, Opaque, Usage, estimate_message
 from interlock.state.text import estimate_tokens, first_fault
 
 
@@ -65,6 +65,8 @@ class Scripted(Frozen):
     finish_reason: str | None = "stop"
     """Null: the stream ends without one."""
     problem: str | None = None
+    opaque: Opaque | None = None
+    """Written by recordings: thinking that the model's provider wants back."""
 
     @field_validator("expect")
     @classmethod
@@ -125,8 +127,9 @@ def write_reply(path: Path, message: Message, **more: Any) -> None:
         )
         for call in message.tool_calls
     )
-    fields = {"text": message.text, "thought": message.thought or "", "signature": message.signature}
-    write_entry(path, Scripted.model_validate({**fields, "tool_calls": tuple(calls), **more}))
+    said = {"text": message.text, "thought": message.thought or "", "tool_calls": tuple(calls)}
+    kept = {"signature": message.signature, "opaque": message.opaque}
+    write_entry(path, Scripted.model_validate({**said, **kept, **more}))
 
 
 def write_entry(path: Path, entry: Scripted) -> None:
@@ -227,6 +230,7 @@ class ScriptProvider:
         return Chunk(
             calls=tuple(CallPiece(c.name, c.args, c.id, c.signature) for c in entry.tool_calls),
             signature=entry.signature,
+            opaque=entry.opaque,
             finish_reason=entry.finish_reason,
             problem=entry.problem,
             usage=entry.usage or self._estimated(entry, request),

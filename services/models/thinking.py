@@ -8,12 +8,14 @@ they came, and go only to the model that made them.
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
+from interlock.services.models.effort import is_thinking_deepseek
+from interlock.services.models.responses import complete_input
 from interlock.state.messages import Opaque
 from interlock.state.text import clean_json
 
@@ -25,6 +27,10 @@ _DELTA = "interlock_reasoning"
 """Key of a piece's `response_metadata` with the fields of thinking in OpenAI's chat completions."""
 _TEXTS = ("reasoning_content", "reasoning")
 """Names of the text of thoughts in chat completions: of DeepSeek, xAI and vLLM; of OpenRouter, Ollama and others."""
+_TOLD = (*_TEXTS, "reasoning_details", "refusal")
+"""Fields of a piece that LangChain drops."""
+_PHASE = "phase"
+"""What OpenAI's newer models call a text: commentary, or the final answer. They want it back."""
 _JOINED = ("text", "summary")
 """Parts of an entry of `reasoning_details` that arrive in pieces."""
 _REASONING = re.compile(r"gpt-[5-9]|o\d|codex|computer-use")
@@ -39,10 +45,13 @@ class Thinking:
         self._field = ""
         self._text: list[str] = []
         self._details: list[dict[str, Any]] = []
+        self.refusal = ""
+        """What OpenAI's models say in place of an answer that they refuse."""
 
     def take(self, chunk: AIMessageChunk) -> str:
         """Return the text of thoughts that a piece adds, and keep what must go back."""
         delta: dict[str, Any] = chunk.response_metadata.pop(_DELTA, {})
+        self.refusal += f"{delta.get('refusal', '')}{''.join(_refusals(chunk))}"
         for entry in cast("list[Any]", delta.get("reasoning_details") or ()):
             if isinstance(entry, dict):
                 self._add_detail(cast("dict[str, Any]", entry))
@@ -74,6 +83,8 @@ class Thinking:
             fields["reasoning_details"] = self._details
         elif self._field == "reasoning_content" and whole.tool_call_chunks:
             fields[self._field] = "".join(self._text)
+        if phase := next((block["phase"] for block in reversed(found) if block.get("phase")), None):
+            fields[_PHASE] = phase
         if not blocks and not fields:
             return None
         kept: Any = clean_json(_bytes_as_text(blocks))
@@ -91,6 +102,13 @@ def _raw_reasoning(chunk: AIMessageChunk) -> str:
     contents = [block.get("content") or () for block in found if block.get("type") == "reasoning"]
     parts = [cast("dict[str, Any]", part) for content in contents for part in content]
     return "".join(str(part.get("text", "")) for part in parts if part.get("type") == "reasoning_text")
+
+
+def _refusals(chunk: AIMessageChunk) -> Iterator[str]:
+    """Yield the texts of refusals in a piece of Responses."""
+    for block in cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else ():
+        if isinstance(block, dict) and (text := cast("dict[str, Any]", block).get("refusal")):
+            yield str(text)
 
 
 def _bytes_as_text(value: Any) -> Any:
@@ -123,19 +141,25 @@ def _is_signed(block: Mapping[str, Any]) -> bool:
 def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
     """Return the block without what LangChain added to join its pieces."""
     kept = {key: value for key, value in block.items() if key != "index"}
-    if isinstance(summary := kept.get("summary"), list):
-        parts = [cast("dict[str, Any]", one) for one in cast("list[Any]", summary) if isinstance(one, dict)]
-        kept["summary"] = [{key: value for key, value in one.items() if key != "index"} for one in parts]
+    for name in ("summary", "content"):
+        if isinstance(listed := kept.get(name), list):
+            parts = [
+                cast("dict[str, Any]", one) for one in cast("list[Any]", listed) if isinstance(one, dict)
+            ]
+            kept[name] = [{key: value for key, value in one.items() if key != "index"} for one in parts]
     return kept
 
 
 def with_thinking(made: AIMessage, opaque: Opaque) -> AIMessage:
     """Return the message with the thinking that belongs to it, in front of its text."""
     content: Any = made.content
+    fields = {name: value for name, value in opaque.fields.items() if name != _PHASE}
+    if (opaque.blocks or _PHASE in opaque.fields) and isinstance(content, str):
+        phase = {_PHASE: opaque.fields[_PHASE]} if _PHASE in opaque.fields else {}
+        content = [{"type": "text", "text": content, **phase}] if content else []
     if opaque.blocks:
-        text = [{"type": "text", "text": content}] if isinstance(content, str) and content else content
-        content = [*(_text_as_bytes(block) for block in opaque.blocks), *(text or ())]
-    more = {_FIELDS: opaque.fields} if opaque.fields else {}
+        content = [*(_text_as_bytes(block) for block in opaque.blocks), *content]
+    more = {_FIELDS: fields} if fields else {}
     return AIMessage(content, tool_calls=made.tool_calls, additional_kwargs=more)
 
 
@@ -153,10 +177,15 @@ def reading_thoughts(cls: type[Any]) -> type[Any]:
             own: Any = super()
             payload: dict[str, Any] = own._get_request_payload(input_, **options)
             sent = payload.get("messages")
+            wants_all = is_thinking_deepseek(str(payload.get("model", "")))
             if isinstance(sent, list) and isinstance(input_, list):
                 for message, made in zip(cast("list[Any]", input_), cast("list[Any]", sent), strict=False):
+                    if wants_all and made["role"] == "assistant":
+                        made[_TEXTS[0]] = ""  # it refuses answers without, also those of another model
                     if fields := getattr(message, "additional_kwargs", {}).get(_FIELDS):
                         made.update(fields)
+            if isinstance(items := payload.get("input"), list):
+                payload["input"] = complete_input(cast("list[Any]", items))
             if "input" in payload and _REASONING.search(str(payload.get("model", ""))):
                 payload["include"] = [*(payload.get("include") or ()), "reasoning.encrypted_content"]
             return payload
@@ -167,15 +196,24 @@ def reading_thoughts(cls: type[Any]) -> type[Any]:
                 function: Any = call.get("function") if isinstance(call, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 if isinstance(function, dict) and isinstance(function.get("arguments"), dict | list):  # pyright: ignore[reportUnknownMemberType]
                     function["arguments"] = json.dumps(function["arguments"])
+            if chunk.get("usage"):
+                chunk = {**chunk, "usage": _with_cached(chunk["usage"])}
             own: Any = super()
             made: Any = own._convert_chunk_to_generation_chunk(chunk, *rest)
-            told = {name: delta[name] for name in (*_TEXTS, "reasoning_details") if delta.get(name)}
+            told = {name: delta[name] for name in _TOLD if delta.get(name)}
             if made is not None and told:
                 made.message.additional_kwargs.pop("reasoning_content", None)  # `take` reads it once
                 made.message.response_metadata[_DELTA] = told
             return made
 
     return Reading
+
+
+def _with_cached(usage: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the usage with what came from a cache where OpenAI tells it; Together and Moonshot do elsewhere."""
+    cached = usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
+    details: dict[str, Any] = {"cached_tokens": cached, **(usage.get("prompt_tokens_details") or {})}
+    return {**usage, "prompt_tokens_details": details} if cached else usage
 
 
 def _delta(chunk: Mapping[str, Any]) -> dict[str, Any]:

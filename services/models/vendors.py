@@ -25,7 +25,7 @@ _SAYS_ALL = re.compile(
     r"|bedrock:(\w[\w-]*\.)?anthropic\.claude|\w+:(anthropic/claude|openai/(?!gpt-oss))"
 )
 """Models whose answers end only where the model had nothing more to do, or at the limit of their length."""
-_REGION = re.compile(r"((?:us|eu|us-gov|apac|global|jp|au|ca|in|sa)\.)?")
+REGION = re.compile(r"((?:us|eu|us-gov|apac|global|jp|au|ca|in|sa)\.)?")
 
 
 def ends_reliably(model: str) -> bool:
@@ -41,7 +41,7 @@ def small_model(main: str, role: str) -> str:
     provider, _, name = main.partition(":")
     for pattern, small, smallest in _SMALL.get(provider, ()):
         if re.match(pattern, name):
-            region = _REGION.match(name)
+            region = REGION.match(name)
             chosen = small if tier == "flash" else smallest
             return f"{provider}:{chosen.format(region=region[0] if region else '')}"
     return ""

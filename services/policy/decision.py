@@ -77,6 +77,7 @@ class PolicyDecision:
     call: CallView
     risk: Risk
     mode: str
+    """As reasons name it."""
     rules: Sequence[Rule]
     outcome: Ruling
     line: ShellLine | None = None

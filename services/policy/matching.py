@@ -63,7 +63,7 @@ def restricts(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) 
     if rule.command is not None:
         if any(rule.command.starts(text) for text in _spellings(command.text, command.argv)):
             return Match.YES
-        if _past_options(rule.command, command.argv):
+        if past_options(rule.command, command.argv):
             return Match.MAYBE
         if command.literal:
             return Match.NO
@@ -140,7 +140,7 @@ def _holds(word: Word, wanted: str) -> bool:
     return word.text == wanted or not word.literal or wanted in word.text.split("=")
 
 
-def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
+def past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
     """Match `git -C .. push --force` with `git push .*`: it is unknown which words are option values."""
     if len(argv) < 3 or not argv[1].startswith("-"):
         return False

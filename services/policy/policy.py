@@ -49,7 +49,16 @@ from interlock.services.policy.rule import (
 from interlock.services.policy.shell_decision import decide_line, only_reads
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse
-from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRule, ToolError, Verdict
+from interlock.state.calls import (
+    EDITS_ONLY,
+    CallView,
+    Choice,
+    Risk,
+    SavedRules,
+    SessionRule,
+    ToolError,
+    Verdict,
+)
 from interlock.state.tooling import SHELL, Processes, Reach
 from interlock.tools._addresses import private_address, url_problem
 
@@ -156,7 +165,7 @@ class RulePolicy:
         """See `Policy.reach`: all of them in yolo, and where a rule that somebody wrote names the host."""
         if self.started is not None and self.started.reach(call, risk, mode) != "any":
             return "approved"
-        if MODE_NAMES.get(mode, mode) == "yolo":
+        if (mode := _decides_as(mode)) == "yolo":
             return "any"
         about = target(call, risk, self._workspace) if risk == "network" else None
         rules = self.books.deciding.about(call, risk, mode, {}) if about is not None else ()
@@ -170,7 +179,7 @@ class RulePolicy:
         before = await self.started.checked(call, risk, mode, verdict, annotations) if self.started else []
         if not self.books.checking.rules or verdict.decision == "deny":
             return before
-        mode = MODE_NAMES.get(mode, mode)
+        mode = _decides_as(mode)
         return before + await self._safety.answers(call, risk, mode, _line(call), annotations)
 
     def explain(
@@ -219,7 +228,7 @@ class RulePolicy:
         return rule.model_copy(update={"saved": where_saved(self._tables(risk, rule))})
 
     def _narrowed(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
-        mode = MODE_NAMES.get(mode, mode)
+        mode = _decides_as(mode)
         saves = self._save_to is not None and mode != "plan"  # no rule of a person's extends plan mode
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and not saves):
             return None
@@ -280,13 +289,13 @@ class RulePolicy:
         session: Sequence[SessionRule],
         hints: Mapping[str, JsonValue],
     ) -> PolicyDecision:
-        mode = MODE_NAMES.get(mode, mode)
+        told, mode = _WORDS.get(mode, mode), _decides_as(mode)
         hints = with_plan_file(hints, call, risk, mode, self._workspace)
         rules = self.books.deciding.about(call, risk, mode, hints)
         if (line := _line(call)) is not None:
             own = [r for r in session if canonical(r.tool) == canonical(call.name)]
             outcome, parts = decide_line(call, line, rules, mode, own, self._workspace)
-            return PolicyDecision(call, risk, mode, rules, outcome, line, parts)
+            return PolicyDecision(call, risk, told, rules, outcome, line, parts)
         has_targets = any(r.target is not None for r in rules)
         about = target(call, risk, self._workspace) if has_targets else None
         rule = first(rules, lambda r: meets(r, rule_args(call), about))
@@ -300,7 +309,7 @@ class RulePolicy:
             lifted = self._covering(call, risk, mode, session)
             if lifted and (lifted.path or not protected):
                 outcome = Ruling("allow", "session", session=lifted)
-        return PolicyDecision(call, risk, mode, rules, outcome, about=about)
+        return PolicyDecision(call, risk, told, rules, outcome, about=about)
 
     def _covering(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
@@ -313,6 +322,15 @@ class RulePolicy:
         )
         program = self.program_of(call.name)
         return next((r for r in session if covers(r, names, about, mode, server, program)), None)
+
+
+_WORDS = {**MODE_NAMES, EDITS_ONLY: "default, as only edits are allowed"}
+"""How reasons name a mode that has another name."""
+
+
+def _decides_as(mode: str) -> str:
+    """The mode of rules that decides in a mode."""
+    return "default" if mode == EDITS_ONLY else MODE_NAMES.get(mode, mode)
 
 
 def _line(call: CallView) -> ShellLine | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from interlock.services.files.protected import folded, is_private, private_twin
 from interlock.services.policy.git import shows_nothing_private
 from interlock.services.policy.reading import Reading
-from interlock.services.shell.commands import LANGUAGES
+from interlock.services.shell.commands import LANGUAGES, known_program
 from interlock.services.shell.model import ShellCommand, Word, literal, names, program_of
 
 _SHOWS_NOTHING = names(
@@ -58,7 +58,7 @@ def private_clause(command: ShellCommand, reading: Reading) -> str | None:
         and (_greps_private(words, reading) or reading.git_shows_private(command))
     ):
         return "shows a file of the history that tools may not read"
-    if shown is None and program in LANGUAGES:
+    if shown is None and known_program(program) in LANGUAGES:
         found = (_NAMES_IT.search(word.text) for word in words[1:])
         shown = next((match[1] for match in found if match), None)
     shown = shown or _searched(program, words[1:], reading)

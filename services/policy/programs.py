@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.reading import document
-from interlock.services.shell.commands import LANGUAGES
+from interlock.services.shell.commands import LANGUAGES, known_program
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
@@ -131,8 +131,7 @@ def _real_name(program: str, folders: Sequence[str]) -> str:
 
 def _script(words: Sequence[Word]) -> Sequence[Word]:
     """Return the words from a script's name on, which an interpreter runs: `bash -x ./gradlew deploy`."""
-    program = program_of(words[0].text)
-    if program not in _INTERPRETERS and _MODULES.fullmatch(program) is None:
+    if known_program(words[0].text) not in _INTERPRETERS and words[0].text != "py":
         return ()
     at = next((at for at in range(1, len(words)) if not words[at].text.startswith("-")), 0)
     return words[at:] if at and words[at].literal and words[at].text else ()
@@ -205,6 +204,11 @@ def equal_options(prefix: tuple[str, ...]) -> Mapping[str, str]:
 def is_listed(program: str) -> bool:
     """Whether the table says how its subcommands may be written."""
     return program in _programs()
+
+
+def is_flag(program: str, option: str) -> bool:
+    """Whether an option of a listed program is known to take no value."""
+    return program in _programs() and option in _programs()[program].flags
 
 
 def spelled(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:

@@ -3,22 +3,25 @@
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from interlock.services.files.disk import read_file
 from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
-from interlock.services.policy.matching import Match, allows, restricts
+from interlock.services.policy.matching import Match, allows, past_options, restricts
 from interlock.services.policy.private import private_clause
 from interlock.services.policy.programs import names_program
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
-from interlock.services.policy.rule import SHIPPED, STRICTNESS, Rule
+from interlock.services.policy.rule import SHIPPED, STRICTNESS, Pattern, Rule
 from interlock.services.policy.targets import (
+    ANYTHING,
     danger_behind,
     runs_others,
     sets_more,
@@ -26,17 +29,26 @@ from interlock.services.policy.targets import (
     spellings,
     unresolved,
 )
+from interlock.services.policy.written import placed, written_clause
+from interlock.services.shell.commands import SHELLS, known_program
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, program_of
+from interlock.services.shell.parse import commands_in
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
 _QUOTES = re.compile(r"[\"'`\\,]+")
-_MODULE = re.compile(r"(?<!\S)-[A-Za-z]*?m(?=\w)")
-"""Python's option: `-mpytest`."""
+_GLUED = re.compile(r"(?<!\S)-(?:[A-Za-z]*?m|[A-Za-z](?=\w+\s))(?=\w)")
+"""An option whose value stands in the same word: `-mpytest`, `-O'git push'`."""
 _WORD = re.compile(r"[\w./@%+-]+")
 _PARTS = re.compile("[=,:;]")
 _MOST_LETTERS = 32
+_MOST_SHELLS, _MOST_BEHIND = 4, 50
+"""Shells behind an unknown program that are looked behind, and words behind each."""
+_MOST_BETWEEN = 9
+"""Options and their values that may stand between two words of a rule's prefix, and one."""
+_MOST_WORDS = 500
+"""Of program text, in which a rule looks for what it restricts."""
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _NETWORK = ("/dev/tcp/", "/dev/udp/")
 _FREE_REDIRECTION = ("auto_edit", "yolo")
@@ -111,7 +123,7 @@ class _LineCheck:
             rule = covering(self.session, command, outcome.rule, self.mode, self.reading)
             outcome = Ruling("allow", "session", session=rule) if rule else outcome
         if outcome.decision == "allow" and self.mode == "yolo":
-            return self._unless_private(command, outcome)
+            return self._unless_private(command, self._unless_written(command, outcome))
         if outcome.decision != "allow":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
@@ -131,9 +143,16 @@ class _LineCheck:
             return outcome.asking("elsewhere", away)
         return outcome
 
+    def _unless_written(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+        """Lower the mode's allow to an ask for what changes a file that the program trusts."""
+        if outcome.rule is None or outcome.rule.tier != SHIPPED:
+            return outcome
+        clause = written_clause(command, self.reading)
+        return outcome.asking("danger", clause) if clause else outcome
+
     def _unless_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
         """Lower the mode's allow to an ask for what shows a private file, unless somebody granted this."""
-        if outcome.rule is None or outcome.rule.tier != SHIPPED:
+        if outcome.decision != "allow" or outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
         clause = private_clause(command, self.reading)
         granted = clause and (
@@ -147,9 +166,10 @@ class _LineCheck:
             return None
         for word in command.words[1:]:
             for path, base in product(_paths_in(word.text), self.folders.bases or (".",)):
-                if found := self.workspace.protected(posixpath.join(base, path)):
+                if found := self.workspace.protected(placed(base, path)):
                     return f"may change {found.part!r} ({found.what})"
-        return _patched(command, self.line, self.folders.bases or (".",), self.workspace)
+        patched = _patched(command, self.line, self.folders.bases or (".",), self.workspace)
+        return patched or written_clause(command, self.reading)
 
     def _holds_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
         """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there, and
@@ -169,7 +189,7 @@ class _LineCheck:
                     return lowered or Ruling("allow", "rule", rule)
                 continue
             match = restricts(rule, command, self.call.args)
-            if match is Match.NO and hides.may_hold(rule, command):
+            if match is Match.NO and hides.may_hold(rule, command, self.call.args):
                 match = Match.MAYBE
             if match is Match.YES and not rule.lowers:
                 return Ruling(rule.decision, "rule", rule)
@@ -255,6 +275,8 @@ class _Hides(NamedTuple):
 
     words: bool
     """As a program that may run what stands behind it; not one that is known."""
+    shells: tuple[ShellCommand, ...]
+    """Behind a shell that such a program may run: `prlimit sh -c 'git push'`."""
     code: bool
     """In program text."""
     programs: frozenset[str]
@@ -265,36 +287,78 @@ class _Hides(NamedTuple):
         """`folders`: where it may run; None: no rule asks."""
         words = command.argv
         known = not words or words[0] == "git" or program_of(words[0]) in INDIFFERENT
+        unknown = not known and row_of(words) is None
         return cls(
-            not known and row_of(words) is None,
+            unknown,
+            tuple(_behind_shells(command)) if unknown and folders is not None else (),
             command.code or sets_more(command) or runs_others(command),
             frozenset() if folders is None else unresolved(command, folders),
         )
 
-    def may_hold(self, rule: Rule, command: ShellCommand) -> bool:
+    def may_hold(self, rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
         if (self.words and _holds(rule, command)) or (self.code and _named(rule, command)):
+            return True
+        if any(restricts(rule, one, args) is not Match.NO for one in self.shells):
             return True
         patterns = [pattern.text for pattern in (rule.command, rule.args) if pattern is not None]
         texts = [*patterns, *(prefix[0] for prefix in rule.prefixes if prefix)]
         return any(names_program(texts, program) for program in self.programs)
 
 
+def _behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
+    words = command.words
+    shells = [
+        at for at, word in enumerate(words) if at and word.literal and known_program(word.text) in SHELLS
+    ]
+    for at in shells[:_MOST_SHELLS]:
+        yield from commands_in(words[at : at + _MOST_BEHIND])
+    if len(shells) > _MOST_SHELLS:
+        yield ANYTHING
+
+
 def _holds(rule: Rule, command: ShellCommand) -> bool:
-    """Whether several words that the rule restricts stand behind the program: `strange-wrapper git push`."""
+    """Whether several words that the rule restricts stand behind the program: `strange-wrapper git -C . push`."""
     words = command.argv
-    return any(
-        words[at : at + len(p)] == p for p in rule.prefixes if len(p) > 1 for at in range(1, len(words))
-    )
+    if rule.command is not None:
+        return any(
+            _starts_several(rule.command, words[at : at + _MOST_BEHIND])
+            for at in range(1, min(len(words), _MOST_WORDS))
+        )
+    return any(_stand_at(p, words, at) for p in rule.prefixes if len(p) > 1 for at in range(1, len(words)))
+
+
+def _starts_several(pattern: Pattern, words: Sequence[str]) -> bool:
+    """Whether a pattern meets several words at the beginning, with or without options between."""
+    whole = pattern.starts(" ".join(words)) or past_options(pattern, words)
+    return whole and not pattern.starts(words[0])
 
 
 def _named(rule: Rule, command: ShellCommand) -> bool:
     """Whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf /")}'`."""
     text = _QUOTES.sub(" ", " ".join(command.argv))
-    text = f"{text} {_MODULE.sub(' ', text)}"
-    if rule.command is not None:
-        return any(rule.command.starts(text[place.start() :]) for place in islice(_WORD.finditer(text), 500))
+    text = f"{text} {_GLUED.sub(' ', text)}"
     words = tuple(_WORD.findall(text))
-    return any(words[at : at + len(p)] == p for p in rule.prefixes for at in range(len(words)))
+    if rule.command is not None:
+        begins = (text[place.start() :] for place in islice(_WORD.finditer(text), _MOST_WORDS))
+        later = (words[at : at + _MOST_BEHIND] for at in range(min(len(words), _MOST_WORDS)))
+        return any(map(rule.command.starts, begins)) or any(past_options(rule.command, w) for w in later)
+    return any(_stand_at(p, words, at) for p in rule.prefixes for at in range(len(words)))
+
+
+def _stand_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
+    """Whether the prefix stands at a place, whatever options with their values stand between its words."""
+    if not prefix or program_of(words[at]) != program_of(prefix[0]):
+        return False
+    at += 1
+    for wanted in prefix[1:]:
+        end = min(len(words), at + _MOST_BETWEEN)
+        while at < end and words[at] != wanted and words[at].startswith("-"):
+            is_value = at + 1 < len(words) and not words[at + 1].startswith("-") and words[at + 1] != wanted
+            at += 2 if is_value else 1
+        if at >= end or words[at] != wanted:
+            return False
+        at += 1
+    return True
 
 
 # ---- redirections
@@ -304,7 +368,7 @@ def protected_target(line: ShellLine, folders: Folders, workspace: Workspace) ->
     """Return a clause about a redirection that writes to a protected file, or None."""
     for target in (r.target for r in line.redirects if r.kind == "write" and r.target is not None):
         for base in folders.bases or (".",):
-            found = workspace.protected(posixpath.join(base, target.text))
+            found = workspace.protected(placed(base, target.text))
             if found is not None:
                 return f"writes to {target.text!r} ({found.what})"
     return None

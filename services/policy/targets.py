@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.harmless import SETS, harmless_setting, row_of
-from interlock.services.policy.programs import resolve, spelled
+from interlock.services.policy.programs import is_flag, resolve, spelled
 from interlock.services.policy.reading import document
-from interlock.services.shell.commands import LANGUAGES
+from interlock.services.shell.commands import LANGUAGES, known_program
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
 from interlock.services.shell.parse import commands_in
@@ -22,7 +22,7 @@ _BEGINNING = re.compile(r"[a-z0-9:]*")
 
 _MOST = 100
 """Targets, and commands within commands: what is beyond isn't looked at, and counts as anything."""
-_ANYTHING = ShellCommand("…", (Word("…", False, "", True, True, foreign=True),))
+ANYTHING = ShellCommand("…", (Word("…", False, "", True, True, foreign=True),))
 
 _CLUSTER = re.compile(r"-([A-Za-z]{2,}.*)", re.DOTALL)
 _OPTION = re.compile(r"^-[A-Z]")
@@ -104,14 +104,22 @@ class Runner(BaseModel, extra="forbid", frozen=True):
                 return False
             if text in self.alone or self.bare:
                 found.add(at, self.alone.get(text, text))
-            return True
+            return not self._may_be_value(words, at)
         if self.select or (text.isdecimal() and not self.first):
             return False
         if SETS.fullmatch(text) and not self.first:
             found.settings.append(at)
         else:
             found.add(at, text)
-        return self.first
+        return self.first and not self._may_be_value(words, at)
+
+    def _may_be_value(self, words: Sequence[Word], at: int) -> bool:
+        """Whether a word may belong to the option before it: `npm run --cache x deploy`."""
+        before = words[at - 1]
+        plain = not before.lead.startswith("-") or before.text == "--" or "=" in before.text
+        return not (
+            plain or is_flag(program_of(words[0].text), before.text) or words[at - 2].text in self.takes
+        )
 
 
 @dataclass(slots=True)
@@ -241,7 +249,7 @@ def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
         pending += starts
         yield from (_inner(command.words[start:]) for start in sorted(starts))
         if len(seen) > _MOST:
-            yield _ANYTHING
+            yield ANYTHING
             return
 
 
@@ -254,7 +262,7 @@ def danger_behind(command: ShellCommand) -> str | None:
 def _targets(command: ShellCommand) -> Iterator[ShellCommand]:
     found = targets_of(command)
     if found and len(found.named) > _MOST:
-        yield _ANYTHING
+        yield ANYTHING
         return
     for _, name, _ in found.named if found else ():
         for form in found.runner.forms if found else ():
@@ -303,7 +311,7 @@ def _starts(command: tuple[Word, ...]) -> Sequence[int]:
 
 
 def _inner(words: tuple[Word, ...]) -> ShellCommand:
-    text, program = " ".join(w.text for w in words), program_of(words[0].text)
+    text, program = " ".join(w.text for w in words), known_program(words[0].text)
     return ShellCommand(text, words, code=program in LANGUAGES)
 
 

@@ -144,7 +144,9 @@ class Supervised:
         self._mark = secrets.token_hex(8)
         self.session: int | None = None
         """That of its supervisor, and the supervisor's pid."""
-        variables = [f"{name}={value}" for name, value in {**env, _MARK: self._mark}.items()]
+        # bash believes `PWD`: behind a link, `cd ..` would lead elsewhere than for policy.
+        own = {"PWD": str(cwd), _MARK: self._mark}
+        variables = [f"{name}={value}" for name, value in {**env, **own}.items()]
         fields = [mode, *map(str, (GRACE_S, *most, GIVEN, len(variables))), *variables, *argv]
         if any("\0" in field for field in fields):
             raise ValueError("embedded null byte")

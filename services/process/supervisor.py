@@ -20,6 +20,7 @@ children. The process that forks them reads no request, so it knows no variable 
 """
 
 import ctypes
+import errno
 import gc
 import os
 import resource
@@ -31,8 +32,11 @@ import time
 from contextlib import suppress
 
 LINUX = sys.platform.startswith("linux") and os.access("/proc/self/stat", os.F_OK)
-_C = ctypes.CDLL(None)
+_C = ctypes.CDLL(None, use_errno=True)
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "loongarch64": 219, "ppc64le": 271, "s390x": 280}
+"""Machine → number of the system call."""
+_JOIN_SESSION_KEYRING = 1  # linux/keyctl.h
 _RESCAN_S = 0.005
 _GIVE_UP_S = 5.0  # then SIGKILL's survivors (a hung disk, another user's process) are left to init
 _GONE = (ProcessLookupError, PermissionError)
@@ -52,6 +56,18 @@ def escape_note() -> str | None:
 
 def _become_subreaper() -> bool:
     return LINUX and _C.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def _leave_keys() -> None:
+    """Take a new keyring, without keys: a sandbox would inherit the session's, with tickets and passphrases.
+
+    Raises `OSError`, unless the system has no keyrings.
+    """
+    number = _KEYCTL.get(os.uname().machine) if LINUX else None
+    if number is None or _C.syscall(number, _JOIN_SESSION_KEYRING, None) >= 0:
+        return
+    if (error := ctypes.get_errno()) not in (errno.ENOSYS, errno.EPERM):
+        raise OSError(error, os.strerror(error))
 
 
 def bound_note() -> str:
@@ -263,6 +279,8 @@ class Worker:
             return  # the run was killed or changed its mind while this process was starting
         _bind(self._most[0])
         try:
+            if self._sandboxed:
+                _leave_keys()
             pid = _spawn(command, variables, given)
         except OSError as error:
             self._tell(f"error {error.strerror}: {os.fsdecode(command[0])!r}")

@@ -17,11 +17,13 @@ from pathlib import Path
 
 from interlock.services.files.disk import private_directory, read_file
 from interlock.services.files.filesystem import Anchor, sha256
-from interlock.services.files.protected import Kind, ProtectedPaths, folded, is_plain_config
+from interlock.services.files.protected import Kind, ProtectedPaths, folded, is_plain_config, is_repository
 from interlock.services.sandbox.repository import (
+    HERE,
     NOT_SEARCHED,
     Survey,
     commands_in,
+    is_placeholder,
     link_target,
     remove_left,
     stamp,
@@ -71,11 +73,15 @@ class Newcomers:
         """Yield the folders in a folder that are new."""
         with os.scandir(directory) as entries:
             found = list(entries)
+        named = {folded(entry.name): entry.name for entry in found}
+        if is_repository(named) and not self._was_there(folder) and not _is_as_made(Path(folder)):
+            self._rename(directory, named["head"], os.path.join(folder, named["head"]))  # noqa: PTH118 - thousands
         for entry in found:
             path, name = os.path.join(folder, entry.name), folded(entry.name)  # noqa: PTH118 - thousands
             is_dir = entry.is_dir(follow_symlinks=False)
             if name == ".git" or ((kind := kinds(name)) and kind.new):
-                if not self._was_there(path) and not self._harmless(Path(path), is_dir):
+                made = name == ".git" and is_dir and _is_as_made(Path(path))
+                if not self._was_there(path) and not made:
                     self._rename(directory, entry.name, path)
             elif is_dir and name != NOT_SEARCHED and path not in self.before.folders:
                 yield path
@@ -91,20 +97,6 @@ class Newcomers:
             return _digest(path) == self.protected.written[path]
         return path in self.protected.made
 
-    def _harmless(self, path: Path, is_dir: bool) -> bool:
-        """Whether it is a repository as git makes them."""
-        if path.name != ".git" or not is_dir:
-            return False
-        own = (path / "config", path / "hooks")
-        others = ("commondir", "config.worktree", "modules", "rebase-merge")
-        if any(part.is_symlink() for part in own) or any(os.path.lexists(path / name) for name in others):
-            return False
-        try:
-            plain = is_plain_config(read_file(own[0], _LARGEST).decode())
-        except (OSError, UnicodeDecodeError):
-            return False
-        return plain and all(hook.suffix == ".sample" for hook in own[1].glob("*"))
-
     def _move(self, path: str) -> bool:
         """Rename what is at a path, unless a link is on the way to it or it is gone."""
         try:
@@ -118,6 +110,23 @@ class Newcomers:
         _rename(directory, name)
         root = self.before.root_of(Path(path))
         self.aside.append(os.path.relpath(path, root) if root else path)
+
+
+def _is_as_made(git: Path) -> bool:
+    """Whether a repository is as git makes it: nothing in it runs a program."""
+    own = (git / "config", git / "hooks")
+    others = ("config.worktree", "modules", "rebase-merge")
+    if any(part.is_symlink() for part in own) or any(os.path.lexists(git / name) for name in others):
+        return False
+    if os.path.lexists(git / "commondir") and not is_placeholder(
+        git / "commondir", HERE
+    ):  # a copy may have ours
+        return False
+    try:
+        plain = is_plain_config(read_file(own[0], _LARGEST).decode())
+    except (OSError, UnicodeDecodeError):
+        return False
+    return plain and all(hook.suffix == ".sample" for hook in own[1].glob("*"))
 
 
 def _digest(path: str) -> str | None:

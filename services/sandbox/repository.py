@@ -17,6 +17,7 @@ from interlock.services.files.protected import (
     ProtectedPaths,
     folded,
     is_private,
+    is_repository,
     named_by_git,
     program_folders,
     users_configuration,
@@ -26,7 +27,7 @@ from interlock.state.errors import SandboxError
 
 _EXECUTES = ("config", "config.worktree", "modules", "worktrees")
 """Configuration names programs (hooks, filters, pagers); `modules` and `worktrees` contain further git directories."""
-_HERE = b".\n"
+HERE = b".\n"
 """As `commondir`: this directory itself. Without this file, a new one could point git at another configuration."""
 _ELSEWHERE = re.compile(r"^\s*(?:bare\s*=\s*true|worktree\s*=)", re.MULTILINE | re.IGNORECASE)
 """Settings that git ignores once there is a `commondir`."""
@@ -141,7 +142,10 @@ def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None], config
     while pending:
         folder = pending.pop()
         found.folders[folder] = stamp(folder)  # first: what comes later changes it
-        for entry in _entries(folder):
+        entries = _entries(folder)
+        if is_repository({folded(entry.name) for entry in entries}):
+            _bare(Path(folder), found)
+        for entry in entries:
             name = folded(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
             is_protected = name == ".git" or kinds(name) is not None
@@ -163,6 +167,18 @@ def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None], config
                 pending.append(entry.path)
 
 
+def _bare(git: Path, found: Survey) -> None:
+    """Mount a repository that isn't named `.git`: commands may push to it, and gain no rights from it."""
+    found.known[str(git)] = ""
+    linked = (tree / name for tree in (git / "worktrees").glob("*") for name in ("commondir", "gitdir"))
+    for path in (git / "config", git / "commondir", *linked):
+        found.never_new(path)
+    for path in (git / "modules", git / "config.worktree", *(git / "worktrees").glob("*/config.worktree")):
+        if os.path.lexists(path):
+            found.keep(path)
+    found.hold(git / "hooks")
+
+
 def _repository(git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None) -> None:
     """Mount a `.git` folder so that commands can work with it but gain no rights from it; `tree` is a work tree other
     than its parent. What git wouldn't accept as a whole repository is read-only."""
@@ -176,7 +192,7 @@ def _repository(git: Path, found: Survey, configs: Sequence[Path], tree: Path | 
         if os.path.lexists(git / name):
             found.keep(git / name)
     found.hold(git / "hooks")
-    found.hold(git / "commondir", _HERE)
+    found.hold(git / "commondir", HERE)
     if _WORKTREE_CONFIG.search(text):
         found.hold(git / "config.worktree", _NOTHING)
     if not os.path.lexists(git / "modules"):

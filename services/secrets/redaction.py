@@ -236,7 +236,12 @@ class Redactor:
     def request(self, request: "ApprovalRequest") -> "ApprovalRequest":
         """Redact what a person is shown; arguments stay, as they get executed."""
         always = {choice: self(covers) for choice, covers in request.always.items()}
-        changes = {"reason": self(request.reason), "preview": self(request.preview), "always": always}
+        questions = tuple(
+            {name: part if name == "schema" else self.json(part) for name, part in one.items()}
+            for one in request.questions
+        )
+        shown = {"reason": self(request.reason), "preview": self(request.preview), "always": always}
+        changes = {**shown, "questions": questions}
         return request.model_copy(update=changes)
 
     def for_bytes(self) -> "Redactor":

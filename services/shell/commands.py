@@ -23,6 +23,7 @@ from interlock.services.shell.model import (
     names,
     program_of,
     sets_clause,
+    without_version,
 )
 
 _Words = Sequence[Word]
@@ -30,8 +31,13 @@ RESERVED = names(
     "if then else elif fi do done case esac while until for select function { } ! [[ ]] (( coproc"
 )
 """Bash keywords: if the grammar takes one for a program, parsing went wrong."""
-LANGUAGES = names("python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua rscript tclsh")
+LANGUAGES = names(
+    "python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua luajit rscript tclsh wish julia r octave"
+    " elixir iex erl escript groovy scala kotlin jshell guile racket swipl sbcl clisp clojure raku ocaml ghci osascript"
+)
 """Interpreters of languages other than the shell's."""
+_RUN_SOME = names("sqlite3 psql mysql mariadb gnuplot m4 dc ftp lftp sftp telnet mutt")
+"""They have commands of their own, one of which runs programs: `sqlite3 x '.shell ls'`."""
 _OPAQUE = {
     name: why
     for programs, why in (
@@ -49,9 +55,11 @@ _OPAQUE = {
 """Not inspected at all."""
 _RUNS = names(
     "eval trap exec builtin setsid ionice stdbuf watch ssh su runuser sudo doas zsh ksh mksh fish csh tcsh pwsh"
-    " rbash ash"
+    " rbash ash yash posh nu xonsh elvish osh ysh oksh lksh pdksh sash powershell"
 )
 """They run their arguments in ways that aren't followed; possible commands among these are recorded."""
+SHELLS = names("bash sh dash zsh ksh mksh fish csh tcsh rbash ash yash posh nu xonsh elvish osh ysh")
+"""They run the line behind their `-c`."""
 _DEEPEST = 20
 """For `env env env …`."""
 _UNSEEN = "it runs something that is only known when it runs"
@@ -76,6 +84,13 @@ _NOTHING = _Inner()
 _HIDDEN = _Inner(opaque=_UNSEEN)
 
 
+def known_program(text: str) -> str:
+    """Return a program's name as the tables here have it: `python` for `/usr/bin/python3.11`."""
+    program = program_of(text)
+    bare = without_version(program)
+    return bare if program not in _KNOWN and bare in _KNOWN else program
+
+
 def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], level: int = 0) -> None:
     """Add a simple command, and what it runs. `level`: number of wrappers around it."""
     if level > _DEEPEST:
@@ -97,7 +112,7 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
         found.assigns += [w.lead.partition("=")[0] for w in words[1:]]
     inner = _inner(words)
     found.add(_resolved(words, text, assigns, inner))
-    if inner.opaque is not None and program_of(name.text) in _GUESSED:
+    if inner.opaque is not None and known_program(name.text) in _GUESSED:
         _guess(found, words)
     if inner.script is not None:
         found.deeper(inner.script)
@@ -114,7 +129,7 @@ def _sources(words: _Words) -> bool:
 
 
 def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -> ShellCommand:
-    program = program_of(words[0].text)
+    program = known_program(words[0].text)
     set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := sets_clause(a)))
     known = (
         inner.transparent and words[0].text in _HARMLESS
@@ -128,24 +143,25 @@ def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -
         danger=danger,
         sets=sets,
         opaque=inner.opaque,
-        code=bool(danger or sets or inner.opaque) or program in LANGUAGES,
+        code=bool(danger or sets or inner.opaque) or program in LANGUAGES | _RUN_SOME,
         transparent=harmless and not (danger or sets or inner.opaque),
     )
 
 
 def _guess(found: Found, words: _Words) -> None:
     """Record possible commands in an opaque one: they need no permission, but a rule may refuse them."""
-    if program_of(words[0].text) in ("eval", "ssh", "watch"):
+    program = known_program(words[0].text)
+    if program in ("eval", "ssh", "watch"):
         found.deeper(" ".join(w.text for w in words[1:] if not w.text.startswith("--")))
     for at in range(1, min(len(words), _DEEPEST)):
         rest = words[at:]
         found.add(ShellCommand(" ".join(w.text for w in rest), tuple(rest), transparent=True))
-        if rest[0].literal and program_of(words[0].text) != "env" and len(rest[0].text.split()) > 1:
+        if rest[0].literal and program != "env" and len(rest[0].text.split()) > 1:
             found.deeper(rest[0].text)
 
 
 def _inner(words: _Words) -> _Inner:
-    program = program_of(words[0].text)
+    program = known_program(words[0].text)
     if program in _RUNS:
         return _HIDDEN
     if program in LANGUAGES:
@@ -237,7 +253,7 @@ _PREFIXES: dict[str, tuple[Options, int]] = {
 
 
 def _prefixed(words: _Words) -> _Inner:
-    program = program_of(words[0].text)
+    program = known_program(words[0].text)
     options, own = _PREFIXES[program]
     read = options.read(words[1:], leading=True)
     if program == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
@@ -274,7 +290,7 @@ def _shell(words: _Words) -> _Inner:
     first = words[1] if len(words) > 1 else _UNKNOWN
     if len(words) == 3 and first.literal and _SHELL_OPTION.fullmatch(first.text) and words[2].literal:
         script = words[2].text
-        if program_of(words[0].text) != "bash" and (not _PORTABLE.fullmatch(script) or "|&" in script):
+        if known_program(words[0].text) != "bash" and (not _PORTABLE.fullmatch(script) or "|&" in script):
             return _Inner(script=script, opaque="sh may read it otherwise than bash")
         return _Inner(script=script, transparent=True)
     # A plain name not in the folder is looked up among the programs: `bash npm publish`.
@@ -328,6 +344,7 @@ _WRAPPERS: dict[str, Callable[[_Words], _Inner]] = {
     **dict.fromkeys(("bash", "sh", "dash"), _shell),
 }
 _GUESSED = (_RUNS | _WRAPPERS.keys()) - {"time"}
+_KNOWN = LANGUAGES | _RUN_SOME | _GUESSED
 
 
 # ---- builtins

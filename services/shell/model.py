@@ -43,8 +43,18 @@ def names(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1_000)
 def program_of(text: str) -> str:
-    """Return a program's name without folder, in lower case, as file systems may ignore case (`SUDO` on macOS)."""
-    return text.rsplit("/", 1)[-1].lower()
+    """Return a program's name without folder, in lower case, as file systems may ignore case (`SUDO` on macOS), and
+    without the ending that Windows, and Linux in it, takes for granted."""
+    return text.rsplit("/", 1)[-1].lower().removesuffix(".exe")
+
+
+_VERSION = re.compile(r"-?\d[\d.]*[a-z]?(-[\w-]+)?$", re.ASCII)
+
+
+@lru_cache(maxsize=1_000)
+def without_version(program: str) -> str:
+    """Return the name that a program has without a version: `python` for `python3.11`, `perl` for `perl5.36-x86_64`."""
+    return _VERSION.sub("", program)
 
 
 def literal(text: str) -> Word:

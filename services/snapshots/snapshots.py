@@ -7,20 +7,23 @@ the workspace have no effect. Commits are never collected; objects get packed.
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file
+from interlock.services.files.ignore import git_directory, index_of
 from interlock.services.snapshots.tree import Change, Tree, kind_of
 from interlock.state.errors import RunError
 from interlock.state.workspace import Workspace
@@ -44,6 +47,10 @@ _ALONE = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
+_IMPORT = ("fast-import", "--quiet", "--force", "--done", "--depth=0")
+"""Files of a tree have little in common: trying to store each as a difference to the last would double git's time."""
+_SMALL_INDEX = 400_000
+"""Bytes of an index, of 4,000 files or so, below which asking four processes takes longer than compressing again."""
 _AT_ONCE = 500
 """Maximum paths per command line."""
 _MOST_LOOSE, _MOST_PACKS = 3_000, 50
@@ -63,6 +70,47 @@ class Kept(NamedTuple):
     mode: int
     """Type and permissions."""
     blob: str
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A repository of the user's whose blobs can be copied."""
+
+    objects: Path
+    blobs: Set[str]
+    """What it has."""
+    wanted: set[str] = field(default_factory=set[str])
+
+
+class Piece(NamedTuple):
+    """A file's part of a diff."""
+
+    old: str
+    new: str
+    """Another name, if it was renamed."""
+    status: str
+    """git's letter: A, M, D, R, T."""
+    lines: list[str]
+
+
+def _pieces(line: str) -> list[Piece]:
+    """The pieces of a raw line: a file that became a link, or the reverse, has two."""
+    about, *names = line.rstrip("\n").split("\t")
+    status = about.rpartition(" ")[2][0]
+    old, new = _unquoted(names[0]), _unquoted(names[-1])
+    return [Piece(old, new, status, []) for _ in range(2 if status == "T" else 1)]
+
+
+def _unquoted(name: str) -> str:
+    """A name as git prints it, with quotes around it if it has quotes or control characters."""
+    if not name.startswith('"'):
+        return name
+    escapes = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "v": "\v", "f": "\f"}
+    return re.sub(
+        r"\\([0-7]{3}|.)",
+        lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else escapes.get(m[1], m[1]),
+        name[1:-1],
+    )
 
 
 class Contents(NamedTuple):
@@ -85,11 +133,18 @@ class Repository:
         self.folder = self._folder = folder
 
     def commit(
-        self, ref: str, parent: str, changes: Iterator[Change], layout: Callable[[], bytes], last: bytes
+        self,
+        ref: str,
+        parent: str,
+        changes: Iterator[Change],
+        layout: Callable[[], bytes],
+        last: bytes,
+        beside: "Beside | None" = None,
     ) -> str:
         """Add a snapshot after `parent` (empty for the first); returns its id, or `parent` if nothing changed.
 
-        `layout` is called after the changes are consumed; `last` is its value for `parent`.
+        `layout` is called after the changes are consumed; `last` is its value for `parent`. `beside`: where blobs are
+        copied from instead of compressed again.
         """
         first = next(changes, None)
         if first is None and parent and layout() == last:
@@ -97,16 +152,84 @@ class Repository:
         self._make()
         # Left by a killed git: a ref belongs to one run, which has one driver.
         (self._folder / f"{ref}.lock").unlink(missing_ok=True)
-        with self._started("fast-import", "--quiet", "--force", "--done", stdin=subprocess.PIPE) as git:
-            assert git.stdin is not None and git.stdout is not None
-            stamp = f"interlock <interlock@localhost> {time.time():.0f} +0000"
-            after = f"from {parent}\n" if parent else ""
-            git.stdin.write(f"commit {ref}\nmark :1\ncommitter {stamp}\ndata 0\n{after}".encode())
-            for change in chain([first] if first else (), changes):
-                git.stdin.write(_line(f"{_FILES}/{change.path}", change.mode, change.data))
-            git.stdin.write(_line(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n")
-            git.stdin.close()
-            return git.stdout.read().decode().strip()
+        commands = self._commands(ref, parent, chain([first] if first else (), changes), layout, beside)
+        if beside is None:
+            with self._started(*_IMPORT, stdin=subprocess.PIPE) as git:
+                assert git.stdin is not None and git.stdout is not None
+                git.stdin.writelines(commands)
+                git.stdin.close()
+                return git.stdout.read().decode().strip()
+        with tempfile.TemporaryFile() as written:
+            written.writelines(commands)
+            # Only now: with the other's objects in sight, git would leave out folders that it has.
+            self._copy(beside)
+            written.seek(0)
+            with self._started(*_IMPORT, stdin=written) as git:
+                assert git.stdout is not None
+                return git.stdout.read().decode().strip()
+
+    def _commands(
+        self,
+        ref: str,
+        parent: str,
+        changes: Iterable[Change],
+        layout: Callable[[], bytes],
+        beside: "Beside | None",
+    ) -> Iterator[bytes]:
+        """What fast-import reads. Files that need no data are noted in `beside`."""
+        stamp = f"interlock <interlock@localhost> {time.time():.0f} +0000"
+        after = f"from {parent}\n" if parent else ""
+        yield f"commit {ref}\nmark :1\ncommitter {stamp}\ndata 0\n{after}".encode()
+        for change in changes:
+            there = change.blob if beside and change.blob in beside.blobs else ""
+            if beside and there:
+                beside.wanted.add(there)
+            yield _line(f"{_FILES}/{change.path}", change.mode, change.data, there)
+        yield _line(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
+
+    def beside(self, root: Path) -> "Beside | None":
+        """The blobs that the git repository around a folder has of files in it; None: there is none, or it is small.
+
+        Nothing of that repository's configuration counts: git is asked as this repository, about the other's index and
+        objects.
+        """
+        top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
+        if top is None:
+            return None
+        index, objects = index_of(top), git_directory(top) / "objects"
+        try:
+            found = index.lstat()
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode) or found.st_size < _SMALL_INDEX or set(str(objects)) & {*':"\n'}:
+            return None
+        self._make()
+        inside = str(root.relative_to(top))
+        try:
+            listed = self._output(
+                "ls-files", "--stage", "-z", "--", *([inside] if root != top else ()), index=index
+            )
+            names = {line[7:47] for line in listed.split(b"\0") if line[:2] == b"10" and line[47:48] == b" "}
+            asked = b"\n".join(sorted(names)).decode()
+            lines = self._asked("cat-file", "--batch-check", text=f"{asked}\n", objects=objects).decode()
+        except SnapshotError:  # of another format, or damaged: its files are read like any others
+            return None
+        return Beside(objects, {line[:40] for line in lines.splitlines() if line[40:46] == " blob "})
+
+    def _copy(self, beside: "Beside") -> None:
+        """Copy the blobs that are wanted, each checked against its name, as they are compressed there."""
+        if not beside.wanted:
+            return
+        with tempfile.TemporaryFile() as asked:
+            asked.write("".join(f"{name}\n" for name in beside.wanted).encode())
+            asked.seek(0)
+            pack = ("pack-objects", "--stdout", "--quiet", "--window=0")
+            with (
+                self._started(*pack, stdin=asked, objects=beside.objects) as theirs,
+                self._started("index-pack", "--stdin", stdin=cast(IO[bytes], theirs.stdout)) as ours,
+            ):
+                assert ours.stdout is not None
+                ours.stdout.read()
 
     def layout(self, commit: str) -> bytes:
         return self._output("cat-file", "blob", f"{commit}:{_LAYOUT}")
@@ -153,6 +276,27 @@ class Repository:
         below = [f"{_FILES}/{path}" for path in paths]
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
         return b"".join(self._output(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
+
+    def steps(self, pairs: Sequence[tuple[str, str]]) -> list[list[Piece]]:
+        """What changed from each snapshot to another, file by file, by one process of git."""
+        shown = ("diff-tree", "--stdin", "-r", "--raw", "-p", "-M", "--always", f"--relative={_FILES}/")
+        asked = "".join(f"{new} {old}\n" for old, new in pairs)
+        text = self._asked(*shown, "--no-ext-diff", "--no-textconv", "--no-color", "--abbrev=40", text=asked)
+        found, patches = list[list[Piece]](), -1
+        for line in re.findall(
+            r"[^\n]*\n", text.decode(errors="replace")
+        ):  # a form feed ends no line of git's
+            if len(found) < len(pairs) and line[:-1] == pairs[len(found)][1]:
+                found.append([])
+                patches = -1
+            elif line.startswith(":") and patches < 0:
+                found[-1] += _pieces(line)
+            elif line.startswith("diff --git "):
+                patches += 1
+                found[-1][patches].lines.append(line)
+            elif patches >= 0:
+                found[-1][patches].lines.append(line)
+        return found
 
     @property
     def name(self) -> str:
@@ -258,24 +402,29 @@ class Repository:
         except OSError:  # another process was faster
             shutil.rmtree(made)
 
-    def _asked(self, *arguments: str, text: str) -> bytes:
+    def _asked(self, *arguments: str, text: str, objects: Path | None = None) -> bytes:
         with tempfile.TemporaryFile() as asked:
             asked.write(text.encode())
             asked.seek(0)
-            with self._started(*arguments, stdin=asked) as git:
+            with self._started(*arguments, stdin=asked, objects=objects) as git:
                 assert git.stdout is not None
                 return git.stdout.read()
 
-    def _output(self, *arguments: str) -> bytes:
-        with self._started(*arguments, stdin=subprocess.DEVNULL) as git:
+    def _output(self, *arguments: str, index: Path | None = None) -> bytes:
+        with self._started(*arguments, stdin=subprocess.DEVNULL, index=index) as git:
             assert git.stdout is not None
             return git.stdout.read()
 
     @contextmanager
-    def _started(self, *arguments: str, stdin: int | IO[bytes]) -> Generator["subprocess.Popen[bytes]"]:
+    def _started(
+        self, *arguments: str, stdin: int | IO[bytes], objects: Path | None = None, index: Path | None = None
+    ) -> Generator["subprocess.Popen[bytes]"]:
+        """`objects`, `index`: another repository's, to read."""
         settings = (part for setting in _SETTINGS for part in ("-c", setting))
         command = ("git", *settings, "--literal-pathspecs", *arguments)
         env = {"PATH": os.environ.get("PATH", os.defpath), "GIT_DIR": str(self._folder), **_ALONE}
+        env |= {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)} if objects else {}
+        env |= {"GIT_INDEX_FILE": str(index)} if index else {}
         with tempfile.TemporaryFile() as errors:
             try:
                 git = subprocess.Popen(
@@ -304,12 +453,14 @@ class Repository:
                 raise SnapshotError(f"git {arguments[0]} failed in {str(self._folder)!r}: {output or broken}")
 
 
-def _line(path: str, mode: int | None, data: bytes) -> bytes:
-    """Format the fast-import command for one path."""
+def _line(path: str, mode: int | None, data: bytes, there: str = "") -> bytes:
+    """Format the fast-import command for one path. `there`: the id of its blob, if git can read it already."""
     name = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     if mode is None:
         return b'D "%s"\n' % name
     kind = b"120000" if stat.S_ISLNK(mode) else b"100755" if mode & 0o100 else b"100644"
+    if there:
+        return b'M %s %s "%s"\n' % (kind, there.encode(), name)
     return b'M %s inline "%s"\ndata %d\n%s\n' % (kind, name, len(data), data)
 
 
@@ -338,6 +489,7 @@ class WorkspaceSnapshots:
         self.name, self._folder = self.repository.name, self.repository.folder
         self._workspace, self._limits = workspace, limits
         self._tree: Tree | None = None
+        self._under_way: Tree | None = None
         self._commit, self._layout = "", b""
         self._saved = ""
         self._lock = threading.Lock()
@@ -348,21 +500,39 @@ class WorkspaceSnapshots:
         `changed`: the only file, relative to the workspace, that can have changed since the last snapshot.
         """
         with self._lock:
-            tree = self._tree or self._known()
-            self._tree = None  # invalid if this fails
-            layout = b""
+            beside = (
+                None if self._tree or self._index.exists() else self.repository.beside(self._workspace.root)
+            )
+            try:
+                return self._taken(ref, changed, beside)
+            except SnapshotError:
+                if beside is None:
+                    raise
+                return self._taken(
+                    ref, changed, None
+                )  # the other repository is damaged, or was changed meanwhile
 
-            def laid_out() -> bytes:
-                nonlocal layout
-                layout = layout or tree.layout()
-                return layout
+    def _taken(self, ref: str, changed: str, beside: Beside | None) -> str:
+        self._under_way = tree = self._tree or self._known()
+        self._tree = None  # invalid if this fails
+        layout = b""
 
-            changes = tree.changes(changed.rpartition("/")[0] if changed else None)
-            self._commit = self.repository.commit(ref, self._commit, changes, laid_out, self._layout)
-            self._layout, self._tree = layout or self._layout, tree
-            if not self._saved:
-                self._save(tree)
-            return self._commit
+        def laid_out() -> bytes:
+            nonlocal layout
+            layout = layout or tree.layout()
+            return layout
+
+        changes = tree.changes(changed.rpartition("/")[0] if changed else None)
+        self._commit = self.repository.commit(ref, self._commit, changes, laid_out, self._layout, beside)
+        self._layout, self._tree = layout or self._layout, tree
+        if not self._saved:
+            self._save(tree)
+        return self._commit
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Of a snapshot under way: files read, and those to be read; 0 while the folders are listed."""
+        return (tree.seen, tree.due) if (tree := self._under_way) else (0, 0)
 
     def close(self) -> None:
         """Save the tree for the next process and pack the repository; files not saved would be examined again."""

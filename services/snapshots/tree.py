@@ -28,6 +28,7 @@ _RULES = {".gitignore", *AGENT_FILES}
 _TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_100_000_000
 """A file changed this shortly before it was examined may change again without a new time stamp: the kernel's clock for
 files ticks every 1 to 10 ms, and some file systems store only whole seconds."""
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -61,6 +62,8 @@ class Change(NamedTuple):
     path: str
     mode: int | None
     data: bytes = b""
+    blob: str = ""
+    """git's id of the data."""
 
 
 class Tree:
@@ -74,6 +77,8 @@ class Tree:
         self._longest = round(limits.max_file_mb * (1 << 20))
         self._base = f"{workspace.root}/"
         self.folders = {"": Folder()}
+        self.seen, self.due = 0, 0
+        """Of a look under way: files read, and those to be read; 0 while the folders are listed."""
         self._layout = b""
         """The last result; empty once it may be stale."""
         for path, (mode, mark, files) in (known or {}).items():
@@ -92,16 +97,24 @@ class Tree:
 
         `inside`: if known, only direct entries of this folder can have changed.
         """
+        self.seen = self.due = 0
+        first = self.folders.keys() == {""} and self.folders[""].mark is None
         due, gone = self._looked([inside] if inside in self.folders else [*self.folders])
-        if any(path.rpartition("/")[2] in _RULES for path in (*due, *gone)):
+        # The first look goes by the rules that are there.
+        if not first and any(path.rpartition("/")[2] in _RULES for path in (*due, *gone)):
             for folder in self.folders.values():
                 folder.mark = None
             due, more = self._looked([*self.folders])
             gone |= more
         self._count(sum(len(folder.files) for folder in self.folders.values()) + len(due))
+        self.due = len(due)
         yield from (Change(path, None) for path, file in gone.items() if file.blob)
         for folder, paths in groupby(sorted(due, key=_folder_of), _folder_of):
             yield from self._read(folder, paths)
+
+    def count(self) -> int:
+        """Count the files of a tree that wasn't looked at yet; none is read. Raises `TooManyFilesError`."""
+        return len(self._looked([""])[0])
 
     def _looked(self, pending: list[str]) -> tuple[list[str], dict[str, File]]:
         """Return new or changed paths, and the files now removed or ignored."""
@@ -125,7 +138,9 @@ class Tree:
 
     def _count(self, files: int) -> None:
         if files > self._most:
-            raise TooManyFilesError(f"more than {self._most:,} files lie in {self._base!r}")
+            raise TooManyFilesError(
+                f"more than {self._most:,} files lie in {self._base!r} (setting snapshots.maxFiles)"
+            )
 
     def _look(self, path: str, opened: int, due: list[str], gone: dict[str, File]) -> list[str]:
         """Examine one folder; returns its folders that weren't known."""
@@ -185,26 +200,27 @@ class Tree:
             folder.mark = None
 
     def _one(self, path: str, folder: Folder, place: Place) -> Iterator[Change]:
+        self.seen += 1
         before = folder.files.pop(place.name, None)
         now_ns = time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-            data = _content(place, found, self._longest)
+            data = content_at(place, found, self._longest)
         except OSError:  # unreadable, or no longer a file
             found, data = None, None
         if found is None or data is None:
             self._layout = b""
-            mark = None if found is None else _mark(found, now_ns)
+            mark = None if found is None else mark_of(found, now_ns)
             folder.files[place.name] = File(0, "", mark)
             if before is not None and before.blob:
                 yield Change(path, None)
             return
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-        folder.files[place.name] = File(found.st_mode, blob, _mark(found, now_ns))
+        folder.files[place.name] = File(found.st_mode, blob, mark_of(found, now_ns))
         if before is None or not before.blob or before.mode != found.st_mode:
             self._layout = b""
         if before is None or (before.blob, before.mode) != (blob, found.st_mode):
-            yield Change(path, found.st_mode, data)
+            yield Change(path, found.st_mode, data, blob)
 
     def layout(self) -> bytes:
         """Return what git doesn't store (permissions, empty folders) as JSON."""
@@ -230,20 +246,27 @@ class Tree:
         return json.dumps({"usual": usual, "odd": odd, "empty": empty}, sort_keys=True).encode()
 
 
-def _content(place: Place, found: os.stat_result, limit: int) -> bytes | None:
-    """Return a file's bytes or a link's target; None if too large. Raises OSError."""
+def content_at(place: Place, found: os.stat_result, limit: int) -> bytes | None:
+    """Return a file's bytes or a link's target; None if it is neither, or too large. Raises OSError."""
     if stat.S_ISLNK(found.st_mode):
         return os.fsencode(os.readlink(place.name, dir_fd=place.directory))
-    if found.st_size > limit:
+    if found.st_size > limit or not stat.S_ISREG(found.st_mode):  # opening a device can have effects
         return None
-    from interlock.tools._opening import open_file
+    opened = os.open(place.name, _READ, dir_fd=place.directory)
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return None
+        data = os.read(opened, found.st_size + 1)
+        if len(data) != found.st_size:  # it grows or shrinks, or the system gave less than it has
+            with open(opened, "rb", closefd=False) as file:
+                data += file.read(limit + 1 - len(data))
+        return None if len(data) > limit else data
+    finally:
+        os.close(opened)
 
-    with open_file(place) as file:
-        data = file.read(limit + 1)
-    return None if len(data) > limit else data
 
-
-def _mark(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
+def mark_of(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
+    """Return change time and inode; None if a further change might leave them as they are."""
     return (found.st_ctime_ns, found.st_ino) if _settled(found.st_ctime_ns, now_ns) else None
 
 

@@ -88,7 +88,7 @@ class StoreMaker:
 
     def hold(self, run: str, owner: tuple[str, str, int, str], held: int = 1) -> None:
         """Insert a process's lease row."""
-        self.execute("insert into lease values (?, ?, ?, ?, ?, 1, 1, ?)", run, *owner, held)
+        self.execute("insert into lease values (?, ?, ?, ?, ?, 1, 1, ?, null)", run, *owner, held)
 
     def execute(self, sql: str, *values: object) -> None:
         with self.conn.transaction():

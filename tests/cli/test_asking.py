@@ -45,8 +45,8 @@ def test_yes_always_edit_and_no_are_taken_as_they_are_typed(terminal: Open, tmp_
     assert "1 of 4: run_shell_command touch a" in shown
     assert "Always: exactly `touch a`" in shown
     assert (
-        "[y yes, once · a always · s always and save it · e edit · n no, and why · c stop the run · l later] "
-        in shown
+        "[y yes, once · a always: exactly `touch a` · s always and save it: exactly `touch a`, in this folder · "
+        "e edit · n no, and why · c stop the run · l later] " in shown
     )
     run.type("what\n")
     assert "'what' isn't one of y, a, s, e, n, c, l." in run.until(ASKS)
@@ -117,7 +117,10 @@ def test_a_plan_is_reviewed_where_it_was_made(terminal: Open) -> None:
     hand_in = call("exit_plan_mode", plan_filename="plan.md")
     run = terminal(tools(write), tools(hand_in), DONE, arguments=("run", "plan", "make a plan"))
     shown = run.until(ASKS)
-    assert "1. write it" in shown and "Always: every edit while the plan is carried out" in shown
+    assert (
+        "1. write it" in shown
+        and "every change of a file by an editing tool while the plan is carried out" in shown
+    )
     run.type("y\n")
     run.until("carries on from here (main)")
     assert run.ends() == 0, run.text

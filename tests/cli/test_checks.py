@@ -10,7 +10,7 @@ import pytest
 import warm
 from commands import Run
 from folders import put, tree
-from patience import until
+from patience import sampled, until
 from sandboxes import needs_sandbox
 from scripted import call, shell, tools
 
@@ -179,12 +179,142 @@ BOUGHT: Mapping[str, Bought] = {
     ),
 }
 
+GIT: Mapping[str, object] = {".git/info/exclude": "", "test_other.py": EASY, **PY}
+"""A test in a repository; the others are told to leave it alone."""
+IGNORED: Mapping[str, Bought] = {
+    "an ignored test written over": Bought(
+        {**GIT, ".gitignore": "test_calc.py\n"}, PYTEST, [writes("test_calc.py", EASY)], "test_calc.py"
+    ),
+    "an ignored test deleted": Bought(
+        {**GIT, ".gitignore": "test_calc.py\n"}, PYTEST, [shell("rm test_calc.py")], "test_calc.py"
+    ),
+    "an ignored folder of tests moved away": Bought(
+        {**GIT, ".gitignore": "mine\n", "mine/test_mine.py": TEST, "test_calc.py": EASY},
+        f"PYTHONPATH=. {PYTEST}",
+        [shell("mv mine old && mv old/test_mine.py old/x.py")],
+        "mine/test_mine.py",
+    ),
+    "an ignored helper beside the tests": Bought(
+        {
+            ".git/": "",
+            ".gitignore": "expected.py\n",
+            "calc.py": CODE,
+            "tests/test_calc.py": "from calc import half\nfrom expected import *\ndef test(): assert half(4) == HALF\n",
+            "tests/expected.py": "HALF = 2\n",
+        },
+        f"PYTHONPATH=. {PYTEST}",
+        [writes("tests/expected.py", "HALF = 8\n")],
+        "tests/expected.py",
+    ),
+    "a new ignored conftest": Bought(
+        {**GIT, ".gitignore": "conftest.py\n"},
+        PYTEST,
+        [writes("conftest.py", 'collect_ignore = ["test_calc.py"]\n')],
+        "conftest.py",
+    ),
+    "a new conftest that the model lets git ignore": Bought(
+        GIT,
+        PYTEST,
+        [
+            shell("python3 -c \"open('.git' + 'ignore', 'w').write('conftest.py')\""),
+            writes("conftest.py", 'collect_ignore = ["test_calc.py"]\n'),
+        ],
+        "conftest.py",
+    ),
+    "an ignored recipe": Bought(
+        {**PY, ".git/": "", ".gitignore": "Makefile\n", "Makefile": MAKE},
+        "make test",
+        [writes("Makefile", MAKE.replace("python3 -m pytest", "true"))],
+        "Makefile",
+    ),
+    "an ignored test that isn't ignored any more": Bought(
+        {**GIT, ".gitignore": "test_calc.py\n"},
+        PYTEST,
+        [shell("find . -maxdepth 1 -name .gitignor? -delete"), writes("test_calc.py", EASY)],
+        "test_calc.py",
+    ),
+    "a folder of tests that the line names, called as builds are": Bought(
+        {**PY, ".git/": "", ".gitignore": "build\n", "build/test_calc.py": TEST},
+        f"PYTHONPATH=. {PYTEST} build",
+        [shell("echo 'def test(): 1' > build/test_calc.py")],
+        "build/test_calc.py",
+    ),
+    "an ignored test in a repository of its own": Bought(
+        {**GIT, ".gitignore": "/mine\n", "mine/.git/": "", "mine/test_mine.py": TEST, "test_calc.py": EASY},
+        f"PYTHONPATH=. {PYTEST}",
+        [writes("mine/test_mine.py", EASY)],
+        "mine/test_mine.py",
+    ),
+    "a folder of tests that became a link to dependencies": Bought(
+        {**GIT, "tests/test_half.py": TEST, "test_calc.py": EASY},
+        f"PYTHONPATH=. {PYTEST}",
+        [
+            shell("mkdir node_modules && mv tests node_modules && ln -s node_modules/tests tests"),
+            shell("echo 'collect_ignore = [\"test_half.py\"]' > node_modules/tests/conftest.py"),
+        ],
+        "tests/test_half.py",
+    ),
+    "an ignored stamp among the tests": Bought(
+        {
+            "calc.py": CODE,
+            "tests/test_half.py": TEST,
+            ".git/": "",
+            ".gitignore": "*.stamp\n",
+            "tests/done.stamp": "",
+            "Makefile": "tests/done.stamp: tests/test_half.py\n\tpython3 -m pytest -q tests\n\tdate +%N > $@\n",
+        },
+        "PYTHONPATH=. make -s tests/done.stamp",
+        [shell("sleep 0.1; echo 'def test(): 1' > tests/test_half.py")],
+        "tests/test_half.py",
+    ),
+    "an ignored test that can't be run any more": Bought(
+        {"calc.py": CODE, ".git/": "", ".gitignore": "tests\n", "tests/run.bats": "#!/bin/sh\nexit 1\n"},
+        "test ! -x tests/run.bats || tests/run.bats",
+        [shell("chmod -x tests/run.bats")],
+        "tests/run.bats",
+    ),
+    "an ignored makefile that another includes": Bought(
+        {**PY, ".git/": "", ".gitignore": "local.mk", "Makefile": "include local.mk\n", "local.mk": MAKE},
+        "make test",
+        [writes("local.mk", MAKE.replace("python3 -m pytest", "true"))],
+        "local.mk",
+    ),
+    "a link in place of the runner": Bought(
+        GIT,
+        PYTEST,
+        [
+            shell(
+                "mkdir -p node_modules/x && touch node_modules/x/__init__.py && ln -s node_modules/x pytest"
+            ),
+            shell("echo 'print(\"1 passed\")' > node_modules/x/__main__.py"),
+        ],
+        "pytest",
+    ),
+    "an ignored test in a folder that looks like a cache": Bought(
+        {**GIT, ".gitignore": "/mine\n", "mine/test_mine.py": TEST, "test_calc.py": EASY},
+        f"PYTHONPATH=. {PYTEST}",
+        [shell("touch mine/CACHEDIR.TAG"), writes("mine/conftest.py", 'collect_ignore = ["test_mine.py"]\n')],
+        "mine/conftest.py",
+    ),
+}
 
-@pytest.mark.parametrize("case", BOUGHT)
+
+OFTEN = (
+    "an ignored test written over",
+    "a new conftest that the model lets git ignore",
+    "a test written over",
+    "a test deleted",
+    "a new conftest that leaves tests out",
+    "pyproject.toml",
+    "package.json",
+)
+
+
+@pytest.mark.parametrize("case", sampled({**BOUGHT, **IGNORED}, *OFTEN))
 def test_a_check_that_passes_only_with_changed_tests_waits_for_a_person(
     case: str, run: Run, tmp_path: Path, quiet: Path
 ) -> None:
-    bought = BOUGHT[case]
+    bought = {**BOUGHT, **IGNORED}[case]
     work = tree(tmp_path / "work", bought.files)
     model = script(tmp_path, tools(*bought.calls), {"text": "Done."})
     done = run("-m", model, "-y", "-p", "fix half", "--check", bought.check)
@@ -195,6 +325,42 @@ def test_a_check_that_passes_only_with_changed_tests_waits_for_a_person(
     assert not left_behind()
     names = {path.name for path in work.rglob("*")}
     assert not [name for name in names if "interlock" in name]
+
+
+@pytest.mark.parametrize("ignored", sampled(["tests\nown\n", "nothing"]))
+def test_a_link_to_a_folder_of_tests_is_a_test(ignored: str, run: Run, tmp_path: Path, quiet: Path) -> None:
+    work = tree(tmp_path / "work", {**GIT, ".gitignore": ignored, "test_calc.py": EASY})
+    half = TEST.replace("== 2", "== HALF").replace("\n", "\nfrom expected import HALF\n", 1)
+    tree(work, {"own/test_half.py": half, "own/expected.py": "HALF = 2\n", "easy/test_easy.py": EASY})
+    words = ("-y", "-p", "fix half", "--check", f"PYTHONPATH=. {PYTEST} tests/")
+    for deed, named in (
+        ("ln -sfn easy tests", "tests"),
+        ("echo HALF = 8 > own/expected.py", "own/expected.py"),
+    ):
+        (work / "tests").unlink(missing_ok=True)
+        (work / "tests").symlink_to("own")
+        done = run("-m", script(tmp_path, tools(shell(deed)), {"text": "Done."}), *words)
+        assert done.code == 75 and f"with {named} as before" in " ".join(done.err.split()), done.err
+
+
+@pytest.mark.parametrize("how", sampled(["hidden", "large", "secret"]))
+def test_a_test_that_cant_be_kept_asks_when_it_changes(
+    how: str, run: Run, tmp_path: Path, quiet: Path
+) -> None:
+    more = {"hidden": "", "large": "x" * (21 << 20), "secret": f"ghp_{'a1B2' * 9}"}[how]
+    work = tree(tmp_path / "work", {**GIT, "test_calc.py": f"{TEST}\n# {more}\n"})
+    put(work / ".gitignore", "test_calc.py" if how == "secret" else "")
+    put(work / ".geminiignore", "test_calc.py" if how == "hidden" else "")
+    wide = "import pathlib; [p.write_text('') for p in pathlib.Path().glob('test_c*')]"
+    words = ("-y", "-p", "fix half", "--check", PYTEST)
+    repair = script(tmp_path, tools(writes("calc.py", FIXED)), {"text": "Done."})
+    assert run("-m", repair, *words).code == 0
+    easy = script(tmp_path, tools(shell(f'python3 -c "{wide}"')), {"text": "Done."})
+    done = run("-m", easy, *words)
+    assert done.code == 75, done.err
+    left = "These have changed and couldn't be compared, so they were left as they are now: test_calc.py"
+    assert left in " ".join(done.err.split())
+    assert run("resume", "latest", "--approve", "1").code == 0
 
 
 def left_behind() -> list[Path]:
@@ -234,6 +400,17 @@ def test_changed_tests_dont_matter_if_those_of_before_pass_too(run: Run, tmp_pat
     done = run("-m", model, "-y", "-p", "fix half, test more", "--check", f"PYTHONPATH=. {PYTEST}")
     assert (done.code, done.out) == (0, "Done.\n"), done.err
     assert (work / "tests" / "test_more.py").exists() and not left_behind()
+
+
+def test_a_new_test_that_changes_what_the_others_test_waits_for_a_person(
+    run: Run, tmp_path: Path, quiet: Path
+) -> None:
+    tree(tmp_path / "work", PY)
+    new = writes("test_aaa.py", "import calc\ncalc.half = lambda x: x / 2\ndef test(): pass\n")
+    model = script(tmp_path, tools(new), {"text": "Done."})
+    done = run("-m", model, "-y", "-p", "fix half", "--check", PYTEST)
+    said = " ".join(done.err.split())
+    assert done.code == 75 and "New, and left out: test_aaa.py" in said and "+++ b/test_aaa.py" in done.err
 
 
 def test_a_view_in_which_todays_tests_fail_too_proves_nothing(run: Run, tmp_path: Path, quiet: Path) -> None:

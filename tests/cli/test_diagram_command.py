@@ -48,6 +48,7 @@ def test_a_picture_is_read_on_a_page_as_wide_as_a4_and_nothing_lies_on_a_label(
 ) -> None:
     picture = read(drawn(tmp_path, *typed))
     assert picture.lines and picture.faults() == []
+    assert picture.piles(3) == []
     assert 11 * A4 / max(A4, picture.width) >= SMALLEST
 
 
@@ -90,6 +91,48 @@ def test_the_main_path_is_a_straight_line(workflow: str, path: str, tmp_path: Pa
     boxes = {b.name: b for b in read(drawn(tmp_path, workflow)).boxes}
     middles = {round((boxes[n].left + boxes[n].right) / 2) for n in ("__start__", *path.split(), "__end__")}
     assert len(middles) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "path", "beside"),
+    [
+        ("main --depth 2", "open_prompt context turn tools finish", "command compress next-speaker"),
+        ("turn --depth 2", "check_limits mask_tool_outputs check_context route call_model", "compress"),
+        ("tools --depth 2", "parse decide next_group execute collect", "parse_xml"),
+    ],
+)
+def test_an_opened_graph_keeps_the_usual_way_as_its_trunk(
+    typed: str, path: str, beside: str, tmp_path: Path
+) -> None:
+    picture = read(drawn(tmp_path, *typed.split()))
+    boxes = {b.name: b for b in (*picture.boxes, *picture.frames)}
+    names = ("__start__", *path.split(), "__end__")
+    middles = {name: round((boxes[name].left + boxes[name].right) / 2) for name in (*names, *beside.split())}
+    (trunk,) = {middles[name] for name in names}
+    assert trunk not in {middles[name] for name in beside.split()}
+    ends = {name.rpartition("->")[2] for name, _ in picture.lines}
+    assert {*names[1:]} <= ends, "none of its edges is cut short"
+    assert picture.piles(5) == []
+
+
+def test_a_runs_picture_marks_the_conditions_that_held_and_what_matched(run: Run) -> None:
+    Path("a.txt").write_text("“x” = 1\n")
+    edit = ("--file-path", "a.txt", "--old-string", '"x" = 1', "--new-string", '"y" = 1')
+    assert run("run", "edit", *edit, "-y").code == 0
+    drawing = run("diagram", "edit", "--run", "latest").out
+    assert "<br/>1. exact<br/>✓ 2. typography<br/>3. whitespace" in drawing
+    assert drawing.count("✓") == 2, "the other is the legend's"
+    run("run", "next-speaker", "--input", '{"history": []}')
+    assert "✓ 1. the conversation is empty: nobody" in run("diagram", "next-speaker", "--run", "latest").out
+    run("run", "system-prompt")
+    drawing = run("diagram", "system-prompt", "--run", "latest").out
+    assert '{{"✓ no sub-agent"}}' in drawing and '{{"no sub-agent and a mode' in drawing
+    assert '{{"native calls"}}' in drawing, "a condition of the prompt of task, which wasn't made"
+
+
+def test_the_drawing_of_the_system_prompt_is_no_ladder(tmp_path: Path) -> None:
+    picture = read(drawn(tmp_path, "system-prompt"))
+    assert max(box.bottom for box in picture.boxes) < 1000
 
 
 SHOWN = """

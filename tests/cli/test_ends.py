@@ -56,3 +56,34 @@ def test_why_a_run_failed_before_is_not_told_while_it_is_resumed(run: Run) -> No
     options = Options(home=state_home(), workspace=Path.cwd(), env=dict(os.environ))
     assert resume_sync("latest", options=options, renderers=[look]).status == "done"
     assert seen == [None]
+
+
+ME = "codebase_investigator:0"
+REPORT = {"SummaryOfFindings": "It is there.", "ExplorationTrace": ["looked"], "RelevantLocations": []}
+LOOK = {"agent": ME, "tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}
+LOOP = [LOOK] * 6 + [{"agent": ME, "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}]
+
+
+@pytest.mark.parametrize(
+    ("workflow", "flags", "code", "advice"),
+    [
+        ("investigate", (), 58, "interlock run investigate … --no-loop-check"),
+        ("turn", ("--max-turns", "0"), 53, "interlock run turn … --max-turns N"),
+        ("init", ("--max-turns", "0"), 53, "interlock run init … --max-turns N"),
+    ],
+)
+def test_a_run_that_takes_no_prompt_is_to_be_started_again_and_not_resumed(
+    run: Run, workflow: str, flags: tuple[str, ...], code: int, advice: str
+) -> None:
+    put(Path("s.json"), LOOP)
+    ended = run("run", workflow, "look", "-m", "script:s.json", *flags)
+    assert ended.code == code
+    assert advice in ended.err
+    assert "interlock resume" not in ended.err
+    assert "interlock resume" not in run("show", "latest").out
+
+
+def test_what_is_advised_after_a_loop_works(run: Run) -> None:
+    put(Path("s.json"), LOOP)
+    done = run("run", "investigate", "look", "-m", "script:s.json", "--no-loop-check", "-o", "json")
+    assert (done.code, done.json["report"]["SummaryOfFindings"]) == (0, "It is there.")

@@ -101,11 +101,37 @@ def test_twenty_runs_are_shown_unless_all_are_asked_for(made: Any, cli: Any) -> 
         made.run(f"run{number:02}", status="done")
     short, full = cli("runs"), cli("runs", "--all")
     assert len(short.stdout.splitlines()) == 21
-    assert "older ones: interlock runs --all" in short.stderr
+    assert "All: interlock runs --all" in short.stderr
     done = cli("runs", "--status", "done")
     assert len(done.stdout.splitlines()) == 21
-    assert "older ones: interlock runs --all --status done" in done.stderr
+    assert "All: interlock runs --status done --all" in done.stderr
     assert len(full.stdout.splitlines()) == 24
+
+
+def test_a_list_is_printed_in_pages_and_says_where_the_next_begins(made: Any, cli: Any) -> None:
+    for number in range(7):
+        made.run(f"run{number}", status="open" if number < 4 else "done", updated=1000.0 - number)
+        if number < 4:
+            made.edit(f"run{number}")
+    for command, extra, names in (
+        ("runs", (), [f"run{n}" for n in range(7)]),
+        ("runs", ("--status", "waiting"), [f"run{n}" for n in range(4)]),
+        ("approvals", (), [f"run{n}" for n in range(4)]),
+    ):
+        found, offset = list[str](), 0
+        while True:
+            page = cli(command, *extra, "--json", "--limit", "3", "--offset", str(offset))
+            found += [row["run"] for row in json.loads(page.stdout)]
+            offset += 3
+            status = " --status waiting" if extra else ""
+            if (
+                f"The next: interlock {command}{status} --json --limit 3 --offset {offset}."
+                not in page.stderr
+            ):
+                break
+        assert page.stderr == "" and sorted(found) == names
+        whole = cli(command, *extra, "--json")
+        assert [row["run"] for row in json.loads(whole.stdout)] == found and whole.stderr == ""
 
 
 def test_a_list_into_a_closed_pipe_ends_quietly(made: Any) -> None:

@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from interlock.cli.catalog import execute
 from interlock.cli.driving import _show
+from interlock.cli.render.events import bar
 from interlock.cli.render.output import Paint, harmless, plain
 from interlock.cli.render.pending import screen
 from interlock.cli.render.structured import JsonView, StreamJsonView
 from interlock.cli.render.text import TextView
 from interlock.engine.client import Client, Options, Outcome, Renderer
+from interlock.engine.client.health import examined
 from interlock.state import events as e
 from interlock.state.errors import RunError
 
@@ -419,3 +422,18 @@ def test_on_a_terminal_the_diff_is_coloured_unless_no_color(monkeypatch: pytest.
         assert (
             "\x1b[32m+    return a \x1b[0m\x1b[32;7m+\x1b[0m\x1b[32m b\x1b[0m" in terminal.text()
         ) is expected
+
+
+def test_on_a_terminal_the_examination_of_the_store_shows_how_far_it_is(
+    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.run("aa11bb22")
+    monkeypatch.chdir(tmp_path)
+    terminal = _Terminal(monkeypatch)
+    assert execute("doctor", ["--store"]) == 0
+    shown = terminal.text()
+    assert re.search(r"store · .*━ \w+ \d+ of \d+ (rows|runs)", shown)
+    assert "pages       ok" in shown.rpartition("\x1b[2K")[2], "the bar is gone when the findings are shown"
+    told = list[str]()
+    list(examined(made.store.home, lambda progress: told.append(bar(progress)[21:])))
+    assert told[-2:] == ["comparing 1 of 1 runs", "verifying 1 of 1 runs"]

@@ -4,12 +4,14 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import Run
 from folders import put
 from scripted import says
 
+from interlock.engine.store import Store, read_options, state_home
 from interlock.engine.working_folder import working_in
 
 GRAPH = """
@@ -149,3 +151,52 @@ def test_a_process_returns_to_its_own_folder_when_the_last_run_ends(tmp_path: Pa
     leave.set()
     other.join()
     assert Path.cwd() == before
+
+
+@pytest.mark.parametrize("granted", [True, False], ids=["all edits were allowed", "the mode was chosen"])
+def test_all_edits_allowed_by_a_person_cover_no_shell_line_with_a_redirection(
+    run: Run, tmp_path: Path, granted: bool
+) -> None:
+    script = [
+        says("write_file", file_path="a.txt", content="a\n"),
+        says("write_file", file_path="b.txt", content="b\n"),
+        says("run_shell_command", command="echo hi > c.txt"),
+        {"text": "done"},
+    ]
+    model = ("-m", f"script:{put(tmp_path / 'edits.json', script)}")
+    mode = () if granted else ("--approval-mode", "auto_edit")
+    begun = run("-p", "write", *model, "--allowed-tools", "run_shell_command(echo)", *mode)
+    if not granted:
+        assert begun.code == 0, begun
+        return
+    assert not Path("a.txt").exists()
+    parked = run("resume", "latest", "--approve", "all", "--always-edits")
+    assert Path("b.txt").exists() and not Path("c.txt").exists()
+    assert parked.code == begun.code and "asks in mode default, as only edits are allowed" in parked.err, (
+        parked
+    )
+
+
+def test_a_mode_chosen_while_a_prompt_is_under_way_counts_from_the_next_one(run: Run, tmp_path: Path) -> None:
+    """And a fork of a step before doesn't have it."""
+
+    def redirects(name: str) -> dict[str, Any]:
+        return says("run_shell_command", command=f"echo hi > {name}")
+
+    edit, done = says("write_file", file_path="a.txt", content="a\n"), {"text": "done"}
+    script = [edit, redirects("c.txt"), done, redirects("d.txt"), done]
+    model = ("-m", f"script:{put(tmp_path / 'modes.json', script)}")
+    run("-p", "write", *model, "--allowed-tools", "run_shell_command(echo)")
+    (name,) = (row["run"] for row in run("runs", "--json").json)
+    chosen = run("resume", name, "--approve", "all", "--always-edits", "--approval-mode", "auto_edit")
+    assert chosen.err.count("'auto_edit' counts from the next prompt") == 1, chosen.err
+    assert "as only edits are allowed" in chosen.err and not Path("c.txt").exists()
+    step = run("show", name, "--json").json["step"]
+    assert run("resume", name, "--approve", "all").code == 0
+    again = run("resume", name, "-p", "more")
+    assert again.code == 0 and Path("d.txt").exists(), again.err
+    assert run("replay", name, "--json").json["divergence"] is None
+    forked = run("fork", name, "--at", str(step + 1), "--json").json
+    with Store(state_home()).open().writing() as conn:
+        kept = read_options(conn, forked["run"])
+        assert (kept["approval_mode"], kept["next_asked"]) == ("default", {})

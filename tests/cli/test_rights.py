@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Run
+from commands import Run, one_call
 from folders import put, tree
 from scripted import says, tools
 
@@ -40,6 +40,18 @@ def test_a_policy_that_the_model_writes_waits_for_a_person(
     assert done.code == 75
     (waiting,) = done.json["pending_approvals"]
     assert "asks in every mode" in waiting["reason"] and not Path(policy).exists()
+
+
+def test_a_command_begins_in_the_real_folder_of_a_workspace_that_a_link_leads_to(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bash takes `PWD` from the environment, and `..` from that."""
+    put(tmp_path / "work" / "a.txt", "public")
+    put(tmp_path / "user" / "work" / "a.txt", "secret")
+    (tmp_path / "user" / "link").symlink_to(tmp_path / "work")
+    monkeypatch.setenv("PWD", str(tmp_path / "user" / "link"))
+    done = run(*one_call("run_shell_command", command="cd ../work && cat a.txt"))
+    assert done.code == 0 and "public" in done.out and "secret" not in done.out
 
 
 def asked(run: Run, path: str) -> str:

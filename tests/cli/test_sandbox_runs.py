@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import warm
-from commands import Run
+from commands import ENTRY, Run, one_call, response
 from folders import put
 from patience import until
 from sandboxes import needs_sandbox
@@ -128,3 +130,32 @@ def test_what_a_command_of_a_killed_run_made_is_set_aside_by_the_next(run: Run, 
         *("docs/AGENTS.md", "old/AGENTS.md", "sub/AGENTS.md.sandboxed")
     ]
     assert "killed run" not in run(*prompt(tmp_path, "-y")).err
+
+
+NUMBER = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine, 0)
+"""Of `keyctl`; `add_key` is two before it."""
+WITH_A_KEY = """
+import ctypes, os, sys
+call, number = ctypes.CDLL(None).syscall, int(sys.argv.pop(1))
+call(number, 1, None)
+if call(number - 2, b"user", b"ticket", b"secret", 6, ctypes.c_int(-3)) < 0:
+    sys.exit("no keyrings")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(not (NUMBER and shutil.which("perl")), reason="it needs perl, and a call's number")
+def test_the_keys_of_the_session_are_out_of_reach(tmp_path: Path) -> None:
+    """Kerberos' tickets and cached passphrases: the kernel lends them to whatever the session starts."""
+    needs_sandbox()
+    (tmp_path / "work").mkdir()
+    search = f'@k = ("user", "ticket"); print syscall({NUMBER}, 10, -3, @k, 0) > 0 ? "found" : "nothing";'
+    words = [*one_call("run_shell_command", command=f"perl -e '{search}'"), "-y"]
+    found: list[str] = []
+    for flags in ((), ("-s",)):
+        command = [sys.executable, "-P", "-c", WITH_A_KEY, str(NUMBER), *ENTRY, *words, *flags]
+        ended = subprocess.run(command, cwd=tmp_path / "work", capture_output=True, text=True, check=False)
+        if ended.stderr.startswith("no "):
+            pytest.skip(ended.stderr)
+        found.append(response(ended)["content"].split()[-1])
+    assert found == ["found", "nothing"]

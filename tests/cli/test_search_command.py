@@ -46,7 +46,6 @@ def test_a_folder_that_is_not_there_is_one_line(run: Run, code: Path) -> None:
 def test_show_begins_with_what_an_ended_search_found(run: Run, code: Path) -> None:
     found = run("run", "search", "open the garage", "--path", "lib", "--json").json["results"]
     shown = run("show", "latest").out
-    output = shown[shown.index("output  status: done") : shown.index("\npath ")].splitlines()
-    assert output[1:4] == ["        results:", "          - path: lib/garage.py", "            start_line: 1"]
-    assert "                  return door.lift(height=2.5, slowly=True)" in output
+    output = shown[shown.index("output  lib/garage.py:1-") : shown.index("\npath ")]
+    assert "      return door.lift(height=2.5, slowly=True)\n" in output
     assert run("show", "latest", "--json").json["output"]["results"] == found

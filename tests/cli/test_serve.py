@@ -325,7 +325,7 @@ def test_the_browser_is_opened_with_a_code_that_counts_once(
         assert other.post("/login", content=code).status_code == 401
 
 
-def test_a_run_that_a_terminal_drives_is_left_to_it_and_ten_thousand_runs_are_pages(
+def test_a_run_that_a_terminal_drives_takes_no_prompt_and_is_stopped_and_ten_thousand_runs_are_pages(
     serve: Callable[..., Server], tmp_path: Path
 ) -> None:
     here, slow = serve(), tmp_path / "slow.json"
@@ -334,12 +334,10 @@ def test_a_run_that_a_terminal_drives_is_left_to_it_and_ten_thousand_runs_are_pa
     terminal = warm.Warm(words, cwd=here.work, env=os.environ)
     until(lambda: here.http.get("/api/runs", params={"status": "running"}).json()["total"])
     (row,) = here.http.get("/api/runs").json()["runs"]
-    stopped, told = (
-        here.post(f"/api/runs/{row['run']}/{name}", prompt="more") for name in ("stop", "prompt")
+    told, stopped = (
+        here.post(f"/api/runs/{row['run']}/{name}", prompt="more") for name in ("prompt", "stop")
     )
-    terminal.kill()
-    terminal.wait()
-    assert stopped.status_code == 422 and "another terminal. Stop it there." in stopped.json()["detail"]
+    assert stopped.json()["became"] == "asked" and terminal.wait() == 130
     assert told.status_code == 409 and f"process {terminal.pid}" in told.json()["detail"], told.text
     with closing(Store(state_home()).connect()) as conn:
         copied = ", ".join(column.name for column in conn.columns("runs") if column.name != "run")

@@ -109,8 +109,10 @@ def test_a_damaged_row_is_one_line_in_every_command(run: Run, tmp_path: Path, ho
 def test_a_store_that_is_deleted_or_replaced_is_noticed_by_the_run(
     run: Run, tmp_path: Path, home: Path, change: str
 ) -> None:
-    command = change.format(home / "interlock.db", home)
-    call = {"name": "run_shell_command", "args": {"command": command}}
+    put(
+        tmp_path / "change.sh", change.format(home / "interlock.db", home)
+    )  # a line that names the store asks
+    call = {"name": "run_shell_command", "args": {"command": f"sh {tmp_path / 'change.sh'}"}}
     put(tmp_path / "script.json", [tools(call), {"text": "done"}])
     done = started(run, tmp_path, "--yolo", "--output-format", "stream-json")
     error = done.events[-1]["error"]

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from databases import DATABASES
+from drawn import KEEPS_NOTHING
 from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
@@ -73,7 +74,7 @@ def committed(
     with closing(store.connect()) as conn:
         saver = Saver(conn)
         app: Any = graph.compile(saver)
-        deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token(), emit=id)
+        deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token(), emit=id, effects=KEEPS_NOTHING)
         thread = f"{name}-{uuid4()}"  # a run's own: its steps stay
         config: Any = {"configurable": {"thread_id": thread}}
         refused = False

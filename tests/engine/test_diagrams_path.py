@@ -6,15 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from drawn import ask, sample
+from drawn import KEEPS_NOTHING, ask, sample
 from langgraph.graph import END, START
 from langgraph.types import Command
 
 from interlock.engine.diagrams import edges, mermaid
 from interlock.engine.diagrams.shape import extract
 from interlock.engine.read import step_rows, waits
-from interlock.engine.read.run_path import RunPath, path_of, run_path
-from interlock.engine.store import Store
+from interlock.engine.read.run_path import RunPath, path_of, read_path, run_path
+from interlock.engine.store import Store, views
+from interlock.engine.store.checkpoints import due_within
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
 from interlock.state.deps import Token
@@ -30,7 +31,7 @@ class Run:
         self.connection = store.connect()
         saver = Saver(self.connection)
         self.graph = graph.compile(saver)
-        self.deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token(), emit=id)
+        self.deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token(), emit=id, effects=KEEPS_NOTHING)
 
     def drive(self, value: Any) -> None:
         config: Any = {"configurable": {"thread_id": "r"}}
@@ -110,6 +111,38 @@ def test_a_task_that_was_done_again_counts_once(tmp_path: Path) -> None:
     path = run_path([*rows, *again], ended=True)
     assert path.through((), {("join", END)}).nodes["join"] == 1
     assert counts(run, path)["join", END] == 1
+
+
+def test_a_run_that_is_looked_at_again_is_read_on_and_not_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, read = Run(tmp_path, sample(even=ask)), list[int]()
+    steps_since = views.steps_since
+
+    def counting(*args: Any, **kwargs: Any) -> list[Any]:
+        rows = steps_since(*args, **kwargs)
+        read.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(views, "steps_since", counting)
+
+    def look(status: str) -> RunPath:
+        row: Any = SimpleNamespace(run="r", status=status)
+        path, whole = (
+            read_path(run.home, row),
+            path_of(run.rows(), status, waits(run.home, "r"), (), due_within(run.home, "r")),
+        )
+        assert counts(run, path) == counts(run, whole)
+        assert (path.waits, path.visits) == (whole.waits, whole.visits)
+        return path
+
+    run.drive({"rounds": 2, "count": 2})
+    before = look("waiting")
+    assert counts(run, look("waiting")) == counts(run, before)
+    run.drive(Command(resume="yes"))
+    look("done")
+    look("done")
+    assert sum(read) == len(run.rows()) and read[1] == read[3] == 0 < read[2]
 
 
 def test_only_edges_whose_nodes_followed_each_other_are_taken(tmp_path: Path) -> None:

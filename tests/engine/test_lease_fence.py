@@ -70,7 +70,7 @@ def test_the_holder_writes_every_table_and_a_stale_driver_none_and_hears_who_dri
             with pytest.raises(BusyError):
                 conn.later(table.name, statement, ())
                 conn.flush(last=True)
-        found = plain.execute(f"select {table.owner} from {table.name}").fetchall()
+        found = plain.execute(f"select {table.owner} from {table.name} where {table.owner} <> ''").fetchall()
         assert found == [("r",)], table.name
 
 

@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import closing
@@ -286,3 +288,37 @@ def test_rows_that_come_while_a_thread_commits_are_written(driver: Connection) -
     ending.join()
     (found,) = saver.list(ROOT)
     assert found.pending_writes == [("task", "done", 1)]
+
+
+_READS_UNTIL_IT_IS_CLOSED = """
+import sqlite3, sys, threading
+from pathlib import Path
+from interlock.engine.store import Store
+
+store = Store(Path(sys.argv[1]))
+MANY = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000) select * from n"
+
+def read(conn, began, said):
+    try:
+        while True:
+            conn.execute(MANY).fetchall()
+            began.set()
+    except sqlite3.ProgrammingError as error:
+        said.append(str(error))
+
+for _ in range(100):
+    conn, began, said = store.connect_driver(), threading.Event(), []
+    thread = threading.Thread(target=read, args=(conn, began, said))
+    thread.start()
+    began.wait()
+    conn.close()
+    thread.join()
+    assert said == ["Cannot operate on a closed database."], said
+"""
+
+
+def test_a_thread_that_reads_while_its_drive_closes_hears_it_and_the_process_lives(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _READS_UNTIL_IT_IS_CLOSED, tmp_path], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

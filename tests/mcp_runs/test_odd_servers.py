@@ -185,9 +185,9 @@ def test_an_answer_that_the_protocol_does_not_know_is_an_answer(place: Place) ->
 def test_an_sdk_that_is_too_old_is_named_and_the_run_goes_on(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "mcp.client.client", None)
+    monkeypatch.setattr("interlock.services.packages.version", lambda _: "1.30.0")
     assert place.main({"text": "over"}).status == "done"
-    assert "expected 2.3 or newer" in place.told[0]
+    assert "mcp is 1.30.0 here; expected 2.3 or newer" in place.told[0]
 
 
 def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> None:

@@ -1,17 +1,28 @@
 """What a check takes for tests, what it puts back of files that hold more, and where a view leads."""
 
 import json
+import os
 import subprocess
+import tempfile
+import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from folders import put, tree
 
+from interlock.services.checks.compare import Comparison
+from interlock.services.checks.ignored import keep_ignored
 from interlock.services.checks.outcome import ran_no_tests
 from interlock.services.checks.repair import RepairFiles
 from interlock.services.checks.separate import InseparableError, with_tests_of
 from interlock.services.checks.table import CheckTable, runners
 from interlock.services.checks.view import opened_view, remove_left_views
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
+from interlock.state.settings import SnapshotSettings
+
+NOBODY = 65534
 
 KINDS = {
     "test": (
@@ -301,3 +312,53 @@ def test_a_task_says_whether_tests_may_be_written(task: str, wants: bool, tmp_pa
 
 def test_sources_of_the_table_are_named() -> None:
     assert all("http" in runner.source for runner in runners())
+
+
+def _unreadable(folder: Path) -> dict[str, list[str]]:
+    """What an ordinary user is told of tests that can't be read."""
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    tempfile.tempdir = str(folder)  # which may be root's
+    work = tree(folder / "work", {"test_a.py": "", "mine/test_b.py": "", "test_c.py": ""})
+    for name in ("test_a.py", "mine"):
+        (work / name).chmod(0)
+    time.sleep(0.1)  # a change within one tick of the file system's clock would be no known one
+    workspace, repository = FolderWorkspace(work), Repository(folder / "repository")
+    taken = WorkspaceSnapshots(folder, workspace, SnapshotSettings.model_validate({}), repository)
+    before = taken.take("refs/runs/a")
+    ignored = keep_ignored(repository, "refs/ignored/a", before, workspace, "pytest")
+
+    def changed() -> list[str]:
+        now = taken.take("refs/runs/a")
+        found = Comparison(workspace, repository, before, now, ignored, "pytest", {}).changes()
+        return [f"{change.path} {change.how}" for change in found.changes]
+
+    found = {"the same": changed()}
+    for name in ("test_a.py", "mine"):
+        (work / name).chmod(0o700)
+    put(work / "mine/test_b.py", "def test(): 1\n")
+    found["changed"] = changed()
+    (work / "test_c.py").chmod(0)
+    (work / "mine").chmod(0)
+    found["closed"] = changed()
+    (work / "mine").chmod(0o700)
+    return found
+
+
+def test_a_test_that_cant_be_read_is_named_once_it_changes() -> None:
+    reads, writes = os.pipe()
+    with TemporaryDirectory() as folder:  # pytest's own is closed to others
+        if (child := os.fork()) == 0:
+            try:
+                os.write(writes, json.dumps(_unreadable(Path(folder))).encode())
+            finally:
+                os._exit(0)
+        os.close(writes)
+        with os.fdopen(reads) as answer:
+            found = json.loads(answer.read() or "null")
+        os.waitpid(child, 0)
+    both = ["mine/ not kept", "test_a.py not kept"]
+    assert found == {"the same": [], "changed": both, "closed": ["test_c.py gone", *both]}

@@ -190,7 +190,10 @@ def test_what_is_protected_by_name_is_set_aside_once_the_command_has_ended(place
     made = {"sub/AGENTS.md", "new/a/GEMINI.md", "sub/.gitattributes", "sub/.vscode", "copy/AGENTS.md"}
     made |= {"sub/GEMINI.md", "shut/AGENTS.md", *(f"repo-{r}/.git" for r in ("set", "hook", "to"))}
     made.add("x.code-workspace")
-    assert found == {f"{name}.sandboxed" for name in made}
+    inside = {
+        f"repo-{r}/.git.sandboxed/HEAD.sandboxed" for r in ("set", "hook")
+    }  # by any name, it is a repository
+    assert found == {f"{name}.sandboxed" for name in made} | inside
     assert not any(os.path.lexists(place.work / name) for name in made)
     assert (place.work / "repo-plain/.git/HEAD").exists() and (place.work / "sub/old/AGENTS.md").exists()
     assert "commands can't make" in ended.hint and "and 6 more" in ended.hint
@@ -232,6 +235,35 @@ def test_neither_a_repository_with_commands_nor_a_missing_hook_folder_can_be_lef
     assert left == {".git", "tools", "tools/hooks.sandboxed", "team.gitconfig.sandboxed"}
     assert not (place.work / ".git/hooks").exists()
     assert place.sh("git status --short").exit_code == 0
+
+
+def test_a_repository_of_another_name_gives_no_rights_either(place: Place) -> None:
+    """Git takes any folder for one that looks like it, also where a person only enters it."""
+    for name, template in (("old.git", ()), ("bare.git", ("--template=",))):
+        place.git("init", "-q", "--bare", *template, name)
+    texts = [(place.work / name / "config").read_text() for name in ("old.git", "bare.git")]
+    place.sh(
+        "set='[core] fsmonitor = x'; for r in old bare; do mkdir -p $r.git/hooks; echo x > $r.git/hooks/post-update;"
+        " echo $set >> $r.git/config; echo ../evil > $r.git/commondir; mv $r.git $r.moved; done;"
+        " for r in set hook fine; do git init -q --bare $r.git; done; echo $set >> set.git/config;"
+        " echo > hook.git/hooks/post-update; mkdir split; cp fine.git/HEAD split; echo ../set.git > split/commondir"
+    )
+    assert [(place.work / name / "config").read_text() for name in ("old.git", "bare.git")] == texts
+    assert (
+        not list(place.work.glob("*.git/hooks/post-update"))[1:]
+        and not (place.work / "bare.git/hooks").exists()
+    )
+    aside = {str(p.relative_to(place.work)) for p in place.work.rglob("*.sandboxed")}
+    assert aside == {
+        *("old.git/commondir.sandboxed", "bare.git/commondir.sandboxed", "split/HEAD.sandboxed"),
+        *("set.git/HEAD.sandboxed", "hook.git/HEAD.sandboxed"),
+    }
+    identity = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    pushed = place.sh(
+        "git init -q -b a; git commit -q --allow-empty -m x; git push -q old.git a && git push -q fine.git a",
+        env=identity,
+    )
+    assert pushed.exit_code == 0, pushed.output
 
 
 def test_git_gets_no_command_from_where_the_user_or_an_extension_points_it(place: Place) -> None:

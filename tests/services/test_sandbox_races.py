@@ -31,17 +31,18 @@ TRIES = 12
 class Place:
     """A workspace beside a home directory whose content must neither be read nor changed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.work, self.home = folder / "work", folder / "home"
+    def __init__(self, folder: Path, clones: Path | None) -> None:
+        self.folder, self.clones = folder, clones
+        self.work, self.home = (clones or folder) / "work", folder / "home"
         put(self.home / "key", SECRET)
         put(self.home / "AGENTS.md", "of the home")
         put(self.work / "sub/own", "")
 
     @asynccontextmanager
     async def processes(self) -> AsyncGenerator[SupervisedProcesses]:
-        env = {"PATH": f"{self.work.parent}/bin:{os.environ['PATH']}", "HOME": str(self.home)}
-        sandbox = sandbox_for(self.work, env=env)
-        made = SupervisedProcesses(outputs=OutputFiles(self.work.parent), env=env, sandbox=sandbox)
+        env = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "HOME": str(self.home)}
+        sandbox = sandbox_for(self.work, env=env, clones=self.clones)
+        made = SupervisedProcesses(outputs=OutputFiles(self.folder), env=env, sandbox=sandbox)
         try:
             yield made
         finally:
@@ -55,10 +56,13 @@ class Place:
         assert (self.home / "AGENTS.md").read_text() == "of the home"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
+@pytest.fixture(params=["a workspace", "a worker's clone"])
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     needs_sandbox()
-    return Place(tmp_path)
+    clones = tmp_path / "clones" if request.param == "a worker's clone" else None
+    if clones:
+        put(clones / "other" / "notes.txt", SECRET)
+    return Place(tmp_path, clones)
 
 
 def test_a_background_command_of_the_run_moves_nothing_while_a_sandbox_is_made(place: Place) -> None:
@@ -93,7 +97,7 @@ exec {bwrap} "${{arguments[@]}}"
 
 def test_a_command_does_not_start_in_a_sandbox_that_is_not_what_was_meant(place: Place) -> None:
     put(place.work / "sub/AGENTS.md", "ours")
-    folder, bwrap = place.work.parent / "bin", find_bwrap(os.environ)
+    folder, bwrap = place.folder / "bin", find_bwrap(os.environ)
     put(folder / "bwrap", LED.format(bin=folder, work=place.work, home=place.home, bwrap=bwrap))
 
     async def scene() -> None:

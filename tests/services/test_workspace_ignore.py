@@ -21,8 +21,8 @@ def files_in(root: Path, files: dict[str, Any], empty: str = "") -> FolderWorksp
 
 
 def walked(workspace: FolderWorkspace, start: str = ".", *, include_ignored: bool = False) -> list[str]:
-    found = workspace.walk(workspace.readable(start), include_ignored=include_ignored)
-    return [workspace.relative(path) for path in found]
+    found = workspace.walk_names(workspace.readable(start), include_ignored=include_ignored)
+    return [workspace.relative(Path(path)) for path in found]
 
 
 def git(root: Path, *args: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import warm
 from folders import put
 from patience import until
-from scripted import says, tools
+from scripted import says, shell, tools
 from session.terminal import Opens, Terminal, edit
 
 from interlock.engine.read import list_runs
@@ -98,17 +98,27 @@ def test_saving_for_good_asks_once_more_and_shift_tab_changes_the_mode_meanwhile
 
 
 def test_all_edits_of_this_session_are_asked_about_no_more(folder: Path, opens: Opens) -> None:
-    with opens([edit(), edit("2\n", "two.txt"), {"text": "Both."}]) as terminal:
+    redirects = tools(shell("echo hi > three.txt"))
+    replies = [edit(), edit("2\n", "two.txt"), redirects, {"text": "Both."}]
+    with opens(replies, "--allowed-tools", "run_shell_command(echo)") as terminal:
         terminal.say("write two files", then="[a] yes, and all edits of this session")
-        terminal.press("a", then="Both.")
+        terminal.waits_for("commands still ask")
+        terminal.press("a", then="redirects input or output")
+        time.sleep(0.5)
+        terminal.press("n", then="why not?")
+        terminal.press("enter", then="Both.")
+        terminal.waits_for("was refused by a person")
         terminal.waits_for("accepts edits")
         assert (folder / "notes.txt").exists() and (folder / "two.txt").exists()
+        time.sleep(1.5)
         terminal.say("/clear", then="A new conversation")
         (folder / "two.txt").unlink()
         terminal.say("once more", then="❯ once more")
         terminal.waits_for("two.txt", gone=False)
         until((folder / "two.txt").exists, "the second conversation's edit")
         terminal.waits_for("accepts edits")
+        terminal.waits_for("redirects input or output")
+        assert not (folder / "three.txt").exists()
 
 
 def test_several_edits_are_decided_as_one_list_and_stopping_stops_them_all(

@@ -127,8 +127,8 @@ def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_agai
 ) -> None:
     with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.type("3\r", then="'3' is neither 1 nor 2.\nWhich one? [1]")
-        terminal.type("2\r", then="Its address [http://localhost:11434/v1]")
+        terminal.type("6\r", then="'6' is none of 1, 2, 3, 4, 5.\nWhich one? [1]")
+        terminal.type("5\r", then="Its address [http://localhost:11434/v1]")
         terminal.type("127.0.0.1:9\r", then="Key (hidden; leave empty if none is needed)")
         terminal.press("enter")
         terminal.waits_for("127.0.0.1:9 can't be reached: [Errno 111] Connection refused\nIts address [")
@@ -145,6 +145,62 @@ def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_agai
     assert settings == {"model": {"name": "openai:qwen3:8b"}}
 
 
+class _Vendor(Quiet):
+    """Anthropic's and OpenRouter's lists of models, and Claude's answer, for one key."""
+
+    def do_GET(self) -> None:
+        names = (
+            ["anthropic/claude-sonnet-4.5"] if "Bearer" in self.headers.get("Authorization", "") else ["c"]
+        )
+        self._say({"data": [{"id": name} for name in names]})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._say({"content": [{"type": "text", "text": "Hello from Claude."}], **_CLAUDES})
+
+    def _say(self, value: Any) -> None:
+        given = f"{self.headers.get('x-api-key', '')}{self.headers.get('Authorization', '')}"
+        refused = {"error": {"message": "invalid x-api-key"}}
+        is_known = given.removeprefix("Bearer ") == KEY
+        self.answer(200 if is_known else 401, json.dumps(value if is_known else refused).encode())
+
+
+_CLAUDES = {"id": "m", "type": "message", "role": "assistant", "model": "c", "stop_reason": "end_turn"} | {
+    "usage": {"input_tokens": 5, "output_tokens": 1}
+}
+
+
+@pytest.mark.sweep  # it loads Anthropic's package
+def test_a_key_of_claude_is_tried_and_stored_and_claude_answers(folder: Path) -> None:
+    pytest.importorskip("langchain_anthropic")
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Vendor)) as made:
+        url = f"http://127.0.0.1:{made.server_port}"
+        with Terminal(folder, env={"ANTHROPIC_BASE_URL": url}, command=FROM_NOTHING) as terminal:
+            terminal.waits_for("2  Claude, with a key from https://")
+            terminal.type("2\r", then="Key (hidden)")
+            terminal.type("sk-wrong\r", then="The key was refused: invalid x-api-key\nKey (hidden)")
+            terminal.type(f"{KEY}\r", then="It works. Models: auto, pro, flash")
+            terminal.type("\r", then="Stored: the key in ~/.gemini/.env")
+            terminal.say("hello there", then="Hello from Claude.")
+    text = (folder.parent / ".gemini" / ".env").read_text()
+    assert text == f"ANTHROPIC_API_KEY='{KEY}'\nANTHROPIC_BASE_URL='{url}'\n"
+
+
+def test_a_model_of_openrouter_is_named(folder: Path) -> None:
+    pytest.importorskip("langchain_openai")
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Vendor)) as made:
+        url = f"http://127.0.0.1:{made.server_port}"
+        with Terminal(folder, env={"OPENROUTER_BASE_URL": url}) as terminal:
+            terminal.waits_for("Which one? [1]")
+            terminal.type("4\r", then="Key (hidden)")
+            terminal.type(f"{KEY}\r", then="It works. 1 model is there.\nModel, such as")
+            terminal.type("claude-sonnet-4.5\r", then="Did you mean 'anthropic/claude-sonnet-4.5'?")
+            terminal.type("anthropic/claude-sonnet-4.5\r", then="Stored: the key")
+            terminal.waits_for("›")
+    settings = json.loads((folder.parent / ".interlock" / "settings.json").read_text())
+    assert settings == {"model": {"name": "openrouter:anthropic/claude-sonnet-4.5"}}
+
+
 def test_what_is_typed_ahead_is_never_shown_before_its_question_stands(
     folder: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +214,7 @@ def test_what_is_typed_ahead_is_never_shown_before_its_question_stands(
 
     monkeypatch.setattr(_OpenAI, "do_GET", slowly)
     with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING) as terminal:
-        terminal.types_ahead(f"2\r{server}\rsecret\r")
+        terminal.types_ahead(f"5\r{server}\rsecret\r")
         asked.wait()
         terminal.type("2\r")
         assert not terminal.echoes

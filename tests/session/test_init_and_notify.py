@@ -52,7 +52,7 @@ def test_another_workflow_runs_beside_the_conversation_and_its_output_is_shown(
         terminal.say('/run agent.py:graph {"topic": "tea"}', then="your answer")
         terminal.say("rum", then="topic: tea or rum")
         terminal.say("/run agent.py:graph {", then="The input of /run isn't JSON")
-        terminal.say("/run route now", then="strategy: default")
+        terminal.say("/run route now", then="(default, ")
         terminal.say("/run nowhere", then="No workflow 'nowhere'")
         terminal.waits_for_line("asks first · replies.json")  # the model of the conversation stays
         terminal.say("hello", then="Here again.")

@@ -131,6 +131,20 @@ def test_a_run_with_hooks_replays_without_them(desk: Desk) -> None:
     assert log.read_text() == fired
 
 
+def test_a_replay_gives_each_answer_of_a_hook_once_whichever_prompt_it_came_with(desk: Desk) -> None:
+    """Each prompt is a drive of its own."""
+    count = desk.folder / "count"
+    line = f"""echo >> {count}; echo '{{"hookSpecificOutput": {{"additionalContext": "'$(wc -l < {count})'"}}}}'"""
+    hooks = {"BeforeAgent": [{"hooks": [{"command": line}]}]}
+    put(Path.home() / ".interlock" / "settings.json", {"hooks": hooks})
+    outcome = ended(desk, "main", {"prompt": "go"}, [*DONE, *DONE])
+    options = desk.options([*DONE, *DONE], workspace=None, approval_mode=None)
+    again = resume_sync(outcome.run, prompt="once more", options=options)
+    told = json.dumps(again.output["history"])
+    assert again.status == "done" and count.read_text() == "\n\n" and "1" in told and "2" in told
+    assert replayed(desk, outcome.run)["divergence"] is None
+
+
 def test_a_workflow_of_the_users_replays(desk: Desk) -> None:
     file = put(desk.work / ".interlock" / "workflows" / "look.py", OWN)
     remember(desk.work, Path.home(), trusted=True)
@@ -141,7 +155,8 @@ def test_a_workflow_of_the_users_replays(desk: Desk) -> None:
     told = desk("replay", outcome.run, "--json").json
     assert told["divergence"] is None, told["divergence"]
     file.write_text(OWN.replace(", nondeterministic=True", ""))
-    assert "size" in desk("replay", outcome.run, "--json").json["divergence"]["keys"], "it looks again"
+    changed = desk("replay", outcome.run, "--json").json["divergence"]["error"]["message"]
+    assert "has changed since it ran" in changed, "it doesn't look again"
 
 
 OWN = '''"""look: asks a model, and looks how long a file is."""

@@ -188,7 +188,7 @@ def test_a_run_goes_on_without_git_and_says_so_once(desk: Desk, monkeypatch: pyt
         )
     assert outcome.status == "done"
     assert len([event for event in told if "git isn't installed" in getattr(event, "message", "")]) == 1
-    assert "has no snapshots" in desk("undo", outcome.run).err
+    assert "No snapshots were taken around" in desk("undo", outcome.run).err
 
 
 def test_the_last_run_of_a_folder_takes_its_snapshots_along(desk: Desk) -> None:

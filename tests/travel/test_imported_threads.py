@@ -1,6 +1,7 @@
 """A thread that LangGraph drove elsewhere, with its own savers, becomes a run with all its steps, and goes on here."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,51 @@ def test_the_graph_may_be_the_only_one_of_a_trusted_langgraph_json(threads: Thre
     Path("langgraph.json").write_text(json.dumps({"graphs": {"mine": "./agent.py:graph"}}))
     for where in (("--from", threads.url, "asks"), ("asks", "--from", threads.url)):
         assert threads.run("import", *where, "--skip-trust", "--json").json["status"] == "waiting"
+
+
+HIDDEN = """
+import sys
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Send, interrupt
+from typing_extensions import TypedDict
+
+class Cipher:
+    def encrypt(self, plaintext):
+        return "upside down", plaintext[::-1]
+
+    def decrypt(self, ciphername, ciphertext):
+        return ciphertext[::-1]
+
+State = TypedDict("State", {"text": str, "end": str}, total=False)
+
+def send(state):
+    return Command(goto=Send("ask", {"text": state["text"] + " sent"}))
+
+def ask(sent):
+    return {"end": interrupt("go on?") + sent["text"]}
+
+serde = EncryptedSerializer(Cipher())
+builder = StateGraph(State).add_node("send", send, destinations=("ask",)).add_node(ask).add_edge(START, "send")
+graph = builder.compile(InMemorySaver(serde=serde))
+
+if __name__ == "__main__":
+    with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+        saver.serde = serde
+        builder.compile(saver).invoke({"text": "a private text"}, {"configurable": {"thread_id": "hides"}})
+"""
+
+
+@pytest.mark.sqlite
+def test_a_thread_that_its_serializer_hides_stays_hidden(run: Run, tmp_path: Path) -> None:
+    Path("agent.py").write_text(HIDDEN)
+    url = str(tmp_path / "threads.db")
+    subprocess.run([sys.executable, "-P", "agent.py", url], check=True, capture_output=True)
+    made = run("import", "--from", url, "agent.py:graph", "hides", "--json").json
+    assert made["status"] == "waiting"
+    stored = b"".join(file.read_bytes() for file in Path(os.environ["INTERLOCK_HOME"]).glob("interlock.db*"))
+    assert stored and b"private" not in stored and b"etavirp" in stored
+    done = run("resume", made["run"], "--answer", '1="It was: "', "-o", "json")
+    assert done.json["end"] == "It was: a private text sent", done

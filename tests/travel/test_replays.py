@@ -77,6 +77,22 @@ def recorded(desk: Desk, seed: int) -> str:
     return outcome.run
 
 
+def test_modes_that_came_with_a_later_prompt_are_replayed_with_it(desk: Desk) -> None:
+    """Of approval and of work: what nobody was asked about then, nobody is asked about again."""
+    one, two = shell("echo one > one"), shell("echo two > two")
+    replies = [one, {"text": "done"}, two, {"text": "done"}, {"text": "no"}]
+    outcome = desk.run(replies, approval_mode="default")
+    options = desk.options(replies, workspace=None, approval_mode=None)
+    outcome = resume_sync(
+        outcome.run, decisions=[Decision(outcome.pending[0]["id"], "proceed_once")], options=options
+    )
+    more = replace(options, approval_mode="yolo")
+    assert resume_sync(outcome.run, prompt="more", options=more).status == "done"
+    assert resume_sync(outcome.run, prompt="look", options=replace(options, mode="ask")).status == "done"
+    told = desk("replay", outcome.run, "--json").json
+    assert told["divergence"] is None, told["divergence"]
+
+
 def check(desk: Desk, seed: int) -> None:
     run = recorded(desk, seed)
     desk.clear()  # the files' current content doesn't matter

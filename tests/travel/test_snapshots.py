@@ -1,22 +1,29 @@
 """Snapshots preserve a workspace exactly: bytes, permissions, links; the user's own git isn't involved."""
 
 import os
+import shutil
 import subprocess
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import python
+from folders import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from travel.conftest import REPLIES, Desk
+from patience import HANG_S
+from travel.conftest import REPLIES, Desk, shell, write
 from travel.trees import change, changes, tree_of
 
 from interlock.engine import run_sync
+from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots import snapshots as shadow
 from interlock.services.snapshots.restore import apply, between, carry_out
 from interlock.services.snapshots.snapshots import SnapshotError, WorkspaceSnapshots
 from interlock.services.snapshots.tree import TooManyFilesError
+from interlock.state.events import SAVING
 from interlock.state.settings import SnapshotSettings
 
 REF = "refs/runs/test"
@@ -208,3 +215,124 @@ def test_a_link_put_on_the_way_leads_nowhere(tmp_path: Path) -> None:
     back_to(shots, tmp_path, first)
     assert work.joinpath("d", "f").read_text() == str(work / "d")
     assert outside.joinpath("f").read_text() == str(outside)
+
+
+def test_what_the_repository_has_stored_is_copied_from_it_and_needs_it_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes count, whatever git would convert: a blob is copied only if the file has its very bytes."""
+    monkeypatch.setattr(shadow, "_SMALL_INDEX", 0)
+    shots, work = made(tmp_path), tmp_path / "work"
+    trap = f"sh -c 'touch {tmp_path}/ran; tr a-z A-Z'"
+    git = ["git", "-c", "core.autocrlf=true", "-c", "user.name=a", "-c", "user.email=a@b"]
+    work.joinpath("d", "deep").mkdir(parents=True)
+    for name, text in (
+        ("same", b"as it was\n"),
+        ("crlf", b"a\r\nb\r\n"),
+        ("d/edited", b"old"),
+        ("d/deep/gone", b"x"),
+    ):
+        work.joinpath(name).write_bytes(text)
+    for command in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["commit", "-qm", "all"],
+        ["config", "filter.f.clean", trap],
+    ):
+        subprocess.run([*git, *command], cwd=work, check=True)
+    work.joinpath(".gitattributes").write_text("* filter=f\n")
+    work.joinpath("d", "edited").write_bytes(b"new")
+    work.joinpath("d", "deep", "gone").unlink()
+    work.joinpath("link").symlink_to("same")
+    beside = shots.repository.beside(work)
+    assert beside is not None and len(beside.blobs) == 4
+    commit, tree = shots.take(REF), tree_of(work)
+    shutil.rmtree(work / ".git")
+    kept = shots.repository.contents(commit).files
+    assert {*shots.repository.blobs([file.blob for file in kept.values()])} == {
+        *(os.fsencode(os.readlink(p)) if p.is_symlink() else p.read_bytes() for p in map(work.joinpath, kept))  # noqa: PTH115
+    }
+    checked = subprocess.run(
+        ["git", "fsck", "--strict"], cwd=shots.repository.folder, capture_output=True, check=True
+    )
+    assert b"missing" not in checked.stdout
+    for name in ("same", "crlf", "d/edited"):
+        work.joinpath(name).write_bytes(b"other")
+    back_to(shots, tmp_path, commit)
+    assert {k: v for k, v in tree_of(work).items() if not k.startswith(".git/")} == {
+        k: v for k, v in tree.items() if not k.startswith(".git/") and k != ".git"
+    }
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_damaged_repository_beside_it_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow, "_SMALL_INDEX", 0)
+    shots, work = made(tmp_path), tmp_path / "work"
+    work.joinpath("a").write_text("text")
+    for command in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *command], cwd=work, check=True)
+    [blob] = (file for file in work.joinpath(".git", "objects").glob("??/*"))
+    blob.chmod(0o600)
+    blob.write_bytes(blob.read_bytes()[:-9])
+    commit = shots.take(REF)
+    assert [*shots.repository.blobs([shots.repository.contents(commit).files["a"].blob])] == [b"text"]
+
+
+def test_what_a_large_folder_loses_is_said_before_the_change_and_by_undo(desk: Desk) -> None:
+    put(desk.home.parent / ".interlock" / "settings.json", {"snapshots": {"maxFiles": 3}})
+    for number in range(4):
+        desk.work.joinpath(f"{number}").write_text("")
+    told: list[Any] = []
+    replies = [write("0", "new"), shell("echo more >> 1"), shell("cat 1"), {"text": "done"}]
+    run = run_sync("main", {"prompt": "Go."}, options=desk.options(replies), renderers=[told.append])
+    types = [e.type if e.type != "error" else e.message.partition(":")[0] for e in told]
+    assert types.index("No snapshots of files") < types.index("tool_result")
+    stays = "No snapshots were taken around 2 calls, so what they changed stays: 1 (write_file), 2 (run_shell_command)"
+    for command in (("undo", run.run), ("undo", run.run, "--call", "1"), ("diff", run.run, "--files")):
+        assert stays in (ended := desk(*command)).err and ended.code == 2
+    assert "more than 3 files" in desk("rewind", run.run, "--at", "2", "--yes").err
+    assert f"more than 3 files lie in '{desk.work}/'" in desk("doctor").out
+
+
+def test_a_run_that_outgrows_the_limit_is_taken_back_as_far_as_it_was_kept(desk: Desk) -> None:
+    put(desk.home.parent / ".interlock" / "settings.json", {"snapshots": {"maxFiles": 3}})
+    desk.work.joinpath("a").write_text("old")
+    replies = [
+        write("a", "new"),
+        shell("touch 1 2 3 4"),
+        write("b", "more"),
+        shell("rm 1 2 3 4"),
+        {"text": "done"},
+    ]
+    run = desk.run(replies)
+    ended = desk("undo", run.run)
+    assert "No snapshots were taken around 2 calls" in ended.err and "3 (write_file)" in ended.err
+    assert desk.work.joinpath("a").read_text() == "old"
+
+
+def test_a_long_snapshot_says_how_far_it_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SqlSnapshots, "patience_s", 0.01)
+    take = WorkspaceSnapshots.take
+
+    def slow(self: WorkspaceSnapshots, *given: str) -> str:
+        assert said.wait(HANG_S)
+        return take(self, *given)
+
+    said = threading.Event()
+    monkeypatch.setattr(WorkspaceSnapshots, "take", slow)
+    told: list[Any] = []
+
+    def hear(event: Any) -> None:
+        told.append(event)
+        if event.type == "progress":
+            said.set()
+
+    run_sync("main", {"prompt": "Go."}, options=desk.options(REPLIES), renderers=[hear])
+    progress = [event for event in told if event.type == "progress"]
+    assert {event.what for event in progress} == {SAVING}
+    assert progress[0].total == 0 and progress[-1].done == progress[-1].total == 1
+    assert [event.type for event in told].index("progress") < [event.type for event in told].index(
+        "tool_result"
+    )

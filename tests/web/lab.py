@@ -24,7 +24,7 @@ CALC = "def add(a, b):\n    return a - b\n"
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 HOSTILE = (
     "<script>window.hurt = 1</script><svg onload='window.hurt = 2'>"
-    "\x1b[31mred\x1b[0m \u202egnp.exe\u202c zero\u200bwidth\x07"
+    "\x1b[31mred\x1b[0m \u202egnp.exe\u202c zero\u200bwidth\x07 p\u0430ypal\u3164"
 )
 HOSTILE_NAME = "\u202egnp.<img src=x onerror='window.hurt=3'>.py"
 WHICH = {

@@ -245,7 +245,7 @@ def test_each_button_and_key_names_what_it_covers(lab: Lab, person: Callable[...
     somebody.do_go("/")
     card = f"[data-run='{run}']"
     somebody.do_see(
-        f"{card} [data-key='a']:has-text('every change of a file by an editing tool, in this run')"
+        f"{card} [data-key='a']:has-text('every change of a file by an editing tool; commands still ask')"
     )
     ways = waiting(somebody, run)[0]["asked"]["ways"]
     shown = somebody.page.locator(f"{card} button").all_text_contents()

@@ -12,7 +12,7 @@ AXE = Path(__file__).with_name("axe.min.js")
 MARKS = (
     "⟨U+001B⟩[31mred",
     "⟨U+202E⟩gnp.exe⟨U+202C⟩",
-    "zero⟨U+200B⟩width⟨U+0007⟩",
+    "zero⟨U+200B⟩width⟨U+0007⟩ p⟨U+0430⟩ypal⟨U+3164⟩",
     "<script>window.hurt = 1</script>",
 )
 

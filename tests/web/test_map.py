@@ -48,7 +48,7 @@ WAY = {"__start__>gather", "gather>weigh", "weigh>ask_person"}
 def start(lab: Lab, topic: str) -> str:
     """A run of the graph, until it parks or ends; its id."""
     before = set(lab.runs())
-    file = lab.work("scales") / "agent.py"
+    file = lab.work("scales") / "agent_whose_name_is_much_too_long_to_stand_on_one_line_of_a_phone.py"
     file.write_text(AGENT)
     lab.interlock("run", f"{file}:graph", "--input", f'{{"topic": "{topic}"}}', "--skip-trust", work="scales")
     (made,) = set(lab.runs()) - before
@@ -86,6 +86,11 @@ def test_the_map_of_an_own_graph_marks_the_node_that_waits_and_every_edge_that_w
     drawn = lab.interlock("diagram", "--run", run, "--skip-trust", work="scales").stdout
     assert 'ask_person["ask_person ×1: waits here"]' in drawn and '"weigh ×3"' in drawn
     somebody.do_see(".map .node.untaken:has-text('rare')")
+    somebody.page.set_viewport_size({"width": 390, "height": 844})
+    somebody.do_go(f"/run/{run}")
+    somebody.do_see(".badge:has-text('waiting')")
+    width = "document.documentElement.scrollWidth"
+    assert somebody.page.evaluate(width) <= 390, "the path of its file breaks"
 
 
 def test_a_node_that_raised_is_marked_and_the_page_says_what_where_and_what_to_do(

@@ -36,3 +36,22 @@ def without_blanks(lines: list[str], most: int) -> list[str]:
     while most and len(lines) > 1 and not lines[0].strip():
         lines, most = lines[1:], most - 1
     return lines
+
+
+def base_indent(text: str) -> str:
+    """The indentation of the first line that isn't blank."""
+    return indent(next((line for line in text.split("\n") if line.strip()), ""))
+
+
+def indented_like(text: str, place: str, base: str, new: str) -> str:
+    """`new`, written for a text that `base` indents, with the indentation of `place`, which stands in `text` once."""
+    at = text.find(place)
+    blanks = before(text, at) if at >= 0 and not place.startswith("\n") else ""
+    there = blanks + base_indent(place)
+    if text.count(place) != 1 or blanks.strip() or base == there or (not base and base_indent(new) == there):
+        return new
+    moved = [
+        there + line[len(base) :] if line.strip() and line.startswith(base) else line
+        for line in new.split("\n")
+    ]
+    return "\n".join(moved).removeprefix(blanks)

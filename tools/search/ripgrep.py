@@ -302,8 +302,12 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 def matcher(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
     """A test for relative posix paths. `**`: any number of directories; `{a,b}`: either; `*` includes dotfiles."""
     alternatives = [_segments(one, case_sensitive) for one in expand(pattern)]
+    lasts = [segments[-1] if segments else None for segments in alternatives]
 
     def matches(path: str) -> bool:
+        name = path.rpartition("/")[2]
+        if not any(last is None or last(name) for last in lasts):
+            return False
         names = tuple(path.split("/"))
         return any(_match(segments, names) for segments in alternatives)
 

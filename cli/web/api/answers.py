@@ -2,8 +2,10 @@
 
 import base64
 import json
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID, uuid5
 
@@ -35,12 +37,12 @@ def assistant_of(workflow: str) -> str:
     return str(uuid5(_GRAPHS, workflow))
 
 
-def uuid_in(text: object, what: str) -> str:
+def uuid_in(text: object, what: str, status: int = 422) -> str:
     """A UUID in its usual form. Raises `RefusedError`."""
     try:
         return str(UUID(str(text)))
     except ValueError:
-        raise RefusedError(422, f"Invalid {what} ID: must be a UUID") from None
+        raise RefusedError(status, f"Invalid {what} ID: must be a UUID") from None
 
 
 def when(at: float) -> str:
@@ -69,6 +71,10 @@ def _plain(given: object) -> Any:
         return {"error": type(value).__name__, "message": str(value)}
     if isinstance(given, tuple | set | frozenset):
         return [*value]
+    if isinstance(given, Decimal):
+        return float(given)
+    if isinstance(given, timedelta):
+        return given.total_seconds()
     if isinstance(given, bytes):
         return base64.b64encode(given).decode()
     if hasattr(given, "node") and hasattr(value, "arg"):  # a `Send`
@@ -83,9 +89,13 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
 def page(given: Mapping[str, Any], found: list[Any], most: int = 1000) -> tuple[list[Any], dict[str, str]]:
     """The rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
     limit, offset = limit_of(given, 10, most), whole(given, "offset", 0)
-    shown = found[offset : offset + limit]
-    more = {"x-pagination-next": str(offset + limit)} if offset + limit < len(found) else {}
-    return shown, {"x-pagination-total": str(len(found)), **more}
+    return found[offset : offset + limit], paging(limit, offset, len(found))
+
+
+def paging(limit: int, offset: int, total: int) -> dict[str, str]:
+    """The header that says how many rows there are, and where more begin."""
+    more = {"x-pagination-next": str(offset + limit)} if offset + limit < total else {}
+    return {"x-pagination-total": str(total), **more}
 
 
 def limit_of(given: Mapping[str, Any], default: int, most: int = 1000) -> int:
@@ -96,21 +106,13 @@ def limit_of(given: Mapping[str, Any], default: int, most: int = 1000) -> int:
     return limit
 
 
-def seconds(given: Mapping[str, Any], name: str) -> float:
-    """A time that isn't negative; 0: there is none. Raises `RefusedError`."""
-    found: Any = given.get(name) or 0
-    if not isinstance(found, int | float) or found < 0:
-        raise RefusedError(422, f"{name} must be a number of seconds, not {found!r}.")
-    return float(found)
-
-
-def whole(given: Mapping[str, Any], name: str, default: int) -> int:
-    """A number that isn't negative. Raises `RefusedError`."""
+def whole(given: Mapping[str, Any], name: str, default: int, least: int = 0) -> int:
+    """A whole number. Raises `RefusedError`."""
     value = given.get(name)
     value = default if value in (None, "") else value
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and value.removeprefix("-").isdecimal():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise RefusedError(422, f"{name} must be a whole number, not {value!r}.")
     return value
 
@@ -132,10 +134,46 @@ def texts(given: Mapping[str, Any], name: str) -> list[str]:
     return several
 
 
+def check_choices(given: Mapping[str, Any], choices: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises `RefusedError` for a field that is none of the values that it may have; a list holds some."""
+    for name, expected in choices.items():
+        found: Any = given.get(name, expected[0])
+        several = cast("list[Any]", found) if isinstance(found, list) else [found]
+        if wrong := [one for one in several if one not in expected]:
+            raise RefusedError(
+                422, f"{name} {wrong[0]!r} isn't supported. Expected of {', '.join(expected)}."
+            )
+
+
+def selected(given: Mapping[str, Any], known: tuple[str, ...]) -> frozenset[str]:
+    """The fields that are wanted of each row; empty: all. Raises `RefusedError`."""
+    if isinstance(given.get("select"), str):
+        raise RefusedError(422, "`select` must be a list of strings.")
+    check_choices({"select": texts(given, "select")}, {"select": known})
+    return frozenset(texts(given, "select"))
+
+
+def only(row: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key in fields} if fields else row
+
+
+def at_path(value: Any, path: str) -> Any:
+    """What stands at a path such as `values.messages[-1].content`; None: nothing."""
+    for key, place in re.findall(r"([^.\[\]]+)(?=[.\[]|$)|\[(-?\d+)\]", path):
+        if place:
+            held = cast("list[Any]", value) if isinstance(value, list) else []
+            value = held[int(place)] if -len(held) <= int(place) < len(held) else None
+        else:
+            value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+    return value
+
+
 def fits(wanted: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> bool:
     """Whether all that is wanted is there, also deeper in it."""
     for key, value in (wanted or {}).items():
-        own = (there or {}).get(key)
+        if key not in (there or {}):
+            return False
+        own = (there or {})[key]
         if isinstance(value, dict) and isinstance(own, dict):
             if not fits(cast("dict[str, Any]", value), cast("dict[str, Any]", own)):
                 return False

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,7 +12,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from interlock.cli.web.answers import RefusedError, body
-from interlock.cli.web.api.answers import MissingError, answer, assistant_of, fits, page, part, plain, when
+from interlock.cli.web.api.answers import (
+    MissingError,
+    answer,
+    assistant_of,
+    fits,
+    only,
+    page,
+    part,
+    plain,
+    texts,
+    uuid_in,
+    when,
+)
+from interlock.cli.web.api.threads import Threads
+from interlock.cli.web.api.visitors import owned, shows, shows_graph, shows_system
 from interlock.engine.client import Client, served
 from interlock.engine.client.served import Served
 from interlock.graphs import PIPELINES
@@ -33,14 +47,15 @@ class Chosen:
 
 
 class Assistants:
-    def __init__(self, client: Client) -> None:
-        self.client, self.home = client, client.home
+    def __init__(self, client: Client, threads: Threads) -> None:
+        self.client, self.home, self._threads = client, client.home, threads
         self._begun = time.time()
 
     def _graphs(self) -> dict[str, str]:
         """Workflow → what it does; those of the user, then ours."""
         own, _ = self.client.own_workflows()
-        return {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
+        found = {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
+        return {name: about for name, about in found.items() if shows_graph(name)}
 
     def _system(self, graph: str, about: str) -> Served:
         kept = {
@@ -54,7 +69,8 @@ class Assistants:
     def all(self) -> list[Served]:
         """The newest first."""
         system = [self._system(graph, about) for graph, about in self._graphs().items()]
-        return [*served.all_served(self.home, "assistant"), *system]
+        made = [one for one in served.all_served(self.home, "assistant") if shows("assistants", one)]
+        return [*made, *filter(shows_system, system)]
 
     def find(self, name: object) -> Served:
         """By id, or by the workflow's name. Raises `RefusedError`."""
@@ -66,9 +82,9 @@ class Assistants:
             if text in graphs:
                 return self._system(text, graphs[text])
             raise RefusedError(
-                422, f"Invalid assistant: {text!r}. Must be one of: {_names(graphs)}"
+                422, f"Invalid assistant: {text[:80]!r}. Must be one of: {_names(graphs)}"
             ) from None
-        if found := served.served(self.home, "assistant", wanted):
+        if (found := served.served(self.home, "assistant", wanted)) and shows("assistants", found):
             return found
         for graph, about in self._graphs().items():
             if assistant_of(graph) == wanted:
@@ -118,9 +134,12 @@ class Assistants:
             if name not in self._graphs():
                 raise RefusedError(422, "Invalid assistant ID: must be a UUID") from None
         try:
-            return self.find(name)
+            found = self.find(name)
         except MissingError:
-            raise MissingError(f"Assistant {name} not found") from None
+            found = None
+        if found is None or not (found.body.get("app") or shows_system(found)):
+            raise MissingError(f"Assistant {name} not found")
+        return found
 
     def _chosen(self, given: Mapping[str, Any]) -> list[Served]:
         graph, name = given.get("graph_id"), str(given.get("name") or "").lower()
@@ -134,8 +153,12 @@ class Assistants:
 
     async def search(self, request: Request) -> Response:
         given = await body(request)
-        chosen, headers = page(given, await asyncio.to_thread(self._chosen, given))
-        return answer([self.shown(one) for one in chosen], headers=headers)
+        fields = frozenset(texts(given, "select"))
+        found = await asyncio.to_thread(self._chosen, given)
+        by, first_is_least = given.get("sort_by", "created_at"), given.get("sort_order") == "asc"
+        found.sort(key=lambda one: str(self.shown(one)[by] or "").lower(), reverse=not first_is_least)
+        chosen, headers = page(given, found)
+        return answer([only(self.shown(one), fields) for one in chosen], headers=headers)
 
     async def count(self, request: Request) -> Response:
         return answer(len(self._chosen(await body(request))))
@@ -145,15 +168,16 @@ class Assistants:
         graph = str(given.get("graph_id"))
         if graph not in (graphs := self._graphs()):
             raise MissingError(f"Graph {graph!r} not found. Expected one of {_names(graphs)}.")
-        name = str(given.get("assistant_id") or uuid4())
+        name = uuid_in(given.get("assistant_id") or uuid4(), "assistant")
         there = next((one for one in self.all() if one.id == name), None)
         if there is not None:
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Assistant {name} already exists")
             return answer(self.shown(there))
-        kept = {key: given.get(key) for key in _CHANGED} | {
+        kept = {**{key: given.get(key) for key in _CHANGED}, **configured(given)} | {
             "version": 1,
             "name": given.get("name") or "Untitled",
+            **owned(),
         }
         kept["versions"] = [{**kept, "at": time.time()}]
         return answer(self.shown(served.serve(self.home, "assistant", name, kept)))
@@ -170,6 +194,7 @@ class Assistants:
     async def patch(self, request: Request) -> Response:
         found, given = self._own(request), await body(request)
         metadata = {**part(found.body, "metadata"), **part(given, "metadata")}
+        given |= configured(given)
         changed = {key: given[key] for key in _CHANGED if given.get(key) is not None} | {"metadata": metadata}
         version = max(one["version"] for one in found.body["versions"]) + 1
         kept = {**{key: found.body.get(key) for key in _CHANGED}, **changed, "version": version}
@@ -180,19 +205,23 @@ class Assistants:
         return answer(self.shown(self.find(found.id)))
 
     async def delete(self, request: Request) -> Response:
-        served.unserve(self.home, "assistant", self._own(request).id)
+        name = self._own(request).id
+        if request.query_params.get("delete_threads") == "true":
+            await self._threads.remove_all({"assistant_id": name})
+        served.unserve(self.home, "assistant", name)
         return Response(status_code=204)
 
     async def versions(self, request: Request) -> Response:
-        found = self._named(request)
+        found, given = self._named(request), await body(request)
         shown = [
             {
                 **self.shown(Served(found.id, "", "", one, found.at)),
                 "created_at": when(one.get("at", found.at)),
             }
             for one in found.body["versions"]
+            if fits(part(given, "metadata"), one.get("metadata"))
         ]
-        return answer(page(await body(request), shown)[0])
+        return answer([{k: v for k, v in one.items() if k != "updated_at"} for one in page(given, shown)[0]])
 
     async def latest(self, request: Request) -> Response:
         found, given = self._own(request), await body(request)
@@ -203,40 +232,44 @@ class Assistants:
         return answer(self.shown(self.find(found.id)))
 
     def _compiled(self, one: Served) -> tuple[Any, Any]:
-        from interlock.graphs.foreign import Foreign
+        """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
+        from interlock.graphs._langgraph import with_saver
+        from interlock.graphs.foreign import Foreign, outline
 
         found = self.client.workflow(one.body["graph_id"])
-        return found, found.graph if isinstance(found, Foreign) else found.compile()
+        if not isinstance(found, Foreign):
+            return found, found.compile()
+        if found.factory:
+            found = replace(
+                found, graph=outline(found.factory, {"configurable": {}, **part(one.body, "config")})
+            )
+        return found, with_saver(found.graph, None, None, found.name)
 
     async def schemas(self, request: Request) -> Response:
         one = self._named(request)
 
         def read() -> dict[str, Any]:
             workflow, graph = self._compiled(one)
-            foreign = hasattr(workflow, "graph")
-            given = graph.get_input_jsonschema if foreign else workflow.input.model_json_schema
-            context = graph.get_context_jsonschema() if foreign else None
-            return {
-                "graph_id": one.body["graph_id"],
-                "input_schema": _or_none(given),
-                "output_schema": _or_none(
-                    graph.get_output_jsonschema if foreign else workflow.output.model_json_schema
-                ),
-                "state_schema": _or_none(lambda: _state_schema(graph, workflow.name)),
-                "config_schema": {},
-                "context_schema": context,
-            }
+            found = _schemas(graph)
+            if not hasattr(workflow, "graph"):
+                kinds = {"input_schema": workflow.input, "output_schema": workflow.output}
+                found |= {name: _or_none(kind.model_json_schema) for name, kind in kinds.items()}
+            return {"graph_id": one.body["graph_id"], **found}
 
         return answer(await asyncio.to_thread(read))
 
     async def graph(self, request: Request) -> Response:
         one, xray = self._named(request), request.query_params.get("xray", "")
-        depth: Any = int(xray) if xray.isdecimal() else xray.lower() == "true"
+        depth: Any = (
+            int(xray) if xray.isdecimal() else {"true": True, "false": False, "": False}.get(xray.lower())
+        )
+        if depth is None or xray == "0":
+            raise RefusedError(422, f"xray must be true, false or a depth from 1, not {xray!r}.")
 
         def read() -> Any:
             drawn = self._compiled(one)[1].get_graph(xray=depth).to_json()
             for node in drawn["nodes"]:
-                node["data"] = {"name": node["id"].rpartition(":")[2]} if "data" in node else None
+                node["data"] = {"name": node["id"]} if "data" in node else None
             return {**drawn, "nodes": [{k: v for k, v in n.items() if v is not None} for n in drawn["nodes"]]}
 
         return answer(plain(await asyncio.to_thread(read)))
@@ -246,20 +279,26 @@ class Assistants:
         deep = request.query_params.get("recurse", "").lower() == "true"
 
         def read() -> Any:
-            graph = self._compiled(one)[1]
-            found = graph.get_subgraphs(namespace=namespace, recurse=deep)
-            return {
-                name: {"state_schema": _or_none(lambda g=g, name=name: _state_schema(g, name))}
-                for name, g in found
-            }
+            found = self._compiled(one)[1].get_subgraphs(namespace=namespace, recurse=deep)
+            return {name: _schemas(graph) for name, graph in found}
 
         return answer(await asyncio.to_thread(read))
 
 
-def _state_schema(graph: Any, name: str) -> Any:
+def _schemas(graph: Any) -> dict[str, Any]:
+    return {
+        "input_schema": _or_none(graph.get_input_jsonschema),
+        "output_schema": _or_none(graph.get_output_jsonschema),
+        "state_schema": _or_none(lambda: _state_schema(graph)),
+        "config_schema": _or_none(graph.get_context_jsonschema) or {},
+        "context_schema": _or_none(graph.get_context_jsonschema),
+    }
+
+
+def _state_schema(graph: Any) -> Any:
     channels = graph.stream_channels_list
     fields: Any = {key: (graph.channels[key].UpdateType, None) for key in channels}
-    made: Any = create_model(f"{name}_state", **fields)
+    made: Any = create_model(graph.get_name("state"), **fields)
     return made.model_json_schema()
 
 
@@ -269,6 +308,17 @@ def _or_none(read: Any) -> Any:
         return read()
     except (PydanticUserError, InterlockError, TypeError, AttributeError):
         return None
+
+
+def configured(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration and a context, each made of the other where only that is given. Raises `RefusedError`."""
+    config, context = part(given, "config"), part(given, "context")
+    known = part(config, "configurable")
+    if context and known:
+        raise RefusedError(400, "Cannot specify both configurable and context. Prefer setting context alone.")
+    if context:
+        return {"config": {**config, "configurable": context}, "context": context}
+    return {"context": known} if known else {}
 
 
 def _names(graphs: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from interlock.cli.web.api.answers import answer, dumped, part, uuid_in
 from interlock.cli.web.api.recorder import record_of
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import BUSY
+from interlock.cli.web.api.visitors import SIGHT, Visitors, sight_of
 from interlock.cli.web.roles import Person, role_needed
 from interlock.engine.client import served, threads
 from interlock.engine.client.served import Served
@@ -25,6 +26,8 @@ from interlock.state.errors import InterlockError, bug
 _ENDS = {"success": "completed"}
 """How a drive's status ends a stream; every other one as `failed`, or clients would wait for a person's answer."""
 _LOOK_S = 0.05
+_META = {"applied_through_seq": 0}
+"""As LangGraph's server has it."""
 
 
 class Commands:
@@ -35,7 +38,12 @@ class Commands:
         self.about, self.home = runs.about, runs.lanes.home
 
     async def command(self, request: Request) -> Response:
-        given = await body(request)
+        try:
+            given = await body(request)
+        except RefusedError as error:
+            return answer(
+                {"type": "error", "id": None, "error": "invalid_argument", "message": str(error)}, 400
+            )
         name, method = given.get("id"), given.get("method")
         if not isinstance(name, int) or not isinstance(method, str):
             text = "Protocol commands must include an integer id and string method."
@@ -46,25 +54,31 @@ class Commands:
         """Do what a command says; returns its response. Raises `RefusedError` (403) for a role that may not."""
         name = given["id"]
         try:
-            found = await self._done(thread_id, given["method"], part(given, "params"), person)
+            params = {
+                **part(given, "params"),
+                **({"metadata": given["metadata"]} if "metadata" in given else {}),
+            }
+            found = await self._done(thread_id, given["method"], params, person)
         except RefusedError as error:
             if error.status == 403:
                 raise
             return {"type": "error", "id": name, **error_in(error)}
         except InterlockError as error:
             return {"type": "error", "id": name, "error": "unknown_error", "message": str(error)}
-        return {"type": "success", "id": name, "result": found, "meta": {}}
+        return {"type": "success", "id": name, "result": found, "meta": _META}
 
     async def _done(
         self, thread_id: str, method: str, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         if method == "run.start":
             return await self._start(thread_id, params, person)
-        thread = self.about.find(thread_id)
         if method == "input.respond":
-            return await self._respond(thread, params, person)
+            return await self._respond(self.about.find(thread_id), params, person)
         if method == "agent.getTree":
-            return {"tree": {"namespace": [], "status": self.about.status(thread, None), "children": []}}
+            status = self.about.status(self.about.find(thread_id), None)
+            if status != "busy":
+                raise CommandError("no_such_run", "No active run is bound to this thread.")
+            return {"tree": {"namespace": [], "status": status, "children": []}}
         raise CommandError("unknown_command", f"Unknown protocol command: {method}")
 
     async def _start(self, thread_id: str, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
@@ -73,7 +87,7 @@ class Commands:
         thread = self.runs.thread(thread_id, {"if_not_exists": "create"})
         at = part(part(params, "config"), "configurable").get("checkpoint_id")
         strategy = params.get("multitaskStrategy")
-        given = {**_REST, **params, "multitask_strategy": strategy, "checkpoint_id": at}
+        given = {**_REST, **params, "multitask_strategy": strategy or "enqueue", "checkpoint_id": at}
         waits = threads.waiting(self.about.options, thread.run) if thread.run else []
         if waits and params.get("input") is not None and strategy is None:
             given |= {"input": None, "command": {"resume": params["input"]}}
@@ -157,17 +171,19 @@ class Commands:
                 yield None
             elif line.event == "protocol":
                 made = json.loads(line.data)
-                asks = asks or made["method"] == "input.requested"
                 yield made
+                if made["method"] == "input.requested" and not asks:
+                    asks = True
+                    yield protocol.event("lifecycle", {"event": "interrupted", "graph_name": graph})
             elif line.event == "error":
                 failed = json.loads(line.data)["message"]
         now = served.served(self.home, "drive", drive.id)
         while now and now.body["status"] in BUSY:
             await asyncio.sleep(_LOOK_S)
             now = served.served(self.home, "drive", drive.id)
-        ended = (
-            "interrupted" if asks and not failed else _ENDS.get(now.body["status"] if now else "", "failed")
-        )
+        if asks and not failed:
+            return
+        ended = _ENDS.get(now.body["status"] if now else "", "failed")
         more = {"error": failed} if failed else {}
         yield protocol.event("lifecycle", {"event": ended, "graph_name": graph, **more})
 
@@ -202,8 +218,8 @@ _REST: Mapping[str, Any] = {"stream_mode": ["values"], "stream_subgraphs": True,
 
 
 class Sockets:
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
+    def __init__(self, commands: Commands, visitors: Visitors | None) -> None:
+        self._commands, self._visitors = commands, visitors
 
     async def serve(self, socket: WebSocket) -> None:
         """Until the client is gone, or takes nothing for too long."""
@@ -213,8 +229,15 @@ class Sockets:
         except RefusedError as error:
             await socket.close(1008, str(error))
             return
+        try:
+            SIGHT.set(await sight_of(self._visitors, socket.state.person, "read", {"thread_id": thread}))
+            if self._visitors:
+                commands.about.find(thread)
+        except RefusedError as error:
+            await socket.close(1008, str(error))
+            return
         await socket.accept()
-        talk = _Talk(commands, socket, thread, socket.state.person)
+        talk = _Talk(commands, socket, thread, socket.state.person, self._visitors)
         telling = asyncio.ensure_future(talk.tell())
         listening = asyncio.ensure_future(talk.listen())
         await asyncio.wait((telling, listening), return_when=asyncio.FIRST_COMPLETED)
@@ -228,8 +251,16 @@ class Sockets:
 
 
 class _Talk:
-    def __init__(self, commands: Commands, socket: WebSocket, thread: str, person: Person) -> None:
+    def __init__(
+        self,
+        commands: Commands,
+        socket: WebSocket,
+        thread: str,
+        person: Person,
+        visitors: Visitors | None,
+    ) -> None:
         self._commands, self._socket, self._thread, self._person = commands, socket, thread, person
+        self._visitors = visitors
         self._wanted: dict[str, Mapping[str, Any]] = {}
         """Subscription → its channels and the like."""
         self._told = 0
@@ -281,6 +312,9 @@ class _Talk:
                 await self._succeed(given["id"], {})
             else:
                 check_role(self._person, role_needed("decide"))
+                value: dict[str, Any] = {**part(given, "params"), "thread_id": self._thread, "metadata": {}}
+                SIGHT.set(await sight_of(self._visitors, self._person, "create_run", value))
+                given |= {"metadata": value["metadata"]} if value["metadata"] else {}
                 made = await self._commands.done(self._thread, given, self._person)
                 async with self._lock:
                     await self._send(made)
@@ -293,7 +327,7 @@ class _Talk:
 
     async def _succeed(self, name: int, result: Mapping[str, Any]) -> None:
         async with self._lock:
-            await self._send({"type": "success", "id": name, "result": result, "meta": {}})
+            await self._send({"type": "success", "id": name, "result": result, "meta": _META})
 
     async def _subscribe(self, name: int, params: dict[str, Any]) -> None:
         """Subscribe, and send what it wants of the past, unless another subscription wanted it."""

@@ -25,16 +25,17 @@ class Items:
     async def put(self, request: Request) -> Response:
         given = await body(request)
         namespace: Any = given.get("namespace")
+        if not namespace:
+            raise RefusedError(400, "`namespace` must have at least one label.")
         if wrong := _wrong(namespace):
             return answer(wrong, 422)
-        if not isinstance(given.get("key"), str) or not isinstance(given.get("value"), dict):
-            return answer({"detail": "`key` must be a string and `value` a JSON object."}, 422)
         await self._asked(lambda store: store.put(tuple(namespace), given["key"], given["value"]))
         return Response(status_code=204)
 
     async def get(self, request: Request) -> Response:
         asked = request.query_params
-        namespace = [part for part in asked.get("namespace", "").split(".") if part]
+        seen: Any = getattr(request.state, "given", {"namespace": asked.get("namespace", "").split(".")})
+        namespace = [part for part in seen["namespace"] if part]
         if not (key := asked.get("key")):
             return answer({"error": "Key is required"}, 400)
         if wrong := _wrong(namespace):
@@ -47,8 +48,7 @@ class Items:
         namespace: Any = given.get("namespace")
         if wrong := _wrong(namespace):
             return answer(wrong, 422)
-        if not isinstance(key := given.get("key"), str):
-            return answer({"detail": "`key` must be a string."}, 422)
+        key: str = given["key"]
         await self._asked(lambda store: store.delete(tuple(namespace), key))
         return Response(status_code=204)
 
@@ -59,9 +59,7 @@ class Items:
             part(given, "filter"),
             given.get("query"),
         )
-        if query is not None and not isinstance(query, str):
-            return answer({"detail": "`query` must be a string."}, 422)
-        limit, offset = whole(given, "limit", 10), whole(given, "offset", 0)
+        limit, offset = whole(given, "limit", 10) or 10, whole(given, "offset", 0)
         found = await self._asked(
             lambda store: store.search(prefix, filter=wanted or None, limit=limit, offset=offset, query=query)
         )

@@ -11,10 +11,11 @@ from uuid import uuid4
 
 from interlock.cli.web import drives
 from interlock.cli.web.answers import RefusedError, check_role, submitted
-from interlock.cli.web.api.answers import assistant_of, part, seconds, texts
-from interlock.cli.web.api.assistants import Assistants, Chosen
-from interlock.cli.web.api.recorder import NATIVE, Call, begin_record, end_record, events_in
+from interlock.cli.web.api.answers import assistant_of, part, texts, uuid_in
+from interlock.cli.web.api.assistants import Assistants, Chosen, configured
+from interlock.cli.web.api.recorder import Call, begin_record, end_record, events_in
 from interlock.cli.web.api.threads import BUSY, Threads
+from interlock.cli.web.api.visitors import USER, user_fields
 from interlock.cli.web.driver import Work
 from interlock.cli.web.roles import Person, Standing, role_needed
 from interlock.cli.web.turns import LOOK_S, Turns
@@ -23,14 +24,14 @@ from interlock.engine.client.served import Served
 from interlock.services.process.identity import Owner, is_alive, started_at, this_process
 from interlock.state.errors import InterlockError
 
-_STRATEGIES = ("enqueue", "reject", "interrupt", "rollback")
-_MODES = (*NATIVE, "messages-tuple", "events")
 _STOP_S = 30.0
 _ASKS = 250
 """Looks, each after `LOOK_S`, for what a drive that ends asks."""
 _KEPT_S = 86_400.0
 """How long the stream of an ended drive can be read again."""
 _NOBODY = ("", "", 0, "")
+_DEATHS = 3
+"""Times that a drive goes on after its process was killed."""
 _KILLED = "The process of this run was killed. The thread goes on where it stood."
 _TAKEN = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
 
@@ -73,11 +74,16 @@ class Lanes:
         chosen = self.assistants.chosen(given.get("assistant_id"))
         if given.get("webhook"):
             raise RefusedError(422, _NO_WEBHOOK)
-        modes, strategy = _modes(given), given.get("multitask_strategy") or "enqueue"
-        if strategy not in _STRATEGIES:
-            raise RefusedError(422, f"multitask_strategy must be one of {', '.join(_STRATEGIES)}.")
-        about = {"graph_id": chosen.graph, "assistant_id": chosen.assistant}
-        of_thread = part(thread.body, "metadata")
+        if name := given.get("checkpoint_id"):
+            uuid_in(name, "checkpoint")
+        modes, strategy = (
+            texts(given, "stream_mode") or ["values"],
+            given.get("multitask_strategy", "enqueue"),
+        )
+        kwargs = _kwargs(given, chosen)
+        of_thread, about = part(thread.body, "metadata"), {"assistant_id": chosen.assistant}
+        if served.served(self.home, "thread", thread.id):  # as there: not for a thread that it makes
+            about["graph_id"] = chosen.graph
         return {
             "assistant_id": chosen.assistant,
             "metadata": {**chosen.metadata, **of_thread, **part(given, "metadata"), **about},
@@ -86,9 +92,14 @@ class Lanes:
             "by": person.name,
             "submitted": submitted(self.client.options, part(given, "metadata"), person),
             "server": self._me,
-            "kwargs": {**_kwargs(given, chosen), "stream_mode": [*modes], "protocol": protocol},
+            "kwargs": {
+                **kwargs,
+                "stream_mode": modes,
+                "protocol": protocol,
+                "temporary": bool(thread.body.get("temporary")),
+            },
             **({} if person.may("drive") else {"only": [*standing.waits]}),
-        }, seconds(given, "after_seconds")
+        }, max(0.0, float(given.get("after_seconds") or 0))
 
     async def _standing(self, thread: Served, given: Mapping[str, Any]) -> Standing:
         """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
@@ -115,10 +126,13 @@ class Lanes:
             if strategy == "reject":
                 raise RefusedError(409, _TAKEN)
             raise RefusedError(
-                409, f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it there."
+                409,
+                f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it: interlock cancel {row.run}",
             )
         for one in busy if strategy != "enqueue" else ():
-            await self.stop(one, rollback=strategy == "rollback")
+            await self.stop(
+                one, rollback=strategy == "rollback", why=f"a later run (multitask_strategy={strategy})"
+            )
 
     def _enter(self, thread: str, after: float = 0, first: "Coroutine[Any, Any, None] | None" = None) -> None:
         before = self._lanes.get(thread)
@@ -184,6 +198,8 @@ class Lanes:
         try:
             await drives.begin(work, lambda child: self._started(one.id, child, before, run))
             await self._turns.ended(run, self._children[one.id])
+        except drives.DiedError:
+            pass  # as one that dies later
         except InterlockError:
             await self._over(one.id, run)
             raise
@@ -191,8 +207,8 @@ class Lanes:
         now = served.served(self.home, "drive", one.id)
         if now and now.body["status"] == "pending":  # a limit over all workers stopped it
             return await self._drive(now)
-        if now and now.body["status"] in BUSY:  # its process was killed
-            self._failed(one, InterlockError(_KILLED))
+        if now and now.body["status"] in BUSY and self._goes_on(now):  # its process was killed
+            return await self._drive(self._found(now))
         with suppress(InterlockError, KeyError):
             thread = self.about.find(one.thread)
             await asyncio.to_thread(self.about.note_latest, thread)
@@ -212,14 +228,8 @@ class Lanes:
 
     def _options(self, one: Served, new: bool) -> Options:
         kwargs = one.body["kwargs"]
-        given = {
-            **kwargs["context"],
-            **{
-                k: v
-                for k, v in kwargs["config"].get("configurable", {}).items()
-                if not k.startswith("__") and k not in _PLACES
-            },
-        }
+        both = {**kwargs["context"], **kwargs["config"].get("configurable", {})}
+        given = {k: v for k, v in both.items() if not k.startswith("__") and k not in _PLACES}
         # Driven here, also where workers drive the page's runs: its stream is this process's.
         here: Any = {"queue": "", "submitted": one.body.get("submitted") if new else None}
         options = replace(self.client.options, context=given, door="program", **here)
@@ -242,12 +252,18 @@ class Lanes:
         found = served.served(self.home, "drive", drive)
         return found is not None and found.body["status"] in BUSY
 
-    async def stop(self, one: Served, *, rollback: bool = False) -> None:
-        """Stop a drive, and wait for its end; a rollback takes back what it did to its thread."""
+    async def stop(self, one: Served, *, rollback: bool = False, why: str = "DELETE") -> None:
+        """Stop a drive, and wait for its end; a rollback takes back what it did to its thread. `why`: the request that
+        asked for it, or a sentence, for programs."""
         now = served.served(self.home, "drive", one.id) or one
         if now.body["status"] == "pending":
             about = {"error": "UserInterrupt", "message": "Run was cancelled before it began."}
-            served.change(self.home, "drive", one.id, {"status": "interrupted", "error": about})
+            served.change(
+                self.home,
+                "drive",
+                one.id,
+                {"status": "interrupted", "error": about, "unbegun": "process" not in now.body},
+            )
         self._stopping.add(one.id)
         if one.id not in self._children and now.body.get("process"):
             self._children[one.id] = drives.Elsewhere(Owner(*now.body["process"]))
@@ -260,12 +276,13 @@ class Lanes:
         if now and now.body["status"] == "success" and not rollback:
             return  # it ended before the stop
         name = "UserRollback" if rollback else "UserInterrupt"
-        about = {"error": name, "message": f"User {'rolled back' if rollback else 'interrupted'} the run"}
+        asked = f"{'rollback' if rollback else 'interrupt'} requested via {why}"
+        about = {"error": name, "message": why if why.startswith("client") else asked}
         served.change(self.home, "drive", one.id, {"status": "interrupted", "error": about})
         if rollback:
-            await self._roll_back(one)
+            await self._roll_back(one, about)
 
-    async def _roll_back(self, one: Served) -> None:
+    async def _roll_back(self, one: Served, about: Mapping[str, str]) -> None:
         """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
         now = served.served(self.home, "drive", one.id)
         if now is None:
@@ -274,8 +291,10 @@ class Lanes:
         fresh = ""
         if run and before is not None:
             fresh = (await asyncio.to_thread(lambda: self.client.fork(run, before, in_place=True))).run
-        served.change(self.home, "thread", one.thread, {"latest": None}, fresh)
         served.unserve(self.home, "drive", one.id)
+        before_it = [drive.id for drive in self.about.drives(one.thread)][:1]
+        taken_back = {"error": about, "drives": before_it} if not now.body.get("unbegun") else None
+        served.change(self.home, "thread", one.thread, {"latest": None, "taken_back": taken_back}, fresh)
 
     def resume(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
@@ -309,18 +328,49 @@ class Lanes:
         if now is None or now.body["status"] != "running":
             return
         if now.body.get("begun", True):
-            self._failed(one, InterlockError(_KILLED))
+            self._goes_on(now)
         else:
             served.change(self.home, "drive", one.id, {"status": "pending"})
 
+    def _goes_on(self, one: Served) -> bool:
+        """Let a drive whose process was killed wait to go on; False: it was stopped, or dies each time."""
+        row, deaths = self.client.exact(one.run) if one.run else None, one.body.get("deaths", 0) + 1
+        if one.id in self._stopping or deaths > _DEATHS or (row and row.why not in ("", "died")):
+            self._failed(one, InterlockError(_KILLED))
+            return False
+        again = row is not None and self._is_taken(one)
+        served.change(
+            self.home,
+            "drive",
+            one.id,
+            {"status": "pending", "deaths": deaths, "again": again, "begun": False},
+        )
+        return True
+
+    def _is_taken(self, one: Served) -> bool:
+        """Whether the run has what the drive was asked for: else the drive begins anew, and nothing is lost."""
+        if (before := one.body.get("before")) is None:
+            return True
+        points = self.client.checkpoints(one.run)
+        if "resume" in (one.body["kwargs"]["command"] or {}):
+            return not threads.waiting(self.client.options, one.run)
+        return points[-1].step > before
+
+    def _found(self, one: Served) -> Served:
+        return served.served(self.home, "drive", one.id) or one
+
 
 def _kwargs(given: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
-    """What a drive was asked for, as its row keeps it and programs read it."""
+    """What a drive was asked for, as its row keeps it and programs read it. Raises `RefusedError`."""
+    asked = {"config": part(given, "config"), "context": part(given, "context"), **configured(given)}
+    config, known = part(asked, "config"), part(chosen.config, "configurable")
     return {
         "input": given.get("input"),
         "command": given.get("command"),
-        "config": {**chosen.config, **part(given, "config")},
-        "context": {**chosen.context, **part(given, "context")},
+        "config": _with_user(
+            {**chosen.config, **config, "configurable": {**known, **part(config, "configurable")}}
+        ),
+        "context": _without_user({**chosen.context, **part(asked, "context")}),
         "checkpoint": _checkpoint(given),
         "interrupt_before": given.get("interrupt_before"),
         "interrupt_after": given.get("interrupt_after"),
@@ -328,9 +378,22 @@ def _kwargs(given: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
         "resumable": bool(given.get("stream_resumable")),
         "webhook": None,
         "feedback_keys": None,
-        "temporary": False,
         "graph_id": chosen.graph,
     }
+
+
+def _without_user(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key not in USER}
+
+
+def _with_user(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with what a graph finds of the user, whatever a program gave for that."""
+    known = {**_without_user(part(config, "configurable")), **user_fields()}
+    return (
+        {**config, "configurable": known}
+        if known
+        else {k: v for k, v in config.items() if k != "configurable"}
+    )
 
 
 _NO_WEBHOOK = "A webhook of a run isn't supported. Notifications have a setting: general.notify."
@@ -342,10 +405,3 @@ def _checkpoint(given: Mapping[str, Any]) -> dict[str, Any]:
     if name := given.get("checkpoint_id"):
         at["checkpoint_id"] = name
     return {key: at[key] for key in ("checkpoint_id", "checkpoint_ns") if at.get(key)}
-
-
-def _modes(given: Mapping[str, Any]) -> tuple[str, ...]:
-    modes = tuple(texts(given, "stream_mode")) or ("values",)
-    if wrong := [mode for mode in modes if mode not in _MODES]:
-        raise RefusedError(422, f"stream_mode {wrong[0]!r} isn't supported. Expected of {', '.join(_MODES)}.")
-    return modes

@@ -7,18 +7,26 @@ from typing import Any, cast
 CHANNELS = ("values", "updates", "checkpoints", "messages", "tools", "custom", "lifecycle", "input", "tasks")
 
 
-def protocol_events(method: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What a program is sent of one event of a graph: `method` and `params`, without numbers."""
+def protocol_events(method: str, params: Mapping[str, Any], asked: set[str]) -> Iterator[dict[str, Any]]:
+    """What a program is sent of one event of a graph: `method` and `params`, without numbers.
+
+    `asked`: ids of the interrupts that it was told of. Graphs around one that asks have the same interrupt.
+    """
     data: Any = params.get("data")
     namespace: list[str] = params.get("namespace") or []
     if method == "values":
         found = [*(params.get("interrupts") or ()), *(_field(data, "__interrupt__") or ())]
-        yield from (requested(one, namespace) for one in {one["id"]: one for one in found}.values())
+        for one in found:
+            if one["id"] not in asked:
+                asked.add(one["id"])
+                yield requested(one, namespace)
     if method == "lifecycle":  # of a graph inside: its own namespace is in the data
         namespace = _field(data, "namespace") or []
-        data = {key: value for key, value in data.items() if key != "namespace"}
         if not namespace:
             return
+        if data.get("event") != "started":
+            data = {key: value for key, value in data.items() if key != "namespace"}
+            data["graph_name"] = namespace[-1].partition(":")[0]
     shaped = _shaped(method, data)
     if method != "messages" or shaped is not None:
         yield event(method.partition(":")[0], shaped, namespace, params.get("node"))
@@ -34,7 +42,7 @@ def _shaped(method: str, data: Any) -> Any:
         return (
             {"name": name, "payload": data} if name else data if _field(data, "name") else {"payload": data}
         )
-    return without_interrupts(data) if kind == "values" else data
+    return _brief(without_interrupts(data)) if kind == "values" else data
 
 
 def _field(data: Any, name: str) -> Any:
@@ -48,6 +56,26 @@ def without_interrupts(data: Any) -> Any:
     return {key: value for key, value in cast("dict[str, Any]", data).items() if key != "__interrupt__"}
 
 
+def _brief(data: Any) -> Any:
+    """A state with its messages, which are without what is empty in them."""
+    if isinstance(data, list):
+        return [_brief(one) for one in cast("list[Any]", data)]
+    if not isinstance(data, dict):
+        return data
+    values = cast("dict[str, Any]", data)
+    if "content" in values and "type" in values and "additional_kwargs" in values:
+        return {key: one for key, one in values.items() if one or key not in _EMPTY}
+    return {key: _brief(one) for key, one in values.items()}
+
+
+_EMPTY = frozenset(
+    {
+        *("additional_kwargs", "response_metadata", "name"),
+        *("tool_calls", "invalid_tool_calls", "usage_metadata"),
+    }
+)
+
+
 def event(method: str, data: Any, namespace: Sequence[str] = (), node: Any = None) -> dict[str, Any]:
     more = {"node": node} if isinstance(node, str) and node else {}
     params = {"namespace": [*namespace], "timestamp": int(time.time() * 1000), "data": data, **more}
@@ -58,7 +86,7 @@ def requested(interrupt: Mapping[str, Any], namespace: Sequence[str]) -> dict[st
     value = interrupt.get("value")
     schema = interrupt.get("response_schema")
     more = {"response_schema": schema} if schema else {}
-    data = {"interrupt_id": interrupt["id"], "payload": value, "value": value, **more}
+    data = {"interrupt_id": interrupt["id"], "payload": value, **more}
     return event("input.requested", data, namespace)
 
 

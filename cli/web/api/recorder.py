@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import dumped, plain
 from interlock.cli.web.api.protocol import protocol_events
-from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads, turns
+from interlock.engine.client import Client, Options, Outcome, Renderer, RunRow, served, threads, turns
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.served import Served
 from interlock.graphs._langgraph import RESERVED, TAP
-from interlock.state.errors import InterlockError, RunError, UserError, bug
+from interlock.state.errors import InputError, InterlockError, RunError, UserError, bug
 
 if TYPE_CHECKING:
     from interlock.state.events import Event
@@ -51,7 +51,13 @@ class Call(NamedTuple):
     def command(self) -> Mapping[str, Any]:
         return self.asked["command"] or {}
 
+    @property
+    def is_command(self) -> bool:
+        """A graph of LangGraph's begins with a command in place of an input."""
+        return self.new and self.prompt_field is None and bool(_moves(self.command))
 
+
+_CHECKPOINTS = {"checkpoint": "config", "parent_checkpoint": "parent_config"}
 _GONE = "What this answers no longer waits. Nothing was decided, and nothing goes on."
 """For a token that may only answer."""
 
@@ -64,7 +70,8 @@ class Recorder:
     def __init__(self, call: Call, options: Options, run: str) -> None:
         self._call, self._options, self._run = call, options, run
         self._kwargs, self._modes = call.asked, call.asked["stream_mode"]
-        self._metadata = {**call.row.body["metadata"], "run_id": call.row.id, "run_attempt": 1}
+        about = {"graph_id": call.asked["graph_id"], "run_id": call.row.id, "run_attempt": 1}
+        self._metadata = {**call.row.body["metadata"], **about}
         self.failed: Exception | None = None
         self._lock = threading.Lock()
         self._file = record_of(options.home, call.row.id).open("ab", buffering=0)
@@ -77,7 +84,9 @@ class Recorder:
             self._file.write(event.encode() + b"\t" + dumped(data) + b"\n")
 
     def fail(self, error: Exception) -> None:
-        error = getattr(error, "__cause__", None) or error if self.failed is None else self.failed
+        """What a graph raised counts by its own name; what an input lacks, in our words."""
+        cause = None if isinstance(error, UserError) else error.__cause__
+        error = self.failed or (cause if isinstance(cause, Exception) else error)
         self.failed = error
         self.write("error", _error(error))
 
@@ -85,6 +94,8 @@ class Recorder:
         """Drive the graph as the program asked; yields what nodes write."""
         config, graph_input = self._config(config), self._input(graph_input)
         given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
+        if self._call.prompt_field is None:
+            given["output_keys"] = app.output_channels
         parts = self._by_protocol if self._kwargs["protocol"] else self._by_modes
         try:
             async with aclosing(cast("Any", parts(app, graph_input, config, given))) as found:
@@ -108,6 +119,10 @@ class Recorder:
         from langgraph.types import Command
 
         first, self._first = self._first, False
+        if self._call.row.body.get("again"):  # what was asked for is in the run already
+            return graph_input
+        if self._call.is_command:
+            return Command(**_moves(self._call.command))
         resumes = isinstance(graph_input, Command) and cast(Any, graph_input).resume
         if not first or not resumes:
             return cast(Any, graph_input)
@@ -130,7 +145,8 @@ class Recorder:
             if event["event"] == "on_chain_stream" and event["run_id"] == self._call.row.id:
                 for data in self._part(event["data"]["chunk"], given):
                     yield data
-            self.write("events", event)
+            else:
+                self.write("events", event)
 
     def _part(self, part: Any, given: Any) -> list[Any]:
         """Write a part of the stream, if it was asked for; returns what a node wrote to it."""
@@ -141,11 +157,7 @@ class Recorder:
         if mode == "messages":
             self._say(place, data)
         elif mode == "debug" and mode in wanted:
-            is_checkpoint = data["type"] == "checkpoint"
-            self.write(
-                f"debug{place}",
-                {**data, "payload": self._checkpoint(data["payload"])} if is_checkpoint else data,
-            )
+            self.write(f"debug{place}", self._debugged(data) if data["type"] == "checkpoint" else data)
         elif mode == "checkpoints" and mode in wanted:
             self.write(f"checkpoints{place}", self._checkpoint(data))
         elif mode in wanted:
@@ -169,13 +181,14 @@ class Recorder:
         self.write(f"messages/{kind}", [message_chunk_to_message(self._said[str(message.id)])])
 
     async def _by_protocol(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
+        asked = set[str]()
         async with await app.astream_events(graph_input, config, version="v3", **given) as stream:
             async for event in stream:
                 params = {**event["params"]}
                 if self._call.prompt_field is not None:
                     params["data"] = self._shaped(params["data"], given)
                     params["interrupts"] = [self._asked(one) for one in params.get("interrupts") or ()]
-                for made in protocol_events(event["method"], plain(params)):
+                for made in protocol_events(event["method"], plain(params), asked):
                     self.write("protocol", made)
                 if event["method"] == "custom":
                     yield params["data"]
@@ -195,9 +208,21 @@ class Recorder:
         return made
 
     def _checkpoint(self, payload: Any) -> Any:
-        at, before = self._placed(payload["config"]), self._placed(payload.get("parent_config"))
-        places = {"config": at, "parent_config": before}
-        return {**payload, **places, "checkpoint": place_of(at), "parent_checkpoint": place_of(before)}
+        places = {name: self._placed(payload.get(name)) for name in ("config", "parent_config")}
+        return {**payload, **places}
+
+    def _debugged(self, data: Any) -> Any:
+        payload = self._checkpoint(data["payload"])
+        places = {name: place_of(payload[of]) for name, of in _CHECKPOINTS.items()}
+        tasks = [self._task(task) for task in payload["tasks"]]
+        return {**data, "payload": {**payload, **places, "tasks": tasks}}
+
+    def _task(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        """A task, with the place of the graph inside as `checkpoint`."""
+        made = {**task}
+        if made.get("state"):
+            made["checkpoint"] = place_of(self._placed(made.pop("state")))
+        return made
 
     def _placed(self, config: Any) -> Any:
         """A config with the thread as programs name it."""
@@ -241,8 +266,9 @@ class Recorder:
 def asked(options: Options, run: str, interrupt: Any, *, with_schema: bool = False) -> dict[str, Any]:
     """An interrupt as programs see it; one of Interlock's own workflow with its request and the answer's schema."""
     made: dict[str, Any] = {"id": interrupt.id, "value": interrupt.value}
-    if with_schema:
-        made["response_schema"] = getattr(interrupt, "response_schema", None)
+    schema = getattr(interrupt, "response_schema", None)
+    if with_schema or schema is not None:
+        made["response_schema"] = schema
     if isinstance(interrupt.value, str) and (found := threads.requested(options, run, interrupt.value)):
         name, request = found
         made["value"] = shown.payload(name, request)
@@ -277,7 +303,8 @@ def place_of(config: Any) -> dict[str, Any] | None:
     if not config:
         return None
     where = config["configurable"]
-    return {name: where.get(name, "") for name in ("checkpoint_id", "thread_id", "checkpoint_ns")}
+    kept = {"thread_id": where.get("thread_id", ""), "checkpoint_ns": where.get("checkpoint_ns", "")}
+    return {**kept, "checkpoint_id": name} if (name := where.get("checkpoint_id")) else kept
 
 
 def begin_record(home: Path, drive: str) -> None:
@@ -340,14 +367,21 @@ def _error(error: Exception | None) -> dict[str, str] | None:
 
 
 async def _driven(client: Client, run: str, workflow: str, call: Call, renderers: Any) -> Outcome:
+    from interlock.graphs.foreign import input_of
+
     given: Any = call.input
     if call.row.body.get("again"):
         return await client.go_on(run, renderers=renderers)
     only = call.row.body.get("only")
     if call.new and only is not None:
         raise UserError(_GONE)
+    if call.new and call.prompt_field is None:
+        return await client.start(workflow, input_of(given), renderers=renderers, run=run)
+    if call.prompt_field is not None and not isinstance(given or {}, dict):
+        raise InputError(f"The input of {workflow!r} must be a JSON object, not {given!r}.")
     if call.new:
         return await client.start(workflow, given or {}, renderers=renderers, run=run)
+    _refuse_cancelled(client.run(run), call)
     found = threads.waiting(client.options, run)
     passed_on = _answers_passed_on(call, found)
     if passed_on or "resume" in call.command:
@@ -357,10 +391,21 @@ async def _driven(client: Client, run: str, workflow: str, call: Call, renderers
         closed = threads.closed_interrupts(client.options, run)
         client.decide(run, threads.decisions(found, resume, closed), call.row.body["by"])
         return await client.go_on(run, renderers=renderers)
+    if call.input is None and not call.is_command and not call.asked["checkpoint"]:
+        passed = [
+            one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
+        ]
+        client.decide(run, threads.decisions(passed, None), call.row.body["by"])
     if call.prompt_field is not None:
         text = str(given.get(call.prompt_field) or "").strip() if given else ""
         return await client.go_on(run, text or None, renderers=renderers, instead=True)
     return await client.take_up(run, _given(call), call.asked["checkpoint"], renderers=renderers)
+
+
+def _refuse_cancelled(row: RunRow, call: Call) -> None:
+    """Raises `UserError` for an answer to what was cancelled, which nothing would read."""
+    if row.status == "cancelled" and row.error and not (call.input or _moves(call.command)):
+        raise UserError(f"{row.error['message']} Nothing waits in this thread; give it an input.")
 
 
 def _given(call: Call) -> Any:

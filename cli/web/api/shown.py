@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from interlock.engine.client.requests import brief
+from interlock.engine.client.requests import brief, ways
 from interlock.state.calls import ApprovalRequest
 from interlock.state.messages import Message
 
@@ -53,16 +53,33 @@ def payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
 
 
 def response_schema(request: ApprovalRequest) -> dict[str, Any]:
-    fields: dict[str, Any] = {"choice": {"type": "string", "enum": [*request.choices]}}
+    """The JSON Schema of the answers that a request takes; each choice is named with what it does and needs."""
+    call = {"tool_name": request.call.name, "args": request.call.args}
+    known = {way.choice: way.label for way in ways(cast(Any, {**request.model_dump(), **call}))}
+    meant = [f"{choice}: {known[choice]}" if choice in known else choice for choice in request.choices]
+    fields: dict[str, Any] = {
+        "choice": {"type": "string", "enum": [*request.choices], "description": ". ".join(meant) + "."}
+    }
     about = "The request that this answers: refused if another one waits by then."
     fields["request"] = {"type": "string", "description": about}
-    if "reject" in request.choices:
-        fields["feedback"] = {"type": "string", "description": "Why it is rejected; the model reads it."}
+    if "reject" in request.choices and request.kind != "outcome":
+        fields["feedback"] = {
+            "type": "string",
+            "description": "With reject: why, in words that the model reads.",
+        }
     if "modify" in request.choices:
         fields["args"] = {"type": "object", "description": "With modify: all arguments to run with."}
-    if request.kind != "approval":
-        fields["text"] = {"type": "string", "description": "The answer to a question; else redo or skip."}
-    return {"type": "object", "properties": fields, "required": ["choice"], "additionalProperties": False}
+    if request.kind == "outcome":
+        about = "The same in one word: redo stands for proceed_once, skip for reject."
+        fields["text"] = {"type": "string", "enum": ["redo", "skip"], "description": about}
+    if request.kind == "question":
+        fields["text"] = {"type": "string", "description": "With proceed_once: the answer."}
+    either = (
+        {"anyOf": [{"required": ["choice"]}, {"required": ["text"]}]}
+        if "text" in fields
+        else {"required": ["choice"]}
+    )
+    return {"type": "object", "properties": fields, **either, "additionalProperties": False}
 
 
 def prompt_in(given: Mapping[str, Any]) -> str:

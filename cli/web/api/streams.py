@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from interlock.cli.web.api.answers import dumped
 from interlock.cli.web.api.recorder import record_of
 
-_LOOK_S, _BEAT_S = 0.02, 5.0
+_LOOK_S, BEAT_S = 0.02, 5.0
 _MOST = 262_144
 """Bytes of a file that are read at once, and so the most that waits for one reader besides what the system holds."""
 PATIENCE_S = 30.0
@@ -56,7 +56,7 @@ async def pieces(
                 if not lasts:
                     return
                 silent += _LOOK_S
-                if silent >= _BEAT_S:
+                if silent >= BEAT_S:
                     silent = 0.0
                     yield None
                 await asyncio.sleep(_LOOK_S)
@@ -110,13 +110,14 @@ def _end(id: str) -> bytes:
 
 
 async def sent(
-    found: AsyncIterator[Piece | None], modes: frozenset[str], numbered: bool
+    found: AsyncIterator[Piece | None], modes: frozenset[str], numbered: bool, no_errors: bool = False
 ) -> AsyncIterator[bytes]:
-    """The events of some modes, as server-sent events."""
+    """The events of some modes, as server-sent events; and errors, which end a stream."""
+    always = () if no_errors else ("error",)
     async for piece in found:
         if piece is None:
             yield b": heartbeat\r\n\r\n"
-        elif not modes or piece.event in ("metadata", "error") or re.split(r"[|/]", piece.event)[0] in modes:
+        elif not modes or piece.event in always or re.split(r"[|/]", piece.event)[0] in modes:
             before = f"event: {piece.event}\r\ndata: ".encode() if piece.first else b""
             yield before + piece.data + (_end(str(piece.number) if numbered else "") if piece.last else b"")
 
@@ -193,7 +194,7 @@ async def patiently(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
     """JSON that takes its time: spaces before it keep the connection open."""
     task = asyncio.ensure_future(work)
     try:
-        while not (await asyncio.wait({task}, timeout=_BEAT_S))[0]:
+        while not (await asyncio.wait({task}, timeout=BEAT_S))[0]:
             yield b" "
         yield dumped(task.result())
     finally:

@@ -64,7 +64,8 @@ class RunPage {
       trouble.where && el("p", {}, "Where: ", el("code", {}, trouble.where)), el("p", {}, trouble.advice)));
     show(this.about, badge(...standing(row)), el("span", {}, row.workflow), el("span", {}, `${tokens} tokens${usd ? `, $${usd.toFixed(4)}` : ""}`), el("span", {}, "changed ", since(row.updated)),
       el("span", { class: "place" }, row.workspace), row.parent && el("a", { href: `/run/${row.parent}` }, row.subtask ? "its task" : "forked from"), !trouble && row.error && el("span", { class: "bad" }, row.error.message), row.no_worker && el("span", { class: "bad" }, row.no_worker));
-    this.stop.hidden = row.status !== "running" && row.status !== "queued" && row.error?.type !== "limit";
+    this.stop.hidden = !["running", "queued", "waiting"].includes(row.status) && row.error?.type !== "limit";
+    this.stop.textContent = row.status === "waiting" ? "Cancel the run" : "Stop";
     this.resume.hidden = row.status !== "interrupted";
     document.title = `${row.status === "waiting" ? "⏸ " : ""}${row.title || this.id} · Interlock`;
   }

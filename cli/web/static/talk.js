@@ -16,14 +16,15 @@ export class Talk {
     this.earlier = button("Earlier", () => this.grow());
     this.top = el("p", { class: "earlier", hidden: true }, this.earlier);
     this.draft = el("div", { class: "said assistant draft", hidden: true });
-    this.place = el("section", { "aria-label": "Conversation" }, this.top, this.list, this.draft);
+    this.warnings = el("div", { role: "status" });
+    this.place = el("section", { "aria-label": "Conversation" }, this.top, this.list, this.warnings, this.draft);
     this.heard = 0;
     new IntersectionObserver(([one]) => one.isIntersecting && this.grow(), { rootMargin: "600px" }).observe(this.top);
     this.reset();
   }
   /** A connection begins: pieces that it brings are those after the newest whole answer. */
   reset() {
-    this.text = "";
+    this.text = this.doing = "";
     this.final = false;
     this.owed = 0;
     this.draft.hidden = true;
@@ -54,7 +55,8 @@ export class Talk {
     const near = this.isNear(), events = this.pending;
     this.due = this.pending = undefined;
     for (const event of events) event.live ? this.piece(event) : this.record(event);
-    if (this.text && this.live) ((this.draft.hidden = false), (this.draft.textContent = ""), put(this.draft, this.text.slice(-20000)));
+    const shown = this.text || this.doing;
+    if (shown && this.live) ((this.draft.hidden = false), (this.draft.textContent = ""), put(this.draft, shown.slice(-20000)));
     else this.draft.hidden = true;
     if (this.live) this.drawn();
     if (near && this.live) this.down();
@@ -64,7 +66,11 @@ export class Talk {
 
   piece(event) {
     if (event.agent) return;
-    if (event.type === "message" && event.delta) {
+    if (event.type === "error") {
+      if (![...this.warnings.children].some((one) => one.textContent === event.message)) this.warnings.append(el("p", { class: "warn" }, event.message));
+    } else if (event.type === "progress") {
+      this.doing = !event.total ? event.what.replace(/:$/, "") : event.done < event.total ? `${event.what} ${event.done.toLocaleString()} of ${event.total.toLocaleString()} ${event.unit}` : "";
+    } else if (event.type === "message" && event.delta) {
       if (this.final) ((this.text = ""), (this.final = false));
       this.text += event.content;
     } else if (event.type === "message" && event.role === "assistant") {
@@ -128,7 +134,7 @@ export class Talk {
     for (const item of this.items) item.node = null;
     this.first = Math.max(0, this.end - WINDOW);
     show(this.list, this.items.slice(this.first, this.end).map((item) => (item.node = this.draw(item))));
-    this.draft.hidden = !this.live || !this.text;
+    this.draft.hidden = !this.live || !(this.text || this.doing);
     this.said();
   }
 

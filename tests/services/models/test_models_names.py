@@ -10,7 +10,7 @@ import pytest
 from folders import table, tree
 
 from interlock.services.config.settings import load_settings
-from interlock.services.models.effort import effort_options
+from interlock.services.models.effort import BEDROCK_FIELDS, effort_options
 from interlock.services.models.installing import install_command
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
@@ -182,7 +182,62 @@ EFFORTS: list[Any] = [
     ("ChatGoogleGenerativeAI", "gemini-3-pro", "high", None, {"reasoning_effort": "high"}),
     ("ChatOllama", "gpt-oss:20b", "low", None, {"reasoning": "low"}),
     ("ChatOllama", "qwen3:8b", "high", None, {"reasoning": True}),
-    ("ChatMistralAI", "mistral-small", "high", None, None),
+    ("ChatMistralAI", "mistral-small-latest", "high", None, {"reasoning_effort": "high"}),
+    ("ChatMistralAI", "mistral-small-latest", "low", None, {"reasoning_effort": "none"}),
+    ("ChatMistralAI", "magistral-medium-latest", "high", None, None),
+    ("ChatDeepSeek", "deepseek-v4-flash", "medium", None, {"reasoning_effort": "medium"}),
+    ("ChatDeepSeek", "deepseek-chat", "high", None, None),
+    ("ChatDeepSeek", "deepseek-flash", "low", None, {"reasoning_effort": "low"}),
+    ("ChatXAI", "grok-3-mini", "medium", None, {"reasoning_effort": "high"}),
+    *(
+        ("ChatXAI", name, "high", None, None)
+        for name in (
+            *("grok-2-vision", "grok-3-fast", "grok-4", "grok-4-0709", "grok-4-fast-reasoning"),
+            *("grok-4-1-fast", "grok-4.20-0309-reasoning", "grok-code-fast-1", "grok-build-0.1"),
+        )
+    ),
+    ("ChatXAI", "grok-4.3", "medium", None, {"reasoning_effort": "medium"}),
+    ("ChatXAI", "grok-4.7", "low", None, {"reasoning_effort": "low"}),
+    ("ChatGroq", "openai/gpt-oss-120b", "medium", None, {"reasoning_effort": "medium"}),
+    ("ChatGroq", "qwen/qwen3-32b", "low", None, {"reasoning_effort": "none"}),
+    ("ChatGroq", "llama-3.3-70b-versatile", "high", None, None),
+    ("ChatTogether", "openai/gpt-oss-20b", "low", None, {"reasoning_effort": "low"}),
+    ("ChatTogether", "deepseek-ai/DeepSeek-V4-Pro", "high", None, {"reasoning_effort": "high"}),
+    ("ChatTogether", "zai-org/GLM-5.1", "medium", None, {"extra_body": {"reasoning": {"enabled": True}}}),
+    ("ChatTogether", "moonshotai/Kimi-K2.6", "low", None, {"extra_body": {"reasoning": {"enabled": False}}}),
+    *(
+        ("ChatTogether", name, "low", None, None)
+        for name in (
+            *("meta-llama/Llama-4-Scout", "MiniMaxAI/MiniMax-M2.7", "deepseek-ai/DeepSeek-R1"),
+            *("Qwen/Qwen3-Coder-Next-FP8", "moonshotai/Kimi-K2.7-Code"),
+        )
+    ),
+    ("ChatFireworks", "accounts/fireworks/models/glm-5p2", "medium", None, {"reasoning_effort": "high"}),
+    ("ChatFireworks", "accounts/fireworks/models/glm-5p3", "low", None, {"reasoning_effort": "low"}),
+    ("ChatFireworks", "accounts/fireworks/models/kimi-k2p6", "medium", None, {"reasoning_effort": "medium"}),
+    *(
+        ("ChatFireworks", f"accounts/fireworks/models/{name}", "high", None, None)
+        for name in ("kimi-k2-instruct", "qwen3-coder-480b-a35b-instruct", "deepseek-v3", "deepseek-r1")
+    ),
+    ("ChatFireworks", "accounts/fireworks/models/llama-v4", "high", None, None),
+    (
+        *("ChatBedrockConverse", "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "low", None),
+        {BEDROCK_FIELDS: {"thinking": {"type": "enabled", "budget_tokens": 4096}}},
+    ),
+    (
+        *("ChatBedrockConverse", "us.anthropic.claude-opus-5-5-v1:0", "high", None),
+        {BEDROCK_FIELDS: {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}},
+    ),
+    (
+        *("ChatBedrockConverse", "us.amazon.nova-2-lite-v1:0", "medium", None),
+        {BEDROCK_FIELDS: {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "medium"}}},
+    ),
+    (
+        *("ChatBedrockConverse", "openai.gpt-oss-120b-1:0", "high", None),
+        {BEDROCK_FIELDS: {"reasoning_effort": "high"}},
+    ),
+    ("ChatBedrockConverse", "us.amazon.nova-pro-v1:0", "high", None, None),
+    ("SomebodysChat", "m", "high", None, None),
 ]
 
 

@@ -1,20 +1,18 @@
 """Keys go to their own address only; proxies and certificates of the environment count for every provider's client."""
 
-import datetime
 import json
 import os
-import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.server import HTTPServer
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from serving import Quiet, serving
+from folders import put
+from serving import Quiet, over_tls, serving
 
 from interlock.services.config.formats import DotEnv, load_dotenv
 from interlock.services.models.names import PROVIDERS
@@ -52,30 +50,19 @@ class Refusing(Quiet):
         self.do_GET()
 
     def do_GET(self) -> None:
-        self.keys.append(f"{self.headers.get('Authorization', '')}{self.headers.get('x-api-key', '')}")
+        self.keys.append(
+            f"{self.headers.get('Authorization', '')}{self.headers.get('x-api-key', '')}"
+            f"{self.headers.get('api-key', '')}"
+        )
         self.answer(418, json.dumps({"error": {"message": "a teapot"}}).encode())
 
 
 @pytest.fixture
 def teapot(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
     """A TLS server with a certificate that nobody knows: its address, the certificate, and the keys it was sent."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(7).not_valid_before(now - datetime.timedelta(days=1))
-    made = made.not_valid_after(now + datetime.timedelta(days=1))
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    hosts = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    signed = made.add_extension(hosts, critical=False).sign(key, hashes.SHA256())
-    file = tmp_path / "ca.pem"
-    file.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (tmp_path / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file, tmp_path / "key.pem")
     keys: list[str] = []
     with HTTPServer(("127.0.0.1", 0), type("Handler", (Refusing,), {"keys": keys})) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        file = over_tls(server, tmp_path)
         with serving(server):
             yield f"https://127.0.0.1:{server.server_port}", file, keys
 
@@ -106,7 +93,7 @@ async def test_a_certificate_of_ones_own_is_trusted_by_every_client(
     assert keys and os.environ[variable] == str(file)
 
 
-@pytest.mark.parametrize("provider", [name for name, spec in PROVIDERS.items() if spec.url])
+@pytest.mark.parametrize("provider", [name for name, s in PROVIDERS.items() if s.url and not s.own_login])
 def test_a_key_is_tested_at_the_address_it_is_for(
     provider: str, monkeypatch: pytest.MonkeyPatch, teapot: tuple[str, Path, list[str]]
 ) -> None:
@@ -174,3 +161,17 @@ def test_clients_see_forms_that_they_know_and_the_environment_stays(monkeypatch:
         assert os.environ["ALL_PROXY"] == "socks5://127.0.0.1:9"
         httpx.Client().close()
     assert os.environ["ALL_PROXY"] == "socks://127.0.0.1:9"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has files in memory")
+def test_a_process_that_is_killed_leaves_no_file_of_certificates(tmp_path: Path) -> None:
+    more = put(tmp_path / "more.pem", Path(certifi.where()).read_text())
+    code = (
+        "import os; from interlock.services.models.network import trusted_file; "
+        "size = len(open(trusted_file(os.environ), 'rb').read()); print(size, flush=True); os.kill(os.getpid(), 9)"
+    )
+    (temporary := tmp_path / "temporary").mkdir()
+    env = {"NODE_EXTRA_CA_CERTS": str(more), "TMPDIR": str(temporary), "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=env, capture_output=True, text=True)
+    assert int(done.stdout) == 2 * more.stat().st_size + 1
+    assert not [*temporary.iterdir()]

@@ -1,13 +1,13 @@
 """What providers refuse, and what is made of it: asked again, ended, compressed, or told with what to correct."""
 
 import json
-from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from folders import table
-from serving import Quiet, serving
+from given_answers import JSON, SSE, Refusing
+from serving import over_tls, serving
 
 from interlock.services.models.failure import explain
 from interlock.services.models.names import check_credentials
@@ -17,51 +17,7 @@ from interlock.state.settings import Settings
 
 pytestmark = pytest.mark.anyio
 TABLE: dict[str, list[Any]] = table(__file__, "refusals.yaml")
-SSE, JSON = "text/event-stream", "application/json"
 WHOLE = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
-
-
-class Refusing(ThreadingHTTPServer):
-    """Gives each request the same answer."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.status, self.kind, self.body, self.headers = 200, JSON, b"", dict[str, str]()
-        self.asked: list[bytes] = []
-
-    def give(self, body: Any, status: int = 200, kind: str = JSON, **headers: str) -> None:
-        self.status, self.kind, self.headers = status, kind, headers
-        self.body = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {"OPENAI_BASE_URL": f"http://127.0.0.1:{self.server_address[1]}/v1"}
-
-
-class _Handler(Quiet):
-    server: Refusing
-
-    def do_GET(self) -> None:
-        self.send_response(404)
-        self.end_headers()
-
-    def do_POST(self) -> None:
-        self.server.asked.append(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(self.server.status)
-        for name, value in {"Content-Type": self.server.kind, **self.server.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(self.server.body)))
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-
-@pytest.fixture
-def refusing() -> Iterator[Refusing]:
-    pytest.importorskip("langchain_openai")
-    with serving(Refusing()) as server:
-        yield server
 
 
 async def meaning(run: Any, refusing: Refusing) -> str:
@@ -120,6 +76,60 @@ class ClientError(Exception):
         }
 
 
+async def test_what_tls_refuses_is_told_at_once_with_what_to_do(bench: Any, tmp_path: Path) -> None:
+    """A certificate of an unknown authority; and https:// where the server speaks http."""
+    server = Refusing()
+    over_tls(server, tmp_path)
+    with serving(server), serving(Refusing()) as plain:
+        for port, says in (
+            (
+                server.server_port,
+                "certificate isn't trusted: name the file of its authority in SSL_CERT_FILE",
+            ),
+            (plain.server_port, "address may have to begin with http://"),
+        ):
+            env = {"OPENAI_BASE_URL": f"https://127.0.0.1:{port}/v1", "OPENAI_API_KEY": "k"}
+            run = bench(env, {"model": {"name": "openai:m"}})
+            with pytest.raises(ModelError, match=says) as caught:
+                await run.ask("go")
+            assert not caught.value.retryable
+
+
+async def test_http_where_the_server_expects_tls_is_told(bench: Any, tmp_path: Path) -> None:
+    server = Refusing()
+    over_tls(server, tmp_path)
+    with serving(server):
+        env = {"OPENAI_BASE_URL": f"http://127.0.0.1:{server.server_port}/v1", "OPENAI_API_KEY": "k"}
+        with pytest.raises(ModelError, match="If it expects TLS, its address has to begin with https://"):
+            await bench(env, {"model": {"name": "openai:m"}}).ask("go", attempts=1)
+
+
+class HTTPStatusError(Exception):
+    """As Mistral's client raises it: the body stands in its text only."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"Error response {status} while fetching http://m.example/v1/chat: {body}")
+        self.response = type("Response", (), {"status_code": status, "headers": {}})
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (401, '{"detail": "Unauthorized"}', "answered 401: Unauthorized. Check the API key"),
+        (422, '{"message": "Too many tools", "type": "invalid"}', "answered 422: Too many tools"),
+        (502, "<html>gone", "answered 502: Error response 502 while fetching"),
+    ],
+)
+def test_a_body_that_a_client_quotes_is_told_by_its_sentence(status: int, body: str, says: str) -> None:
+    assert says in str(explain(HTTPStatusError(status, body), "mistralai:m", 0))
+
+
+def test_an_error_that_a_client_shows_as_an_object_is_told_by_its_sentence() -> None:
+    told = ValueError("ResponseError(code='rate_limit_exceeded', message='Slow down', param=None)")
+    told.body = {"code": "rate_limit_exceeded"}  # pyright: ignore[reportAttributeAccessIssue]
+    assert str(explain(told, "openai:m", 0)) == "Model 'openai:m' answered 429: Slow down"
+
+
 @pytest.mark.parametrize(("code", "status", "message", "means"), TABLE["bedrock"])
 def test_bedrocks_errors_are_read_by_their_status_or_their_code(
     code: str, status: int | None, message: str, means: str
@@ -149,6 +159,16 @@ async def test_bedrocks_client_repeats_nothing_by_itself(
 @pytest.mark.parametrize(
     ("model", "env", "kind", "says"),
     [
+        (
+            *("openai:m", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://api.openai.com/v1"}, UserError),
+            "would send the key unencrypted. Set it to https://api.openai.com/v1",
+        ),
+        (
+            "gemini-2.5-pro",
+            {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": "http://generativelanguage.googleapis.com"},
+            UserError,
+            "unencrypted",
+        ),
         ("openai:m", {"OPENAI_API_KEY": "sk-1\n"}, CredentialsError, "OPENAI_API_KEY ends in a line break"),
         ("openai:m", {"OPENAI_API_KEY": "sk-\u20281"}, CredentialsError, "OPENAI_API_KEY contains"),
         ("gemini-2.5-pro", {"GEMINI_API_KEY": "k\r\n"}, CredentialsError, "GEMINI_API_KEY ends in"),
@@ -213,6 +233,92 @@ async def test_a_plain_answer_to_a_streamed_request_is_taken(bench: Any, refusin
     assert (asked.reply.usage.input, asked.reply.usage.output) == (11, 3)
 
 
+PLAIN_RESPONSE = {
+    "id": "r",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "status": "completed",
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+    "output": [
+        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {
+            "type": "message",
+            "id": "msg",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "whole", "annotations": []}],
+        },
+        {
+            "type": "function_call",
+            "id": "fc",
+            "call_id": "c1",
+            "status": "completed",
+            "name": "read",
+            "arguments": '{"path": "a"}',
+        },
+    ],
+    "usage": {
+        "input_tokens": 11,
+        "output_tokens": 3,
+        "total_tokens": 14,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 1},
+    },
+}
+PLAIN_MESSAGE = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude",
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 11, "output_tokens": 3},
+    "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        {"type": "text", "text": "whole"},
+        {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "package", "answer"),
+    [
+        ("openai:m-codex", "langchain_openai", PLAIN_RESPONSE),
+        ("anthropic:claude-opus-5-5", "langchain_anthropic", PLAIN_MESSAGE),
+    ],
+)
+async def test_a_plain_answer_of_other_protocols_is_taken_with_its_thinking(
+    bench: Any, refusing: Refusing, model: str, package: str, answer: dict[str, Any]
+) -> None:
+    pytest.importorskip(package)
+    refusing.give(answer)
+    url = refusing.env["OPENAI_BASE_URL"]
+    env = {"OPENAI_BASE_URL": url, "ANTHROPIC_BASE_URL": url.removesuffix("/v1"), "ANTHROPIC_API_KEY": "k"}
+    tool = ToolDeclaration(name="read", description="d", parameters={"type": "object", "properties": {}})
+    asked = await bench(env, {"model": {"name": model}}).ask("go", tools=[tool])
+    assert (asked.text, asked.thought, asked.reply.finish_reason) == ("whole", "Hm.", "stop")
+    assert asked.reply.message.tool_calls == (ToolCall(id="c1", name="read", args={"path": "a"}),)
+    assert (asked.reply.usage.input, asked.reply.usage.output) == (11, 3)
+    assert asked.reply.message.opaque and asked.reply.message.opaque.blocks
+
+
+async def test_a_plain_answer_over_tls_is_taken(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("langchain_openai")
+    server = Refusing()
+    monkeypatch.setenv("SSL_CERT_FILE", str(over_tls(server, tmp_path)))
+    server.give(PLAIN_RESPONSE)
+    with serving(server):
+        env = {"OPENAI_BASE_URL": f"https://127.0.0.1:{server.server_port}/v1", "OPENAI_API_KEY": "k"}
+        asked = await bench(env, {"model": {"name": "openai:m-codex"}}).ask("go")
+    assert (asked.text, len(server.asked)) == ("whole", 1)
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "says"),
     [
@@ -221,7 +327,7 @@ async def test_a_plain_answer_to_a_streamed_request_is_taken(bench: Any, refusin
         (
             {"error": {"message": "No more", "code": "insufficient_quota"}},
             JSON,
-            "No more The quota is used up",
+            "No more. The quota is used up",
         ),
     ],
 )

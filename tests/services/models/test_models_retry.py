@@ -168,6 +168,14 @@ async def test_a_stall_is_told_while_it_lasts_and_ends_the_request(
     assert len(fake_gemini.requests) == 1
 
 
+async def test_a_stall_names_the_limit_that_ends_the_call_first(gemini: Any) -> None:
+    run = gemini([{"hang": True}], stall_s=0.4)
+    with pytest.raises(ModelError):
+        await run.ask("hi", timeout_s=0.3)
+    told = [e.message.partition("; ")[2] for e in run.events if e.type == "error"]
+    assert told == ["it is given up after 0.3 s."] * 2
+
+
 async def test_a_call_has_a_time_of_its_own(gemini: Any) -> None:
     slow = {"text": "a" * 300, "chunks": 300, "chunk_delay": 0.2}
     asked = await gemini([slow]).ask("hi", timeout_s=2)

@@ -89,6 +89,13 @@ async def test_a_repeated_end_and_an_unknown_one_are_ends(bench: Any, local: Loc
 
 
 @pytest.mark.anyio
+async def test_a_refusal_is_told_in_the_models_words(bench: Any, local: Local) -> None:
+    asked = await _asked(bench, local, [delta(refusal="I can't "), delta(refusal="do that."), delta("stop")])
+    assert (asked.text, asked.reply.finish_reason) == ("", "refusal")
+    assert asked.reply.problem == "openai:qwen refused: I can't do that."
+
+
+@pytest.mark.anyio
 async def test_the_last_total_of_usage_counts(bench: Any, local: Local) -> None:
     def total(output: int) -> dict[str, Any]:
         usage = {"prompt_tokens": 1000, "completion_tokens": output, "total_tokens": 1000 + output}
@@ -96,6 +103,24 @@ async def test_the_last_total_of_usage_counts(bench: Any, local: Local) -> None:
 
     asked = await _asked(bench, local, [total(1), total(2), total(3), delta("stop")])
     assert (asked.reply.usage.input, asked.reply.usage.output) == (1000, 3)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("told", "cached"),
+    [
+        ({"cached_tokens": 30}, 30),
+        ({"prompt_cache_hit_tokens": 30, "prompt_cache_miss_tokens": 20}, 30),
+        ({"prompt_tokens_details": {"cached_tokens": 30}, "cached_tokens": 30}, 30),
+        ({"prompt_tokens_details": None}, 0),
+    ],
+)
+async def test_what_came_from_a_cache_counts_wherever_a_server_tells_it(
+    bench: Any, local: Local, told: dict[str, Any], cached: int
+) -> None:
+    usage = {"prompt_tokens": 50, "completion_tokens": 4, "total_tokens": 54, **told}
+    asked = await _asked(bench, local, [{**delta("stop", content="x"), "usage": usage}])
+    assert (asked.reply.usage.input, asked.reply.usage.cached) == (50, cached)
 
 
 @pytest.mark.anyio
@@ -157,6 +182,31 @@ async def test_thoughts_of_compatible_servers_are_shown_and_go_back(
     await other.ask("go", first.reply.message, result, tools=[TOOL])
     sent = next(m for m in local.asked[-1]["messages"] if m["role"] == "assistant")
     assert not {"reasoning", "reasoning_content", "reasoning_details"} & sent.keys()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "sent"),
+    [
+        ("openai:deepseek-v4-flash", [("", True), ("", False)]),
+        ("openrouter:deepseek/deepseek-v4-pro", [("", True), ("", False)]),
+        ("openai:deepseek-reasoner", [(None, True), (None, False)]),
+        ("openai:deepseek-ai/DeepSeek-R1", [(None, True), (None, False)]),
+    ],
+)
+async def test_answers_of_another_model_go_to_deepseek_with_empty_thoughts(
+    bench: Any, local: Local, model: str, sent: list[tuple[str | None, bool]]
+) -> None:
+    """It refuses a conversation that others began if they stand without: told by many who use it."""
+    local.turns.append([delta(content="done"), delta("stop")])
+    env = {**local.env, "OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": local.env["OPENAI_BASE_URL"]}
+    opaque = Opaque(model="anthropic:claude-sonnet-4-5", blocks=({"type": "thinking", "signature": "s"},))
+    called = Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),), opaque=opaque)
+    result = Message(role="tool", tool_call_id="c1", name="read", content="42", status="success")
+    answered = Message(role="assistant", content="It is 42.")
+    await bench(env, {"model": {"name": model}}).ask("go", called, result, answered, "and?", tools=[TOOL])
+    answers = [m for m in local.asked[-1]["messages"] if m["role"] == "assistant"]
+    assert [(m.get("reasoning_content"), "tool_calls" in m) for m in answers] == sent
 
 
 @pytest.mark.parametrize(

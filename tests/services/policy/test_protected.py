@@ -1,11 +1,12 @@
 """Files that control the program ask in every mode, with every file tool, unless a user's rule names them."""
 
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import table
+from folders import table, tree
 
 from interlock.services.files import protected
 from interlock.services.files.protected import ProtectedPaths, protected_names
@@ -106,6 +107,55 @@ def test_a_redirection_into_it_is_asked_about(make, shell, mode) -> None:
         asked = policy.check(shell(line), "execute", mode, session)
         assert asked.decision == "ask", line
     assert policy.check(shell("echo x > a.txt"), "execute", mode, session).decision == "allow"
+
+
+def test_what_makes_a_folder_a_repository_is_asked_about_whatever_its_name(
+    tmp_path: Path, call, shell
+) -> None:
+    """Git takes it for one once a person enters it, and runs what its settings say."""
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "old.git"], check=True)
+    tree(
+        tmp_path,
+        {"new/HEAD": "x", "new/refs/x": "x", "new/config": "x", "plain/config": "x", "plain/refs/x": ""},
+    )
+    policy = RulePolicy(Books([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
+    asked = (
+        "old.git/config",
+        "old.git/hooks/post-update",
+        "old.git/commondir",
+        "new/objects/x",
+        "new/commondir",
+    )
+    for path in (*asked, "old.git/HEAD"):
+        assert policy.check(call("write_file", file_path=path), "write", "auto_edit").decision == "ask", path
+        assert policy.check(shell(f"echo x > {path}"), "execute", "yolo").decision == "ask", path
+    for path in (
+        "old.git/description",
+        "new/config",
+        "new/a",
+        "plain/config",
+        "plain/objects/x",
+        "HEAD",
+        "hooks/a",
+    ):
+        assert policy.check(call("write_file", file_path=path), "write", "auto_edit").decision == "allow", (
+            path
+        )
+
+
+def test_a_command_that_names_it_to_change_it_is_asked_about_in_every_mode(tmp_path: Path, shell) -> None:
+    """What only reads it isn't, under `-y`, and a rule of the user's for the command counts."""
+    home = Path.home()
+    tree(tmp_path, {"AGENTS.md": "x", "sub/AGENTS.md": "x", "x": "x"})
+    space = FolderWorkspace(tmp_path, protected=ProtectedPaths(home=home))
+    policy = RulePolicy(Books([], Settings.model_validate({}), space))
+    writes, reads = TABLE["writes"], TABLE["doesn't write"]
+    assert [line for line in writes if policy.check(shell(line), "execute", "yolo").decision != "ask"] == []
+    assert [line for line in reads if policy.check(shell(line), "execute", "yolo").decision != "allow"] == []
+    allowed = ["run_shell_command(cp x AGENTS.md)", "run_shell_command(cp)"]
+    for named, decision in zip(allowed, ("allow", "ask"), strict=True):
+        own = RulePolicy(Books([], Settings.model_validate({"tools": {"allowed": [named]}}), space))
+        assert own.check(shell("cp x AGENTS.md"), "execute", "default").decision == decision
 
 
 PATCH = "--- a/{0}\n+++ b/{0}\n@@ -0,0 +1 @@\n+x\n"

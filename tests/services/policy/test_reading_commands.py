@@ -89,6 +89,33 @@ def test_a_folder_that_the_call_names_is_held_to_the_same_paths(root: Path) -> N
     assert decision(policy, "ls", dir_path="..") == "ask"
 
 
+def test_a_path_that_leads_each_process_elsewhere_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`/proc/self/cwd` is the folder of the program when it decides, and that of the command when it runs."""
+    for folder in ("sub", "tools"):
+        put(tmp_path / folder / "b.txt", "b\n")
+    (tmp_path / "sub" / "a.txt").symlink_to("/etc/passwd")
+    (tmp_path / "sub" / "here").symlink_to("/proc/self/cwd")
+    (tmp_path / "sub" / "far").symlink_to("../sub/here")
+    monkeypatch.chdir(tmp_path)
+    policy = policy_of(tmp_path)
+    for path in (
+        "/proc/self/cwd/a.txt",
+        "/proc/self/cwd",
+        "/proc/thread-self/cwd/a.txt",
+        f"/proc/self/fd/99/../../../..{tmp_path}/a.txt",
+        "here/a.txt",
+        "far/tools/../a.txt",
+    ):
+        assert decision(policy, f"cat {path}", dir_path="sub") == "ask", path
+        assert decision(policy, f"wc -l < {path}", dir_path="sub") == "ask", path
+        assert decision(policy, f"echo x > {path}", "auto_edit", dir_path="sub") == "ask", path
+    mine = policy_of(tmp_path, allowed=["run_shell_command(cp)"])
+    assert decision(mine, "cd tools && cp x /proc/self/cwd/b.txt") == "ask"
+    assert decision(mine, "cp x /dev/stderr") == decision(policy, "cat b.txt", dir_path="sub") == "allow"
+
+
 GIT = GROUPS["git"]
 EVIL = "printf '[core]\\n\\tfsmonitor = ./evil\\n' >>"
 

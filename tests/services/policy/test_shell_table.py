@@ -86,6 +86,14 @@ def test_what_is_too_long_too_deep_or_no_text_is_never_allowed_by_a_rule_and_cos
     )
 
 
+@pytest.mark.parametrize(
+    "line", ["strange " + "bash " * 1_500, "strange " + "git -C " * 1_000, f"sqlite3 x '{'git - ' * 3_000}'"]
+)
+def test_a_rule_is_looked_for_behind_so_many_words_and_no_more(policy: RulePolicy, line: str) -> None:
+    policy.check(call("ls"), "execute", "yolo")  # imports
+    assert lines_run(lambda: policy.check(call(line), "execute", "yolo")) < 600_000
+
+
 FILES = "a.txt b.txt src/app.py src/a.py src/b.py README.md package.json tests/test_app.py data.csv names.txt data.txt"
 
 

@@ -1,0 +1,271 @@
+"""results: draws a workflow's output as lines for people; `run`, `show` and a session's `/run` use it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from interlock.cli.render.output import Paint, counted, elapsed, readable, table_lines
+from interlock.cli.render.pending import marked
+
+Output = Mapping[str, Any]
+_MARKS = {"success": "✓", "cancelled": "–"}
+
+
+def result_lines(workflow: str, output: Output, paint: Paint) -> Iterator[str]:
+    """A workflow's output without its error, which belongs to the run; your own workflow's as `name: value`."""
+    if workflow in DRAWN:
+        yield from DRAWN[workflow](defaultdict(lambda: None, output), paint)  # null values are left out
+    else:
+        yield from readable(output)
+
+
+def without_text(output: Output, shown: str) -> dict[str, Any]:
+    """The output without the text that was shown while the run went on."""
+    return {name: "" if shown and value == shown else value for name, value in output.items()}
+
+
+def _edit(output: Output, paint: Paint) -> Iterator[str]:
+    if output["diff"]:
+        yield from marked(output["diff"], paint) if paint.on else output["diff"].splitlines()
+    facts = [output["status"].replace("_", " ")]
+    facts += [f"found by: {output['strategy']}"] if output["strategy"] else []
+    facts += [counted(output["occurrences"], "place")] if output["occurrences"] else []
+    yield " · ".join(facts)
+    if output["explanation"]:
+        yield output["explanation"]
+
+
+def _search(output: Output, paint: Paint) -> Iterator[str]:
+    for hit in output["results"]:
+        place = f"{hit['path']}:{hit['start_line']}-{hit['end_line']}"
+        yield f"{paint(place, 'bold')}  {hit['score']:.2f}"
+        yield from _numbered(hit["code"], hit["start_line"], paint)
+        yield ""
+    index = output["index"]
+    files = f"index {index['state']}: {counted(index['files'], 'file')}, {counted(index['chunks'], 'chunk')}"
+    changes = [f"{index[what]} {what}" for what in ("added", "removed") if index[what]]
+    yield ", ".join([f"{counted(len(output['results']), 'result')} · {files}", *changes])
+    if why := index.get("error"):
+        yield why
+
+
+def _numbered(code: str, first: int, paint: Paint) -> Iterator[str]:
+    lines = code.splitlines()
+    width = len(str(first + len(lines)))
+    for number, line in enumerate(lines, first):
+        yield f"  {paint(f'{number:>{width}}', 'dim')}  {line}".rstrip()
+
+
+def _mode(output: Output, paint: Paint) -> Iterator[str]:
+    """The verdict alone where a tool was asked about; the modes, with a mark at the current one, otherwise."""
+    if output["allowed"] is not None:
+        verdict, colour = ("allowed", "green") if output["allowed"] else ("not allowed", "red")
+        yield f"{paint(verdict, colour)} in mode {output['current']}"
+        return
+    if not output["error"]:
+        yield from table_lines(
+            [
+                (
+                    "*" if mode["slug"] == output["current"] else "",
+                    mode["slug"],
+                    groups_of(mode),
+                    _purpose(mode),
+                )
+                for mode in output["modes"]
+            ],
+            paint=paint,
+        )
+    yield f"current mode: {output['current']}"
+
+
+def groups_of(mode: Mapping[str, Any]) -> str:
+    """The groups of tools that a mode allows, each with the files that it is limited to."""
+    groups: Sequence[Mapping[str, str]] = mode["groups"]
+    return ", ".join(
+        f"{group['name']} ({group['file_regex']})" if group.get("file_regex") else group["name"]
+        for group in groups
+    )
+
+
+def _purpose(mode: Mapping[str, Any]) -> str:
+    return mode.get("when_to_use") or mode.get("description") or mode["name"]
+
+
+def _system_prompt(output: Output, paint: Paint) -> Iterator[str]:
+    yield from output["text"].splitlines()
+    yield ""
+    changed = set(output["changed"])
+    rows = [
+        (s["name"], f"{s['tokens']:,}", s["why"], "changed" * (s["name"] in changed))
+        for s in output["sections"]
+    ]
+    rows += [(name, "—", f"left out: {why}", "") for name, why in output["left_out"].items()]
+    yield from table_lines(rows, ("section", "tokens", "why", ""), flexible=(2,), paint=paint)
+    yield f"{output['source']} · {counted(len(output['sections']), 'section')} · {output['tokens']:,} tokens"
+
+
+def _context(output: Output, paint: Paint) -> Iterator[str]:
+    yield paint("system", "bold")
+    yield from _indented(output["system"])
+    yield from _messages(output["messages"], paint)
+    yield ""
+    yield paint("tools", "bold") + f"  {', '.join(tool['name'] for tool in output['tools']) or 'none'}"
+    rows = [(f"  {file['path']}", file["status"], file["reason"]) for file in output["files"]]
+    if rows:
+        yield paint("files", "bold")
+        yield from table_lines(rows, paint=paint)
+    yield paint("tokens", "bold") + f"  {', '.join(f'{name} {n:,}' for name, n in output['tokens'].items())}"
+
+
+def _messages(messages: Iterable[Mapping[str, Any]], paint: Paint) -> Iterator[str]:
+    for message in messages:
+        yield ""
+        yield paint(message["role"], "bold")
+        yield from _indented(_spoken(message.get("content")))
+        for call in message.get("tool_calls") or ():
+            yield f"  calls {call['name']}"
+            yield from _indented("\n".join(readable(call["args"])), "    ")
+
+
+def _spoken(content: Any) -> str:
+    """The text of a message's content; other parts are named."""
+    if not isinstance(content, list):
+        return str(content or "")
+    parts = cast(list[Mapping[str, Any]], content)
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
+
+
+def _indented(text: str, by: str = "  ") -> Iterator[str]:
+    return (f"{by}{line}".rstrip() for line in text.splitlines())
+
+
+def _compress(output: Output, paint: Paint) -> Iterator[str]:
+    yield from _messages(output["history"], paint)
+    yield ""
+    before, after = output["tokens_before"], output["tokens_after"]
+    sizes = f"{before:,} tokens" if before == after else f"{before:,} → {after:,} tokens"
+    yield f"{_COMPRESSED[output['status']]} · {sizes} · {counted(len(output['history']), 'message')}"
+
+
+_COMPRESSED = {
+    "noop": "not compressed: below the threshold",
+    "compressed": "compressed",
+    "truncated": "truncated: only old tool outputs were shortened",
+    "failed_empty": "failed: the model wrote no summary",
+    "failed_inflated": "failed: the summary was longer than what it replaces",
+}
+
+
+def _next_speaker(output: Output, paint: Paint) -> Iterator[str]:
+    next_one = {"model": "the model", "user": "the user"}.get(output["next_speaker"] or "", "undecided")
+    yield f"{paint(next_one, 'bold')} ({output['decided_by']}): {output['reasoning']}"
+
+
+def _route(output: Output, paint: Paint) -> Iterator[str]:
+    took = elapsed(output["latency_ms"] / 1000)
+    yield f"{paint(output['model'], 'bold')} ({output['strategy']}, {took}): {output['reasoning']}"
+
+
+def _loop_check(output: Output, paint: Paint) -> Iterator[str]:
+    if output["detected"]:
+        where = f"at event {output['at_event']}, {counted(output['count'], 'detection')}"
+        yield f"{paint('loop', 'bold', 'red')} ({output['kind']}): {output['detail']} · {where}"
+    else:
+        yield "no loop"
+    yield f"a model checks next at turn {output['next_check_turn']}, then every {output['interval']} turns"
+
+
+def _summarize(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001 - every one has this shape
+    yield from output["text"].splitlines()
+    if output["saved_to"]:
+        yield f"{output['status']} · complete output: {output['saved_to']}"
+
+
+def _tools(output: Output, paint: Paint) -> Iterator[str]:
+    for response in output["responses"]:
+        mark = _MARKS.get(response["status"], "✗")
+        yield f"{mark} {paint(response['name'], 'bold')} [{response['id']}]"
+        yield from _indented(_spoken(response["content"]))
+    if output["stop"]:
+        yield f"stopped: {output['stop']}"
+
+
+def _turn(output: Output, paint: Paint) -> Iterator[str]:
+    yield from output["text"].splitlines()
+    for call in output["tool_calls"]:
+        yield f"calls {paint(call['name'], 'bold')}"
+        yield from _indented("\n".join(readable(call["args"])))
+    yield " · ".join(
+        filter(None, [output["status"].replace("_", " "), output["model"], output["finish_reason"]])
+    )
+
+
+def _subagent(output: Output, paint: Paint) -> Iterator[str]:  # noqa: ARG001
+    yield from output["result"].splitlines()
+    took = f"{counted(output['turns'], 'turn')} · {elapsed(output['duration_s'])}"
+    why = f": {output['reason']}" if output["reason"] and not output["error"] else ""
+    yield f"{output['status'].replace('_', ' ')}{why} · {took}"
+
+
+def _investigate(output: Output, paint: Paint) -> Iterator[str]:
+    if report := output["report"]:
+        yield from report["SummaryOfFindings"].splitlines()
+        for place in report["RelevantLocations"]:
+            yield ""
+            yield f"{paint(place['FilePath'], 'bold')}  {', '.join(place['KeySymbols'])}".rstrip()
+            yield from _indented(place["Reasoning"])
+        yield ""
+        yield paint("explored", "bold")
+        yield from (f"  - {step}" for step in report["ExplorationTrace"])
+        return
+    yield from (output["partial"] or "").splitlines()
+    yield output["status"].replace("_", " ") + ("" if output["error"] else f": {output['reason']}")
+
+
+def _init(output: Output, paint: Paint) -> Iterator[str]:
+    yield from output["response"].splitlines()
+    yield f"{paint(output['file'], 'bold')} · {output['status'].replace('_', ' ')}"
+
+
+def _plan(output: Output, paint: Paint) -> Iterator[str]:
+    yield from (f"{'✓' if step['done'] else '·'} {step['text']}" for step in output["steps"])
+    facts = [output["status"], output["plan_file"]]
+    facts += [f"carried out by run {output['main_run']}"] if output["main_run"] else []
+    yield paint(" · ".join(filter(None, facts)), "bold")
+
+
+def _mcp(output: Output, paint: Paint) -> Iterator[str]:
+    if output["content"] is not None:
+        yield from output["content"].splitlines()
+        return
+    if not output["servers"] and not output["error"]:
+        yield "No MCP servers are set up. See: interlock mcp --help"
+    for server in output["servers"]:
+        yield f"{paint(server['name'], 'bold')} · {server['status']}"
+        yield from (
+            f"  {line}" for line in readable({k: v for k, v in server.items() if k not in _HEAD and v})
+        )
+
+
+_HEAD = ("name", "status")
+
+DRAWN: Mapping[str, Callable[[Output, Paint], Iterator[str]]] = {
+    "compress": _compress,
+    "context": _context,
+    "edit": _edit,
+    "init": _init,
+    "investigate": _investigate,
+    "loop-check": _loop_check,
+    "mcp": _mcp,
+    "mode": _mode,
+    "next-speaker": _next_speaker,
+    "plan": _plan,
+    "route": _route,
+    "search": _search,
+    "subagent": _subagent,
+    "summarize": _summarize,
+    "system-prompt": _system_prompt,
+    "tools": _tools,
+    "turn": _turn,
+}
+"""Workflow → how its output is drawn; that of `main` and `task` is their answer."""

@@ -1,0 +1,57 @@
+"""masking: what keeps secrets out of what is shown of a run: those of its environment, `.env` files and settings."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from interlock.services.config.formats import load_dotenv
+from interlock.services.config.settings import load_settings
+from interlock.services.mcp.remote import TokenFile
+from interlock.services.secrets.environment import secret_headers, secret_variables
+from interlock.services.secrets.redaction import Redactor
+from interlock.services.trust import is_trusted
+from interlock.state.errors import ConfigError
+from interlock.state.settings import Settings
+
+
+def redactor_of(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
+    """Return what replaces the secrets of a run. `env`: with `.env` files; `home`: the state directory, with tokens."""
+    secrets = secret_variables(env, settings.security.environment)
+    for name, server in settings.mcp_servers.items():
+        own = {
+            **secret_variables(server.env, settings.security.environment),
+            **secret_headers(server.headers),
+        }
+        secrets |= {f"{name}.{key}": value for key, value in own.items()}
+        if address := server.http_url or server.url:
+            secrets |= {f"{name}.client_secret": server.oauth.client_secret}
+            secrets |= TokenFile(home, name, address).secrets()
+    return Redactor(secrets, enabled=settings.security.redact_secrets)
+
+
+def redactor_at(root: Path, home: Path) -> Redactor:
+    """Return the same for a command that only looks at a run of this folder, as the folder and the user are now.
+
+    Settings that can't be read mask as the default does.
+    """
+    user = Path.home()
+    trusted = is_trusted(root, user)
+    env = load_dotenv(start=root, home=user, env=os.environ, trusted=trusted).values
+    try:
+        settings = load_settings(workspace=root, home=user, env=env, overrides={}, trusted=trusted).settings
+    except ConfigError:
+        settings = Settings()
+    return redactor_of(settings, env, home)
+
+
+def masked(value: Any, redact: Redactor) -> Any:
+    """Return a JSON-like value with a mark in place of each secret, in keys, too."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list | tuple):
+        return [masked(item, redact) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value).items()
+        return {(redact(key) if isinstance(key, str) else key): masked(item, redact) for key, item in pairs}
+    return value
