@@ -352,7 +352,7 @@ def test_who_only_looks_runs_no_file_by_naming_it_as_a_workflow(
     ran = ours.folder.parent / "ran"
     text = (ours.folder / "graphs.py").read_text()
     (ours.folder / "named.py").write_text(f"open({str(ran)!r}, 'w').close()\n{text}")
-    for role, found in (("view", 404), ("decide", 404), ("drive", 200)):
+    for role, found in (("view", 403), ("decide", 403), ("drive", 200)):
         with ours.http(tokens[role]) as http:
             for door in ("", "/diagram"):
                 assert status(http, "GET", f"/api/workflows/named.py:ask{door}") == found, (role, door)

@@ -146,23 +146,13 @@ async def workflows(page: Served, _: Request) -> Any:
 
 
 async def workflow(page: Served, request: Request) -> Any:
-    return await page.apart.kept(Work("form", page.options, await _named(page, request)))
+    return await page.apart.kept(Work("form", page.options, request.path_params["name"]))
 
 
 async def workflow_diagram(page: Served, request: Request) -> Any:
     folder = page.options.workspace or Path.cwd()
-    drawn = await _drawn_graph(page, folder, await _named(page, request), request)
+    drawn = await _drawn_graph(page, folder, request.path_params["name"], request)
     return Response(drawn["svg"], media_type="image/svg+xml")
-
-
-async def _named(page: Served, request: Request) -> str:
-    """The workflow that the address names. Raises `RefusedError` for one that isn't listed, unless the person may start
-    runs: `FILE.py:GRAPH` runs that file."""
-    name = request.path_params["name"]
-    listed = (await page.apart.kept(Work("workflows", page.options)))["workflows"]
-    if name not in (one["name"] for one in listed) and not request.state.person.may("drive"):
-        raise RefusedError(404, f"No workflow {name!r} is listed. Another one's code runs for 'drive' only.")
-    return name
 
 
 async def diagram(page: Served, request: Request) -> Any:
@@ -208,6 +198,8 @@ async def takes_prompt(page: Served, request: Request) -> Any:
     row = run_of(page.client, request)
     if row.workflow in TALKING:
         return {"takes": True}
+    if not request.state.person.may("drive"):
+        return {"takes": False}
     options = replace(page.options, workspace=Path(row.workspace))
     return {"takes": (await page.apart.kept(Work("form", options, row.workflow)))["talks"]}
 

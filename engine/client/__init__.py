@@ -31,6 +31,7 @@ from interlock.engine.store import Store, diagnosed, reading, state_home
 from interlock.engine.store import runs as rows
 from interlock.engine.store.places import carry_over
 from interlock.engine.store.runs import Shown
+from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 
 if TYPE_CHECKING:
     from interlock.engine.client.following import Followed, LiveDrives
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDED",
+    "FORBIDDEN",
     "LISTING",
     "STATUSES",
     "TALKING",
@@ -53,6 +55,7 @@ __all__ = [
     "Asker",
     "Call",
     "Client",
+    "CodeForbiddenError",
     "Decision",
     "Options",
     "Outcome",

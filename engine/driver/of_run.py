@@ -16,6 +16,7 @@ from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, options_of
 from interlock.engine.store.places import move_task
+from interlock.engine.user_code import FORBIDDEN
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
@@ -51,7 +52,9 @@ def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
 
 
 def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
-    """Add the processors from settings and installed packages."""
+    """Add the processors from settings and installed packages; none where code of users may not run."""
+    if FORBIDDEN.get():
+        return chosen
     root, home = prepared.workspace.root, prepared.options.user_home
     return placed(chosen, processor_files(prepared.settings, root, home, prepared.trusted))
 
