@@ -9,13 +9,47 @@ from uuid import uuid4
 import httpx
 import pytest
 from api_lab import Ours
-from cli.workflow_files import NOTE
 from folders import put
 from patience import until
 from test_roles import ROUTES, status
 
 from interlock.cli.web.api.answers import assistant_of, thread_of
 
+NOTE = '''"""note: asks whether a note may go."""
+
+from interlock.workflow import END, START, Deps, Graph, Input, Output, Runtime, State, Workflow, approve, node
+
+
+class NoteInput(Input):
+    topic: str
+
+
+class NoteOutput(Output):
+    status: str
+
+
+class NoteState(State, total=False):
+    topic: str
+    status: str
+
+
+@node(reads=("topic",), writes=("status",))
+async def finish(state: NoteState, runtime: Runtime[Deps]) -> NoteState:
+    return {"status": "done"}
+
+
+def build() -> Graph:
+    g = Graph("note", NoteState)
+    g.nodes(finish)
+    g.subgraph("review", approve("Publish this note?", show="topic"))
+    g.edge(START, "review")
+    g.by_label("review", {"approved": "finish", "rejected": "finish"})
+    g.edge("finish", END)
+    return g
+
+
+WORKFLOW = Workflow("note", build, NoteInput, NoteOutput)
+'''
 PROCESSORS = """
 from interlock.workflow import Deps, Runtime, State, node
 
@@ -80,7 +114,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lab]:
 
 @pytest.fixture(scope="module")
 def tokens(lab: Lab) -> Mapping[str, str]:
-    return {role: lab.ours.tokens("new", f"bot-{role}", "--role", role) for role in ("view", "decide", "drive")}
+    return {
+        role: lab.ours.tokens("new", f"bot-{role}", "--role", role) for role in ("view", "decide", "drive")
+    }
 
 
 def looks(lab: Lab) -> list[tuple[str, str]]:
@@ -98,7 +134,7 @@ def looks(lab: Lab) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-BODIES = {
+BODIES: dict[str, dict[str, Any]] = {
     "/search$": {"limit": 1000},
     "/commands$": {"id": 1, "method": "run.start", "params": {"assistant_id": "talk", "input": {}}},
     "/runs(/stream|/wait)?$": {"assistant_id": "ask", "input": {"topic": "x"}},
@@ -111,7 +147,7 @@ def test_no_look_runs_a_file_as_it_is_now(lab: Lab, tokens: Mapping[str, str], r
     lab.mark.unlink(missing_ok=True)
     with lab.ours.http(tokens[role]) as http:
         for method, path in looks(lab):
-            given = next((body for at, body in BODIES.items() if re.search(at, path)), {})
+            given = next((body for at, body in BODIES.items() if re.search(at, path)), dict[str, Any]())
             found = status(http, method, path, json=given)
             ran = lab.mark.read_text() if lab.mark.exists() else ""
             assert (ran, found < 500) == ("", True), (method, path, found)
@@ -151,7 +187,9 @@ def _seen(http: httpx.Client, thread: str) -> dict[str, Any]:
     return {
         "state": {part: state[part] for part in parts},
         "tasks": [(task["name"], task["id"], task["interrupts"]) for task in state["tasks"]],
-        "history": [{**{part: one[part] for part in parts[1:-1]}, "values": _set(one["values"])} for one in history],
+        "history": [
+            {**{part: one[part] for part in parts[1:-1]}, "values": _set(one["values"])} for one in history
+        ],
         "thread": {part: row[part] for part in ("status", "values", "interrupts")},
     }
 

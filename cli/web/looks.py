@@ -132,12 +132,20 @@ def _file(client: Client, name: str) -> str:
     path = one and one.fields["args"].get("file_path")
     if row is None or not isinstance(path, str):
         raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
+    if not _may_read(client, row):
+        why = f"others may write the database, which names the folder {row.workspace!r}. Trust that: interlock trust"
+        raise RefusedError(422, f"It isn't shown: {why}")
     try:
         return client.file_text(row.run, path, _FILE)
     except PathRefused as error:
         raise RefusedError(422, f"It isn't shown: {error}") from error
     except (UnreadableError, OSError) as error:
         raise RefusedError(404, f"{path!r} can't be read: {error}.") from error
+
+
+def _may_read(client: Client, row: RunRow) -> bool:
+    """Whether a row's folder is what it says: in a database others may write rows, and name any folder of this host."""
+    return client.options.submitted is None or client.options.trusts(Path(row.workspace))
 
 
 async def workflows(page: Served, _: Request) -> Any:
@@ -156,7 +164,7 @@ async def workflow_diagram(page: Served, request: Request) -> Any:
 
 
 async def diagram(page: Served, request: Request) -> Any:
-    row = run_of(page.client, request)
+    row = await _drawable(page, request)
     path = await asyncio.to_thread(page.client.graph_path, row.run)
     drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, path.in_session)
     return Response(drawn["svg"], media_type="image/svg+xml")
@@ -164,12 +172,19 @@ async def diagram(page: Served, request: Request) -> Any:
 
 async def path(page: Served, request: Request) -> Any:
     """What the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
-    row = run_of(page.client, request)
+    row = await _drawable(page, request)
     step = step_of(request, row.run)
     whole = await asyncio.to_thread(page.client.graph_path, row.run)
     drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
     marks = await asyncio.to_thread(page.client.graph_marks, row.run, drawn["edges"], step)
     return marks._asdict()
+
+
+async def _drawable(page: Served, request: Request) -> RunRow:
+    """The run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
+    row = run_of(page.client, request)
+    await asyncio.to_thread(page.client.check_code, row)
+    return row
 
 
 async def _drawn_graph(
@@ -200,6 +215,7 @@ async def takes_prompt(page: Served, request: Request) -> Any:
         return {"takes": True}
     if not request.state.person.may("drive"):
         return {"takes": False}
+    await _drawable(page, request)
     options = replace(page.options, workspace=Path(row.workspace))
     return {"takes": (await page.apart.kept(Work("form", options, row.workflow)))["talks"]}
 
@@ -272,7 +288,7 @@ async def diff(page: Served, request: Request) -> Any:
 
 
 async def replay(page: Served, request: Request) -> Any:
-    row, given = run_of(page.client, request), await body(request)
+    row, given = await _drawable(page, request), await body(request)
     swap = given.get("swap")
     check_role(request.state.person, role_needed("view", swap=swap))
     return await page.apart.done(Work("replay", page.options, row.run, {"swap": str(swap or "")}))

@@ -1,7 +1,8 @@
 """as_recorded: snapshots of a run whose code may not run here: what its checkpoints hold, as plain data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from langgraph.types import PregelTask, StateSnapshot
@@ -54,17 +55,23 @@ class AsRecorded:
         )
 
     def _tasks(self, found: Any) -> Iterator[PregelTask]:
-        written = sorted(found.pending_writes or (), key=lambda one: str(one[0]))
-        for task, writes in groupby(written, key=lambda one: one[0]):
+        written: list[tuple[str, str, Any]] = [*(found.pending_writes or ())]
+        written.sort(key=_TASK)
+        for task, writes in groupby(written, key=_TASK):
             each = [(channel, value) for _, channel, value in writes]
             if not (node := self._nodes.get(task, "")):
                 continue  # what a resume writes
             given: Mapping[str, Any] = {name: value for name, value in each if not _is_bookkeeping(name)}
             failed = next((value for name, value in each if name == "__error__"), None)
-            asked = tuple(one for name, value in each if name == "__interrupt__" for one in value)
+            asked: tuple[Any, ...] = tuple(
+                one for name, value in each if name == "__interrupt__" for one in value
+            )
             answered = any(name == "__resume__" for name, _ in each)
             open_ = () if given or (answered and not asked) else asked
             yield PregelTask(task, node, ("__pregel_pull", node), failed, open_, None, dict(given) or None)
+
+
+_TASK: Callable[[tuple[str, str, Any]], str] = itemgetter(0)
 
 
 def _is_bookkeeping(channel: str) -> bool:

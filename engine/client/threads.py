@@ -13,7 +13,7 @@ from interlock.engine.driver.lease import acquire
 from interlock.engine.graph_files import kept_graph
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
-from interlock.engine.store import Store, options_of, reading, views
+from interlock.engine.store import Store, reading, views
 from interlock.engine.store.approvals import OUTCOMES
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
@@ -57,17 +57,19 @@ def opened(options: Options, run: str) -> Generator[Opened]:
     Raises `InterlockError`.
     """
     from interlock.engine.driver.drive import saver_for
-    from interlock.engine.driver.of_run import with_own_nodes, workflow_of
+    from interlock.engine.driver.of_run import check_code_of, kept_source, with_own_nodes, workflow_of
     from interlock.engine.store.approvals import SqlApprovals
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)
+    row = find_run(options.home, run)
     try:
-        chosen, prepared = workflow_of(find_run(options.home, run), _bare(options))
+        check_code_of(row, options)
+        chosen, prepared = workflow_of(row, _bare(options))
     except CodeForbiddenError:
         from interlock.engine.client.as_recorded import AsRecorded
 
-        theirs = kept_graph(options_of(options.home, run).get("source") or {}) is not None
+        theirs = kept_graph(kept_source(options.home, run)) is not None
         with closing(store.connect()) as conn:
             yield Opened(AsRecorded(conn, run), {"configurable": {"thread_id": run}}, theirs)
         return

@@ -145,7 +145,7 @@ class Lanes:
         after: float,
         first: "Coroutine[Any, Any, None] | None",
     ) -> None:
-        """Drive what waits in a lane. A decision lets its run go on, with its code: whoever decided was asked for that."""
+        """Drive what waits in a lane, with its code: a decision lets its run go on, whoever made it."""
         FORBIDDEN.set("")
         if before is not None:
             await asyncio.wait({before})
