@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import time
 from collections.abc import Generator, Mapping
 from contextlib import closing
@@ -19,6 +20,8 @@ from websockets.sync.client import connect
 
 from interlock.cli.web import app
 from interlock.cli.web.api import routes
+from interlock.cli.web.guard import Access
+from interlock.engine.client import Options
 
 NEEDED = """
 GET    /api/me                                        view
@@ -154,6 +157,34 @@ def status(http: httpx.Client, method: str, path: str, **given: Any) -> int:
 def test_the_table_has_every_route() -> None:
     there = [line.split()[:2] for table in (app.TABLE, routes.TABLE) for line in table.strip().splitlines()]
     assert sorted(map(tuple, there)) == sorted((method, path) for method, path, _ in ROUTES)
+
+
+def test_the_app_answers_nothing_beside_the_table_but_the_sign_in_and_the_empty_page(tmp_path: Path) -> None:
+    made: Any = app.Page(Options(home=tmp_path), Access(1)).guard
+    found: set[tuple[str, str]] = set()
+    for route in made._app.routes:
+        methods = (getattr(route, "methods", None) or {"*"}) - {"HEAD"}
+        found |= {(method, route.path) for method in methods}
+    beside = found - {(method, path) for method, path, _ in ROUTES}
+    assert beside == {
+        ("POST", "/login"),
+        ("POST", "/proof"),
+        ("GET", "/ok"),
+        ("*", "/static"),
+        ("GET", "/{path:path}"),  # the page, which holds no data
+        ("*", "/threads/{thread}/stream/events"),  # the socket, whose commands need their own roles
+    }
+
+
+def test_a_request_with_two_lengths_hides_no_second_one(ours: Ours, tokens: Mapping[str, str]) -> None:
+    """A proxy may see one request where the server sees two, the second with any person's name."""
+    hidden = f"GET /api/me HTTP/1.1\r\nHost: 127.0.0.1:{ours.port}\r\nx-api-key: {tokens['view']}\r\n\r\n"
+    head = f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{ours.port}\r\nx-api-key: {tokens['view']}\r\n"
+    lengths = f"Content-Length: {len(hidden) + 5}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", ours.port), timeout=HANG_S) as sent:
+        sent.sendall(f"{head}{lengths}{hidden}".encode())
+        said = b"".join(iter(lambda: sent.recv(65_536), b""))
+    assert (said[:12], said.count(b"HTTP/1.1 ")) == (b"HTTP/1.1 400", 1), said
 
 
 def test_every_route_needs_its_role_and_a_token_in_a_header(ours: Ours, tokens: Mapping[str, str]) -> None:
@@ -328,7 +359,7 @@ def test_a_socket_and_commands_take_an_answer_and_no_more(ours: Ours, tokens: Ma
     before = at_rest(ours)
     for role, told in (("view", "'decide'"), ("decide", "'drive'")):
         headers = {"x-api-key": tokens[role]}
-        with connect(address, additional_headers=headers, open_timeout=HANG_S, proxy=None) as socket:
+        with connect(address, additional_headers=headers, open_timeout=HANG_S, proxy=None) as talk:
             answer = {
                 "interrupt_id": name,
                 "response": "Yes.",
@@ -336,8 +367,8 @@ def test_a_socket_and_commands_take_an_answer_and_no_more(ours: Ours, tokens: Ma
             }
             start: dict[str, Any] = {"assistant_id": "talk", "input": {}}
             for method, params in (("run.start", start), ("input.respond", answer)):
-                socket.send(json.dumps({"id": 1, "method": method, "params": params}))
-                assert told in json.loads(socket.recv(HANG_S))["message"], (role, method)
+                talk.send(json.dumps({"id": 1, "method": method, "params": params}))
+                assert told in json.loads(talk.recv(HANG_S))["message"], (role, method)
     assert everything(ours) == before
     command = {"id": 1, "method": "input.respond", "params": {"interrupt_id": name, "response": "Yes."}}
     with ours.http(tokens["decide"]) as http:
