@@ -115,6 +115,22 @@ def test_a_run_takes_no_folder_of_the_worker_for_its_clone(
     assert not (home / "made.txt").exists()
 
 
+def test_a_runs_model_reads_no_file_of_the_worker(
+    fleet: Run, begin: Begin, submitter: Act, tmp_path: Path, home: Path
+) -> None:
+    private = put(home / "notes.yaml", [{"text": "Only for the worker's owner."}])
+    real = begin()
+    named = str(tmp_path / "script.json")  # as the settings of the submitter's host and the worker's name it
+    sql = "update runs set input = replace(input, %s, %s), options = replace(options, %s, %s) where run = %s"
+    submitter(sql, named, str(private), named, str(private), real)
+    with Worker("--workspaces", str(tmp_path / "clones")):
+        fleet("wait", real)
+    told = fleet("export", real, "--format", "json").out
+
+    assert "worker's owner" not in told
+    assert "a file of this worker that its own settings don't name" in fleet("show", real).out
+
+
 @pytest.mark.parametrize("address", ["{home}/private", "../private", "FILE://{home}/private"])
 def test_a_run_clones_no_repository_of_the_worker_that_its_settings_dont_allow(
     fleet: Run, begin: Begin, submitter: Act, tmp_path: Path, home: Path, address: str

@@ -10,7 +10,7 @@ import re
 import socket
 import ssl
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -396,11 +396,24 @@ def gemini_key(env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in GEMINI_KEYS if env.get(name)), None)
 
 
+def scripts_in(settings: Settings) -> set[str]:
+    """Return the scripts that settings name as models, by their whole paths."""
+    named = map(with_whole_path, (settings.model.name, *settings.model.aliases.values()))
+    return {name for name in named if name and name.startswith("script:")}
+
+
 class Providers:
     """The providers of one drive, by model. With `fake`, one script answers for all of them."""
 
-    def __init__(self, env: Mapping[str, str], fake: Path | None, facts: "ModelFacts") -> None:
-        self._env, self._facts = env, facts
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        fake: Path | None,
+        facts: "ModelFacts",
+        scripts: Collection[str] | None = None,
+    ) -> None:
+        """`scripts`: the only ones that are read; None: any."""
+        self._env, self._facts, self._scripts = env, facts, scripts
         self._fake = ScriptProvider(fake) if fake else None
         self._known: dict[str, Provider] = {}
         self._gemini: GeminiProvider | None = None
@@ -424,6 +437,10 @@ class Providers:
         """Import in a thread: it takes up to a second, and the loop must stay responsive to cancellation."""
         provider = provider_of(model)
         if provider == "script":
+            if self._scripts is not None and model not in self._scripts:
+                raise UserError(
+                    f"The run names {model!r}, a file of this worker that its own settings don't name."
+                )
             return ScriptProvider(Path(model.partition(":")[2]))
         check_address(model, self._env)
         if provider != "gemini":
