@@ -30,7 +30,7 @@ def test_the_row_of_a_call_is_no_result_of_another_tool_or_of_other_arguments(st
             CallView(id="0.0", name="run_shell_command", args={"command": "git push"}),
             CallView(id="0.0", name="read_file", args=ran.args),
         ):
-            with pytest.raises(RunError, match="another call .* Nothing was run"):
+            with pytest.raises(RunError, match=r"another call .* Nothing was run"):
                 journal.find(key, other)
 
 
