@@ -13,4 +13,4 @@ FOUND = find_namespace_packages(
     str(HERE), include=[*ROOMS, *(f"{room}.*" for room in ROOMS)], exclude=["*.__pycache__"]
 )
 
-setup(packages=[f"interlock.{name}" for name in FOUND], package_dir={"interlock": "."})
+setup(packages=[f"interlock.{name}" for name in sorted(FOUND)], package_dir={"interlock": "."})
