@@ -14,6 +14,8 @@ from importlib.metadata import distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
     "state": set[str](),
@@ -372,3 +374,36 @@ def test_each_test_that_a_page_names_exists() -> None:
             if not file.exists() or (test and f"def {test}(" not in file.read_text(encoding="utf-8")):
                 wrong.append(f"{page.name}: {name}::{test}")
     assert not wrong, "\n".join(wrong)
+
+
+HOUSE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+READING = re.findall(r"^\| \d+ \| (.+?) \| ([\d,]+) \|", HOUSE, flags=re.MULTILINE)
+
+
+def lines_in(names: str) -> int:
+    return sum(
+        len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in re.findall(r"`(.+?)`", names)
+    )
+
+
+def test_the_kernel_is_read_in_an_afternoon() -> None:
+    """Each row of the reading list says how long it is, to within a tenth."""
+    found = {names: (int(lines.replace(",", "")), lines_in(names)) for names, lines in READING}
+    wrong = {names: both for names, both in found.items() if not 0.9 <= both[1] / both[0] <= 1.1}
+    assert not wrong, "said, and counted"
+    assert sum(counted for _, counted in found.values()) <= 12_000
+
+
+def test_what_the_drawing_of_the_kernel_names_is_there_and_is_read() -> None:
+    drawn = re.findall(r"<br/>([\w/.]+)", HOUSE)
+    assert len(drawn) > 10 and all((ROOT / name).exists() for name in drawn)
+    assert {name for name in drawn if not name.endswith("/")} <= set(re.findall(r"`(.+?)`", str(READING)))
+
+
+@pytest.mark.parametrize(
+    "page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals.md", "docs/kill-tests.md"]
+)
+def test_files_that_a_page_about_the_code_names_exist(page: str) -> None:
+    rooms = "|".join((*MAY_IMPORT, "tests", "docs", "diagrams", "benchmarks"))
+    paths = re.findall(rf"`((?:{rooms})/[\w/.-]*)`", (ROOT / page).read_text(encoding="utf-8"))
+    assert [path for path in paths if not (ROOT / path).exists() and "/x." not in path] == []
