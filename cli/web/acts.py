@@ -52,6 +52,8 @@ async def decide(page: Served, request: Request) -> Any:
     if not isinstance(decisions, list) or not decisions:
         raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
     made = [_decision(waiting, object_of(one, "decisions")) for one in cast("list[Any]", decisions)]
+    if row.queue is None and row.status != "running":  # the server drives it on
+        await asyncio.to_thread(page.client.check_driven_here, row.run)
     await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
     if row.queue is None and run_of(page.client, request).status != "running":

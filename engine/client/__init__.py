@@ -244,6 +244,12 @@ class Client(Views):
         with stoppable(stop) as given, self.drives.drive(given) as live:
             return await drive(renderers=[*renderers, live], stop=given)
 
+    def check_driven_here(self, run: str) -> None:
+        """Raise `UserError` where go_on would refuse a run because this host didn't define it."""
+        from interlock.engine.driver.of_run import check_to_drive
+
+        check_to_drive(self.run(self.innermost(self.run(run).run)), self.options)
+
     def decide(self, run: str, decisions: Sequence[Decision], by: str = "") -> None:
         """Save decisions without driving: a drive in progress takes them up, else `go_on` does. Raises `UserError`.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from interlock.engine.store import Store, explained, put, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import files_of, list_again, named_by_others
+from interlock.engine.store.seals import forget_seal, seal_row
 from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.disk import path_below
@@ -62,8 +63,11 @@ def check_run_id(given: str) -> str:
     return given
 
 
-def insert_run(conn: Connection, run: NewRun) -> None:
-    """Insert the row. Raises `UserError` if the id is taken: a run is never overwritten."""
+def insert_run(conn: Connection, run: NewRun, *, sealed: bool = True) -> None:
+    """Insert the row. Raises `UserError` if the id is taken: a run is never overwritten.
+
+    `sealed`: a person at this host defined it, or a run that they did.
+    """
     now = unix_time()
     with conn.transaction():
         if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone():
@@ -72,13 +76,15 @@ def insert_run(conn: Connection, run: NewRun) -> None:
         times = {"created": now, "updated": now}
         kind = {"status": "open", "subtask_of": run.options.get("subtask_of")}
         put(conn, "runs", {**vars(run), **texts, **times, **kind})
+        if sealed:
+            seal_row(conn, run.run)
 
 
-def insert_child(conn: Connection, parent: str, run: NewRun) -> None:
-    """Insert a run that another one started; if it is there already, nothing."""
+def insert_child(conn: Connection, parent: str, run: NewRun, *, sealed: bool) -> None:
+    """Insert a run that another one started; if it is there already, nothing. `sealed`: as of `insert_run`."""
     with conn.transaction():
         if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone() is None:
-            insert_run(conn, run)
+            insert_run(conn, run, sealed=sealed)
             child = "update runs set parent = ?, queue = (select queue from runs where run = ?) where run = ?"
             conn.execute(child, (parent, parent, run.run))
 
@@ -351,6 +357,7 @@ def remove_run(home: Path, run: str) -> None:
                 for name in lonely:
                     forget_owned(conn, "snapshots", name)
     forget(home, run)
+    forget_seal(home, run)
     for folder in kept:
         shutil.rmtree(folder, ignore_errors=True)
 
