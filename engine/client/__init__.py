@@ -250,6 +250,12 @@ class Client(Views):
 
         check_to_drive(self.run(self.innermost(self.run(run).run)), self.options)
 
+    def check_folder_here(self, run: str) -> None:
+        """Raise `UserError` where files of a run aren't to be changed because this host didn't name its folder."""
+        from interlock.engine.travel.files import check_folder_of
+
+        check_folder_of(self.run(run), self.options)
+
     def decide(self, run: str, decisions: Sequence[Decision], by: str = "") -> None:
         """Save decisions without driving: a drive in progress takes them up, else `go_on` does. Raises `UserError`.
 

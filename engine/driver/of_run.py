@@ -74,7 +74,7 @@ def check_to_drive(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
         what for what, folder in _brought(row, defined.options, options) if not options.trusts(folder)
     ]:
         raise UntrustedError(
-            f"{_ELSEWHERE.format(run=row.run)}, and brings what would run here: {', '.join(brings)}. That counts only "
+            f"{ELSEWHERE.format(run=row.run)}, and brings what would run here: {', '.join(brings)}. That counts only "
             "in a trusted folder. Resume it with --skip-trust, or trust the folder: interlock trust"
         )
     whose: Mapping[str, str] = defined.options.get("submitted") or {}
@@ -86,7 +86,7 @@ def check_to_drive(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     return (
         row,
         defined,
-        [f"{_ELSEWHERE.format(run=row.run)}; its row says: {', '.join(told) or 'nothing of it'}."],
+        [f"{ELSEWHERE.format(run=row.run)}; its row says: {', '.join(told) or 'nothing of it'}."],
     )
 
 
@@ -96,12 +96,12 @@ def check_served(row: RunRow, defined: Definition, options: Options) -> None:
         return
     if not is_sealed(options.home, row.run, defined):
         raise DefinedElsewhereError(
-            f"{_ELSEWHERE.format(run=row.run)}, so it isn't driven from here: resume it in a terminal of the host "
+            f"{ELSEWHERE.format(run=row.run)}, so it isn't driven from here: resume it in a terminal of the host "
             f"where it was begun (interlock resume {row.run}), or start it with a queue (--detach)."
         )
 
 
-_ELSEWHERE = "Run {run!r} wasn't begun on this host, or was changed elsewhere since"
+ELSEWHERE = "Run {run!r} wasn't begun on this host, or was changed elsewhere since"
 
 
 def _brought(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator[tuple[str, Path]]:

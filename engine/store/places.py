@@ -140,8 +140,9 @@ def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> No
 
 def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
     """Inside a transaction: change what the run's options say of its repository."""
-    options = {**read_options(conn, run), "repository": dict(repository)}
-    conn.execute("update runs set options = ? where run = ?", (json.dumps(options), run))
+    with resealed(conn, run):
+        options = {**read_options(conn, run), "repository": dict(repository)}
+        conn.execute("update runs set options = ? where run = ?", (json.dumps(options), run))
 
 
 def add_note(conn: Connection, run: str, text: str) -> None:

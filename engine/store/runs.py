@@ -5,7 +5,7 @@ import json
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from interlock.services.files.disk import path_below
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
-from interlock.state.errors import BusyError, StoreError, UserError
+from interlock.state.errors import BusyError, RunError, StoreError, UserError
 
 if TYPE_CHECKING:
     from interlock.engine.driver.lease import Lease
@@ -325,26 +325,36 @@ def lost(conn: Connection, lease: "Lease") -> BusyError:
     )
 
 
-def remove_run(home: Path, run: str) -> None:
-    """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven."""
-    store = Store(home)
+def remove_run(home: Path, run: str) -> list[str]:
+    """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
+
+    Returns a line for each name in its rows that leads out of the state directory: what is there stays.
+    """
+    store, refused = Store(home), list[str]()
+
+    def placed(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for name in names:
+            try:
+                found[name] = path_below(folder, name)
+            except RunError as error:
+                refused.append(str(error))
+        return found
+
     with explained(store.path), closing(store.connect("FULL")) as conn:
         with conn.transaction():
             refuse_driven(conn, run)
             last = _last_write(conn, run)
             files = files_of(conn, store.outputs, run)
             lonely = _lonely_snapshots(conn, run)
-            kept = [
-                path_below(home / "plans", run),
-                *(path_below(home / "snapshots", name) for name in lonely),
-            ]
-            paths = {name: path_below(store.outputs, name) for name in files}
+            plans, snapshots = placed(home / "plans", [run]), placed(home / "snapshots", lonely)
+            paths = placed(store.outputs, files)
             if _delete(conn, run):
                 list_again(conn, store.outputs, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
-            unnamed = files - named_by_others(conn, store.outputs, files)
+            unnamed = {*paths} - named_by_others(conn, store.outputs, paths)
             for name in unnamed:
                 remove_untouched(paths[name], last)
             if conn.blobs:
@@ -358,8 +368,9 @@ def remove_run(home: Path, run: str) -> None:
                     forget_owned(conn, "snapshots", name)
     forget(home, run)
     forget_seal(home, run)
-    for folder in kept:
+    for folder in (*plans.values(), *snapshots.values()):
         shutil.rmtree(folder, ignore_errors=True)
+    return refused
 
 
 def _lonely_snapshots(conn: Connection, run: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection
 from interlock.services.files.disk import path_below, private_directory, write_private
-from interlock.state.errors import StoreError, UserError
+from interlock.state.errors import RunError, StoreError, UserError
 
 PROGRESS = ("ignored_tests", "unsaved", "node_sources", "calls_before")
 """Options that say what a run did, which workers of other hosts write, too; they choose nothing that is executed."""
@@ -86,7 +86,7 @@ def resealed(conn: Connection, run: str) -> Generator[None]:
 
 
 def forget_seal(home: Path, run: str) -> None:
-    with suppress(OSError):
+    with suppress(OSError, RunError):  # a forged name
         _file(home, run).unlink()
 
 
