@@ -252,7 +252,7 @@ class Client(Views):
 
     def check_folder_here(self, run: str) -> None:
         """Raise `UserError` where files of a run aren't to be changed because this host didn't name its folder."""
-        from interlock.engine.travel.files import check_folder_of
+        from interlock.engine.client.changes import check_folder_of
 
         check_folder_of(self.run(run), self.options)
 

@@ -2,20 +2,16 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.engine.fleet.checkout import is_elsewhere
 from interlock.engine.masking import redactor_at
-from interlock.engine.options import Options
 from interlock.engine.read import RunRow, list_runs
-from interlock.engine.store import Store, explained, read_options, reading
+from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
-from interlock.engine.store.seals import is_sealed, read_definition
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
 from interlock.services.config.settings import load_settings
 from interlock.services.files.filesystem import read_text
@@ -364,21 +360,3 @@ def changes_by(work: Work, now: Contents) -> Iterator[Change]:
     """Each change the work makes."""
     yield from (Change("D", path) for path in work.gone)
     yield from (Change("M" if path in now.files else "A", path) for path, _, _ in work.files)
-
-
-def check_folder_of(row: RunRow, options: Options) -> None:
-    """Raise `DefinedElsewhereError` if others ask to change files of a folder that only a row of others names."""
-    from interlock.engine.driver.of_run import ELSEWHERE, DefinedElsewhereError
-
-    store = Store(options.home)
-    if not options.serves_others or not store.blobs or options.trusts(Path(row.workspace)):
-        return
-    with explained(store.path), closing(store.connect()) as conn:
-        defined = read_definition(conn, row.run)
-    named_as_read = defined.workspace == row.workspace
-    if is_elsewhere(store.home, row) or (named_as_read and is_sealed(store.home, row.run, defined)):
-        return
-    raise DefinedElsewhereError(
-        f"{ELSEWHERE.format(run=row.run)}, and its folder {row.workspace!r} isn't trusted here, so its files aren't "
-        "changed from here: type the command in a terminal, or trust the folder (interlock trust)."
-    )
