@@ -27,8 +27,9 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, diagnosed, reading, state_home
+from interlock.engine.store import Store, diagnosed, reading
 from interlock.engine.store import runs as rows
+from interlock.engine.store.address import state_home
 from interlock.engine.store.places import carry_over
 from interlock.engine.store.runs import Shown
 

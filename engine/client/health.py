@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.client import Client
-from interlock.engine.store import ADDRESS, PARTS, diagnosed, reading
+from interlock.engine.store import diagnosed, reading
+from interlock.engine.store.address import ADDRESS, PARTS
 from interlock.engine.store.damage import damage, damaged_pages, unreadable
 from interlock.state.events import Progress
 
