@@ -27,9 +27,10 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, diagnosed, reading
+from interlock.engine.store import Store, reading
 from interlock.engine.store import runs as rows
 from interlock.engine.store.address import state_home
+from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.places import carry_over
 from interlock.engine.store.runs import Shown
 

@@ -20,9 +20,10 @@ from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.driver.secret_notice import SecretNotice
 from interlock.engine.driver.stop import Stop, may_block, overdue
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, diagnosed
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import ready_answers, supersede
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.foreign import (
     ForeignSaver,
     Memory,

@@ -59,8 +59,9 @@ from interlock.engine.driver.prepare import (
 from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.store import Store, diagnosed, first_input, forget_error, keep_option, read_options
+from interlock.engine.store import Store, first_input, forget_error, keep_option, read_options
 from interlock.engine.store.approvals import cancel_run, cancels_run, record_decisions
+from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.runs import (
     NewRun,
     above,

@@ -16,7 +16,8 @@ from interlock.engine.driver.of_run import WORKER, restored
 from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
-from interlock.engine.store import Store, diagnosed, reading, schedules
+from interlock.engine.store import Store, reading, schedules
+from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.queue_schema import need_queue
 from interlock.engine.store.schedules import Schedule
 from interlock.state.errors import BusyError, InterlockError, StoreError

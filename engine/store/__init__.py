@@ -15,10 +15,9 @@ from interlock.engine.store.address import ADDRESS
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.sqlite import Sqlite
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory
 from interlock.state.clock import unix_time
-from interlock.state.errors import STOPPED, ConfigError, InterlockError, StoreError, UserError
+from interlock.state.errors import STOPPED, ConfigError, StoreError, UserError
 from interlock.state.text import clean
 
 
@@ -146,46 +145,6 @@ class Store:
     def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
         return self.database.connect("NORMAL", buffers=True)
-
-
-def blobs_of(conn: Connection, outputs: Path) -> Blobs:
-    """Where a store's long bodies are. `outputs`: its folder for them."""
-    if not conn.blobs:
-        return Blobs(outputs)
-    from interlock.engine.store.blobs import RowBlobs
-
-    return RowBlobs(outputs, conn)
-
-
-@contextmanager
-def diagnosed(path: Path) -> Generator[None]:
-    """Like `explained`, but also blames unreadable rows for any other failure, as they are its most likely cause."""
-    with explained(path):
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, (InterlockError, *adapter_of(path).connection.errors)):
-                _raise_if_damaged(path, error)
-            raise
-
-
-_MOST = 3
-"""Damaged rows an error lists; `doctor --store` lists all."""
-
-
-def _raise_if_damaged(path: Path, error: Exception) -> None:
-    """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
-    from interlock.engine.store.damage import unreadable
-
-    with reading(path.parent) as conn:
-        found = list(unreadable(conn, path.parent / "outputs")) if conn else []
-    if found:
-        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        raise StoreError(
-            f"The store {str(path)!r} is damaged: {'; '.join(found[:_MOST])}{more}. See all with: interlock doctor "
-            "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What failed, "
-            f"if that isn't why: {type(error).__name__}: {error}"
-        ) from error
 
 
 _DEFLATED, _PRESET = "+deflate", "+deflate1"
