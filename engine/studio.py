@@ -36,7 +36,8 @@ from interlock.engine.store.approvals import decide
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.engine.workflows import Source
 from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.graphs._graph import Compiled
+from interlock.graphs._pipeline import Pipeline
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.deps import Deps
