@@ -10,8 +10,8 @@ from interlock.state.names import LISTING as LISTING
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from interlock.engine.fleet.limited import FleetLimits
     from interlock.engine.store.connection import Connection
+    from interlock.engine.store.limited import FleetLimits
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
     from interlock.state.workspace import Buffers

@@ -17,10 +17,10 @@ from interlock.engine.driver.of_run import WORKER
 from interlock.engine.fleet.checkout import UNKEPT, Checkout, check_out, workspaces_of
 from interlock.engine.fleet.commits import CloneCommits
 from interlock.engine.fleet.delivery import deliver
-from interlock.engine.fleet.limited import FleetLimits
 from interlock.engine.options import Options
 from interlock.engine.store import Store, kept_repository
 from interlock.engine.store.admission import put_back
+from interlock.engine.store.limited import FleetLimits
 from interlock.engine.store.places import set_repository
 from interlock.engine.store.postgres_sessions import keep_only_for
 from interlock.engine.store.queue import give_up, note_stopped, submitted
