@@ -248,7 +248,7 @@ class Client(Views):
 
         `by`: who decided; empty: this user.
         """
-        from interlock.engine.store.approvals import record_decisions
+        from interlock.engine.driver.decisions import record_decisions
 
         record_decisions(
             Store(self.home), self.innermost(self.run(run).run), decisions, by, self.options.door

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
+from interlock.engine.driver.decisions import cancels_run, record_decisions
 from interlock.engine.driver.drive import (
     Drive,
     check_context,
@@ -60,17 +61,9 @@ from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
 from interlock.engine.store import Store, first_input, forget_error, keep_option, read_options
-from interlock.engine.store.approvals import cancel_run, cancels_run, record_decisions
+from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.runs import (
-    NewRun,
-    above,
-    check_run_id,
-    deepest,
-    insert_run,
-    new_run_id,
-    topmost,
-)
+from interlock.engine.store.runs import NewRun, above, check_run_id, deepest, insert_run, new_run_id, topmost
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register
