@@ -22,6 +22,7 @@ from interlock.state.text import one_line
 
 if TYPE_CHECKING:
     from interlock.engine import masking
+    from interlock.engine import run_files as files
     from interlock.engine.client import changes as changes
     from interlock.engine.client import ended, record
     from interlock.engine.effect_hints import Hint
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from interlock.engine.store import chain as records
     from interlock.engine.store import damage as losses
     from interlock.engine.store.usage import Sums as Sums
-    from interlock.engine.travel import files
     from interlock.engine.travel import record as whole
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
@@ -57,7 +57,7 @@ else:
             "client.changes",
             "client.ended",
             "client.record",
-            "travel.files",
+            "run_files",
             "travel.record",
             "read.run_path",
             "masking",
