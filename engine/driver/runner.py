@@ -352,7 +352,9 @@ async def _followed(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str
         return await _held(door, chosen, prepared, run, first)
     from interlock.engine.telemetry import followed
 
-    with followed(prepared, store, run) as (told, more):
+    settings, env, warnings = prepared.settings.telemetry, prepared.env, prepared.warnings
+    with followed(settings, env, warnings, store, run) as (env, more):
+        told = replace(prepared, env=env)
         return await _held(replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first)
 
 
