@@ -156,7 +156,7 @@ async def begin(
     root = place_of(options) or str(prepared.workspace.root)
 
     if options.schedule:
-        from interlock.engine.fleet.scheduled import keep
+        from interlock.engine.driver.schedule import keep
 
         return keep(store, options, str(workflow), title, root, kept, prepared.redact.json(dict(input)))
 

@@ -1,11 +1,9 @@
-"""scheduled: keeps what a schedule starts, and starts a run of it when its time has come, in a process of its own."""
+"""scheduled: starts a run of a schedule when its time has come, in a process of its own."""
 
 import asyncio
 import os
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,38 +11,15 @@ from typing import Any
 from interlock import engine
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.driver.of_run import WORKER, restored
+from interlock.engine.driver.schedule import MORE
 from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
-from interlock.engine.options import Options, Outcome
+from interlock.engine.options import Options
 from interlock.engine.read import exact_run
 from interlock.engine.store import Store, reading, schedules
-from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.queue_schema import need_queue
 from interlock.engine.store.schedules import Schedule
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 _UNDER_WAY = ("running", "queued", "waiting")
-_MORE = ("mode", "protocol")
-"""Options that a run's state keeps, not its row."""
-
-
-def keep(
-    store: Store, options: Options, workflow: str, title: str, root: str, kept: Mapping[str, Any], input: Any
-) -> Outcome:
-    """Keep a schedule in place of a run; the outcome's `run` is its name, and its `output` has the first time."""
-    assert options.schedule
-    kept = {**kept, **{name: getattr(options, name) for name in _MORE}}
-    made = Schedule(
-        **options.schedule,
-        workflow=workflow,
-        title=title,
-        workspace=root,
-        queue=options.queue,
-        options=kept,
-        input=input,
-    )
-    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
-        first = schedules.add(need_queue(conn), made)
-    return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})
 
 
 def main(name: str, due: str, at: str) -> int:
@@ -88,5 +63,5 @@ def _options(home: Path, schedule: Schedule) -> Options:
     kept = schedule.options
     new = Options(home=home, door=WORKER, env=dict(os.environ), queue=schedule.queue)
     made = restored(new, kept, schedule.workspace)
-    more: Any = {name: kept[name] for name in _MORE}
+    more: Any = {name: kept[name] for name in MORE}
     return replace(made, **more, workspace=None if kept.get("repository") else made.workspace)
