@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock import engine
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.driver.of_run import WORKER, restored
+from interlock.engine.driver.runner import begin
 from interlock.engine.driver.schedule import MORE
+from interlock.engine.driver.stop import stoppable
 from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
-from interlock.engine.options import Options
+from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
 from interlock.engine.store import Store, reading, schedules
 from interlock.engine.store.schedules import Schedule
@@ -49,14 +50,17 @@ def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     if earlier and earlier.status in _UNDER_WAY:
         return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
     try:
-        asyncio.run(
-            engine.run(schedule.workflow, schedule.input, options=_options(home, schedule), run_id=run)
-        )
+        asyncio.run(_begun(schedule, _options(home, schedule), run))
     except (BusyError, StoreError):
         raise
     except InterlockError as error:
         return schedule.run, str(error)
     return run, ""
+
+
+async def _begun(schedule: Schedule, options: Options, run: str) -> Outcome:
+    with stoppable() as stop:
+        return await begin(schedule.workflow, schedule.input, options, [], run, stop)
 
 
 def _options(home: Path, schedule: Schedule) -> Options:
