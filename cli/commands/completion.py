@@ -92,7 +92,7 @@ def _words_of(line: str) -> list[str]:
 
 def candidates(words: Sequence[str]) -> Answer:
     """Completions of the last of `words`, the words after `interlock`."""
-    from interlock.cli.command_line import command_of
+    from interlock.cli.catalog import command_of
 
     *before, current = words
     if before[:1] == ["help"]:
