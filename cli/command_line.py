@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from interlock.cli.catalog import COMMANDS, command_of, execute, root_help
-from interlock.cli.main import VERSION
+from interlock.cli.version import VERSION
 from interlock.state.errors import InterlockError, RunError, StoppedError, UserError
 from interlock.state.text import visible
 
