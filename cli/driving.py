@@ -5,10 +5,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli import quick_start
 from interlock.cli.render.output import close_stdout
+from interlock.cli.render.view import View
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
 from interlock.services.process.stdout import kept_stdout, own_stdout
 from interlock.state.errors import InterlockError, UserError, bug
@@ -18,25 +19,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from interlock.state.events import Event
-
-
-class View(Protocol):
-    """A command-line renderer: called with events on its own thread, then once with the outcome."""
-
-    def __call__(self, event: "Event", /) -> None:
-        """Show the event, or keep it for the end."""
-
-    def flush(self) -> None:
-        """Show the events so far."""
-
-    def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:  # noqa: ARG002 - for views that can ask
-        """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
-        return []
-
-    def finish(self, outcome: Outcome) -> None: ...
-
-    def failed(self, error: InterlockError) -> None:
-        """The run didn't start, or broke off. The error's line is written to stderr elsewhere."""
 
 
 def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:

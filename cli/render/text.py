@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from interlock.cli.driving import View
 from interlock.cli.render.events import Bar, RunningCall, call_mark
 from interlock.cli.render.output import (
     Paint,
@@ -25,6 +24,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending import screen
 from interlock.cli.render.results import result_lines, without_text
+from interlock.cli.render.view import View
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.requests import PLAN_REVIEW
 from interlock.engine.client.words import agent_end, call_facts, call_summary, custom, notice
