@@ -148,7 +148,7 @@ def _replay(asked: Asked) -> dict[str, Any]:
 
 
 def _export(asked: Asked) -> dict[str, Any]:
-    from interlock.cli.commands.draw import written
+    from interlock.cli.exporting import written
 
     client = Client(asked.options)
     return {"text": written(client.run(asked.name), asked.given["format"])}
