@@ -24,12 +24,20 @@ if TYPE_CHECKING:
 def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:
     """The view for `--output-format`; a resumed run has a title and requests that were just decided."""
     if args.output_format in (None, "text"):
-        from interlock.cli.render.text import TextView
-
-        return TextView(title, decided, args.verbose, for_people=args.output_format == "text" or None)
+        return text_view(title, decided, args.verbose, for_people=args.output_format == "text" or None)
     from interlock.cli.render.structured import JsonView, StreamJsonView
 
     return JsonView() if args.output_format == "json" else StreamJsonView()
+
+
+def text_view(
+    title: str, decided: Sequence[str] = (), verbose: bool = False, for_people: bool | None = None
+) -> View:
+    """The view for a person, who is asked if they sit at a terminal."""
+    from interlock.cli.decisions import ask, can_ask
+    from interlock.cli.render.text import TextView
+
+    return TextView(title, decided, verbose, for_people, ask if can_ask() else None)
 
 
 def start(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
