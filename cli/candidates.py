@@ -10,9 +10,8 @@ from typing import NamedTuple
 from interlock.cli.catalog import COMMANDS, command_of, parser_of
 from interlock.cli.parsing import OneOf
 from interlock.cli.render.output import one_line
-from interlock.engine.client import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
+from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
 from interlock.engine.client.requests import named
-from interlock.graphs import PIPELINES
 from interlock.state.errors import InterlockError
 from interlock.state.names import ALIASES
 

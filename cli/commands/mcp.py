@@ -23,8 +23,7 @@ from interlock.cli.render.output import (
     show_table,
     warn,
 )
-from interlock.engine.client import Client
-from interlock.graphs import PIPELINES
+from interlock.engine.client import PIPELINES, Client
 from interlock.state.errors import UserError
 
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}

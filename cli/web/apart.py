@@ -97,7 +97,7 @@ def _stamps(folder: Path) -> list[float]:
 
 
 def _workflows(asked: Asked) -> dict[str, Any]:
-    from interlock.graphs import PIPELINES
+    from interlock.engine.client import PIPELINES
 
     own, ignored = Client(asked.options).own_workflows()
     rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]

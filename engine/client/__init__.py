@@ -33,6 +33,7 @@ from interlock.engine.store.address import state_home
 from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.places import carry_over
 from interlock.engine.store.runs import Shown
+from interlock.graphs import PIPELINES
 
 if TYPE_CHECKING:
     from interlock.engine.client.changes import Rewind
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ENDED",
     "LISTING",
+    "PIPELINES",
     "STATUSES",
     "TALKING",
     "WORKFLOWS_FOLDER",
