@@ -10,7 +10,7 @@ from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.queue_schema import need_queue
 from interlock.engine.store.schedules import Schedule
 
-MORE = ("mode", "protocol")
+STATE_OPTIONS = ("mode", "protocol")
 """Options that a run's state keeps, not its row."""
 
 
@@ -19,7 +19,7 @@ def keep(
 ) -> Outcome:
     """Keep a schedule in place of a run; the outcome's `run` is its name, and its `output` has the first time."""
     assert options.schedule
-    kept = {**kept, **{name: getattr(options, name) for name in MORE}}
+    kept = {**kept, **{name: getattr(options, name) for name in STATE_OPTIONS}}
     made = Schedule(
         **options.schedule,
         workflow=workflow,

@@ -11,7 +11,7 @@ from typing import Any
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.driver.of_run import WORKER, restored
 from interlock.engine.driver.runner import begin
-from interlock.engine.driver.schedule import MORE
+from interlock.engine.driver.schedule import STATE_OPTIONS
 from interlock.engine.driver.stop import stoppable
 from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.engine.options import Options, Outcome
@@ -67,5 +67,5 @@ def _options(home: Path, schedule: Schedule) -> Options:
     kept = schedule.options
     new = Options(home=home, door=WORKER, env=dict(os.environ), queue=schedule.queue)
     made = restored(new, kept, schedule.workspace)
-    more: Any = {name: kept[name] for name in MORE}
+    more: Any = {name: kept[name] for name in STATE_OPTIONS}
     return replace(made, **more, workspace=None if kept.get("repository") else made.workspace)

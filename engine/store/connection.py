@@ -39,7 +39,7 @@ class Fetched:
         return self._rows
 
 
-class Waiting(Protocol):
+class BufferedCheckpoints(Protocol):
     """Checkpoints that wait for the connection's next commit: the saver's."""
 
     @property
@@ -88,7 +88,7 @@ class Connection(ABC):
         """By row, where one is named."""
         self._tables: set[str] = set()
         """Tables with buffered rows."""
-        self.saver: Waiting | None = None
+        self.saver: BufferedCheckpoints | None = None
         """Buffers checkpoints of its own until the connection commits."""
         self._check: Callable[[], None] | None = None
         self.turn = threading.RLock()

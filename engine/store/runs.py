@@ -286,7 +286,7 @@ def refuse_driven(conn: Connection, run: str) -> None:
         raise BusyError(f"Run {run!r} is driven by process {owner.pid} on {owner.host}. Stop it there first.")
 
 
-class Held(Protocol):
+class HeldLease(Protocol):
     """A driver's right to write the rows of its run."""
 
     run: str
@@ -294,7 +294,7 @@ class Held(Protocol):
     held: bool
 
 
-def fence(conn: Connection, lease: Held) -> None:
+def fence(conn: Connection, lease: HeldLease) -> None:
     """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
 
     def check() -> None:
@@ -306,7 +306,7 @@ def fence(conn: Connection, lease: Held) -> None:
     conn.guard(check)
 
 
-def lost(conn: Connection, lease: Held) -> BusyError:
+def lost(conn: Connection, lease: HeldLease) -> BusyError:
     """The error for a run that was taken over, removed or released."""
     row = conn.execute("select pid, host, epoch from lease where run = ?", (lease.run,)).fetchone()
     if row is None:
