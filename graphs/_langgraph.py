@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _EDGE = "branch:to:"
 """Prefix of the channel through which an edge triggers a node."""
-_WHOLE = "__root__"
+WHOLE = "__root__"
 """The one channel of a state that has no keys, such as a list of messages."""
 RESERVED = "__pregel_"
 """Begins the names by which LangGraph hands answers and savers to its own nodes: a program gives none of them."""
 _PAYLOADS = "__pregel_tasks"
 """The channel of `Send`s that wait for their tasks."""
-_INPUT = "__start__"
+INPUT = "__start__"
 _PULLED = "~__pregel_pull, "
 """The channel of the graph's input, and the node that turns it into state."""
 _SENT = ", node:"
@@ -209,7 +209,7 @@ def checkpoint_after(
     channels, _ = _channels_at(compiled, found)
     version, nodes = compiled.checkpointer.get_next_version, compiled.trigger_to_nodes
     if asked := [(channel, value) for task, channel, value in found.pending_writes if task == _NO_TASK]:
-        algo.apply_writes(made, channels, [algo.PregelTaskWrites((), _INPUT, asked, [])], version, nodes)
+        algo.apply_writes(made, channels, [algo.PregelTaskWrites((), INPUT, asked, [])], version, nodes)
     tasks = [algo.PregelTaskWrites(task.path, task.name, writes, task.triggers) for task, writes in done]
     algo.apply_writes(made, channels, tasks, version, nodes)
     return checkpoint.create_checkpoint(made, channels, found.metadata.get("step", 0) + 1)
@@ -234,7 +234,7 @@ def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
 
 def is_due(values: Mapping[str, Any]) -> bool:
     """Whether a node, a payload or the input waits in a checkpoint with these values."""
-    return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, _INPUT)) for key in values)
+    return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, INPUT)) for key in values)
 
 
 def due_nodes(values: Mapping[str, Any]) -> list[str]:
@@ -244,7 +244,7 @@ def due_nodes(values: Mapping[str, Any]) -> list[str]:
 
 def input_of(values: dict[str, Any]) -> dict[str, Any]:
     """The input that a checkpoint holds until it is state; empty: it is."""
-    return values.get(_INPUT, {})
+    return values.get(INPUT, {})
 
 
 def is_internal(channel: str) -> bool:
@@ -260,7 +260,7 @@ def holds_values(channel: str, value: Any) -> bool:
 
 def turns_input_into_state(task_path: str) -> bool:
     """Whether a task, by its path, is LangGraph's own first one."""
-    return task_path.endswith(_INPUT)
+    return task_path.endswith(INPUT)
 
 
 def with_node(task_path: str, node: str) -> str:
@@ -311,7 +311,7 @@ def run_tasks(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) -> None:
     `start`: what runs as START. `subgraphs`: what some nodes stand for; a waiting run is asked for their states.
     """
     for name, node in compiled.nodes.items():
-        node.node = start if name == _INPUT else node.bound
+        node.node = start if name == INPUT else node.bound
         if name in subgraphs:
             node.subgraphs = [subgraphs[name]]
 
@@ -511,7 +511,7 @@ _PLAIN_VALUES = frozenset(
 def fields_of(compiled: Any) -> dict[str, Any] | None:
     """Key → type of a graph's input; None: any value is one."""
     builder = getattr(compiled, "builder", None)
-    if builder is None or _WHOLE in builder.schemas[builder.input_schema]:
+    if builder is None or WHOLE in builder.schemas[builder.input_schema]:
         return None
     from typing import get_type_hints
 
@@ -528,7 +528,7 @@ def input_type(compiled: Any) -> Any:
     if builder is None:
         found = compiled.InputType
         return Any if isinstance(found, str) else found  # LangGraph doesn't resolve it either
-    return Any if _WHOLE in builder.schemas[builder.input_schema] else builder.input_schema
+    return Any if WHOLE in builder.schemas[builder.input_schema] else builder.input_schema
 
 
 _FIRST_PART = "seq:step:1"

@@ -204,6 +204,9 @@ class Guard:
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may read the one and this server the other: what follows would be another person's request.
+            return _no(400, "A request has a content-length or a transfer-encoding, not both.", close=True)
         proxied = self._proxy is not None and headers.get("host", "") == self._proxy.host
         if not proxied and headers.get("host", "") not in self._hosts:
             return _no(421, "This server answers for 127.0.0.1 and localhost only.")
@@ -345,8 +348,8 @@ def _token_in(header: str) -> str:
         return given
 
 
-def _no(status: int, detail: str) -> Response:
-    return JSONResponse({"detail": detail}, status)
+def _no(status: int, detail: str, close: bool = False) -> Response:
+    return JSONResponse({"detail": detail}, status, {"connection": "close"} if close else None)
 
 
 def _hash(token: str) -> str:

@@ -33,6 +33,7 @@ from interlock.engine.store.address import state_home
 from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.places import carry_over
 from interlock.engine.store.runs import Shown
+from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.graphs import PIPELINES
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDED",
+    "FORBIDDEN",
     "LISTING",
     "PIPELINES",
     "STATUSES",
@@ -59,6 +61,7 @@ __all__ = [
     "Asker",
     "Call",
     "Client",
+    "CodeForbiddenError",
     "Decision",
     "Options",
     "Outcome",

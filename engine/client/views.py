@@ -401,6 +401,12 @@ class Views:
 
         return of_run.with_own_nodes(found, prepare.prepare(self.options, needs_model=False))
 
+    def check_code(self, row: RunRow) -> None:
+        """Raise `CodeForbiddenError` if the run's row names code that a look may not run on this host."""
+        from interlock.engine.driver.of_run import check_code_of
+
+        check_code_of(row, self.options)
+
     def effect_hints(self, name: str) -> "list[Hint]":
         """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
         from interlock.engine.effect_hints import effect_hints

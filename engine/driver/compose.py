@@ -400,6 +400,7 @@ def _models(
         over_all = options.limited.of_drive(conn, user, info.workflow, prices)
     budget = RunBudget(usage, prepared.limits, prices, connections.on_refused, over_all)
     return ChatModels(
+        only_own_scripts=prepared.options.repository is not None,
         settings=prepared.settings,
         log=SqlModelLog(conn, transcript, info.run),
         clock=Clock(),

@@ -25,7 +25,7 @@ from interlock.engine.store.limited import FleetLimits
 from interlock.engine.store.places import set_repository
 from interlock.engine.store.postgres_sessions import keep_only_for
 from interlock.engine.store.queue import give_up, note_stopped, submitted
-from interlock.engine.store.runs import read_lease
+from interlock.engine.store.runs import check_run_id, read_lease
 from interlock.services.sandbox.sandbox import cause
 from interlock.services.secrets.environment import clear_own_environment, without_database
 from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
@@ -46,6 +46,7 @@ def main(run: str, at: str) -> int:
     limits, env = FleetLimits(), without_database(os.environ)
     options = Options(home=home, door=WORKER, env=env, stale_after_s=STALE_S, limited=limits)
     try:
+        check_run_id(run)  # it comes from a row, and names folders here
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
         outcome = asyncio.run(_driven(run, options))

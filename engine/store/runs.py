@@ -16,6 +16,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import files_of, list_again, named_by_others
 from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
+from interlock.services.files.disk import path_below
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
@@ -332,6 +333,11 @@ def remove_run(home: Path, run: str) -> None:
             last = _last_write(conn, run)
             files = files_of(conn, store.outputs, run)
             lonely = _lonely_snapshots(conn, run)
+            kept = [
+                path_below(home / "plans", run),
+                *(path_below(home / "snapshots", name) for name in lonely),
+            ]
+            paths = {name: path_below(store.outputs, name) for name in files}
             if _delete(conn, run):
                 list_again(conn, store.outputs, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
@@ -339,7 +345,7 @@ def remove_run(home: Path, run: str) -> None:
         with conn.transaction():
             unnamed = files - named_by_others(conn, store.outputs, files)
             for name in unnamed:
-                remove_untouched(store.outputs / name, last)
+                remove_untouched(paths[name], last)
             if conn.blobs:
                 from interlock.engine.store.blobs import forget_outputs, forget_owned
 
@@ -350,9 +356,8 @@ def remove_run(home: Path, run: str) -> None:
                 for name in lonely:
                     forget_owned(conn, "snapshots", name)
     forget(home, run)
-    shutil.rmtree(home / "plans" / run, ignore_errors=True)
-    for name in lonely:
-        shutil.rmtree(home / "snapshots" / name, ignore_errors=True)
+    for folder in kept:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lonely_snapshots(conn: Connection, run: str) -> list[str]:

@@ -388,6 +388,12 @@ def gemini_key(env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in GEMINI_KEYS if env.get(name)), None)
 
 
+def scripts_in(settings: Settings) -> set[str]:
+    """Return the scripts that settings name as models, by their whole paths."""
+    named = map(with_whole_path, (settings.model.name, *settings.model.aliases.values()))
+    return {name for name in named if name and name.startswith("script:")}
+
+
 def tls(url: str) -> ssl.SSLContext:
     """Build the same context as the client would. Loading certificates takes 35 ms, concurrently with the import."""
     if url.startswith("http://") and not getproxies():

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from interlock.services.models.names import check_address, check_package, gemini
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.services.packages import why_off
-from interlock.state.errors import CredentialsError, SetupError
+from interlock.state.errors import CredentialsError, SetupError, UserError
 from interlock.state.frames import with_room
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 
@@ -24,8 +24,15 @@ if TYPE_CHECKING:
 class Providers:
     """The providers of one drive, by model. With `fake`, one script answers for all of them."""
 
-    def __init__(self, env: Mapping[str, str], fake: Path | None, facts: "ModelFacts") -> None:
-        self._env, self._facts = env, facts
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        fake: Path | None,
+        facts: "ModelFacts",
+        scripts: Collection[str] | None = None,
+    ) -> None:
+        """`scripts`: the only ones that are read; None: any."""
+        self._env, self._facts, self._scripts = env, facts, scripts
         self._fake = ScriptProvider(fake) if fake else None
         self._known: dict[str, Provider] = {}
         self._gemini: GeminiProvider | None = None
@@ -49,6 +56,10 @@ class Providers:
         """Import in a thread: it takes up to a second, and the loop must stay responsive to cancellation."""
         provider = provider_of(model)
         if provider == "script":
+            if self._scripts is not None and model not in self._scripts:
+                raise UserError(
+                    f"The run names {model!r}, a file of this worker that its own settings don't name."
+                )
             return ScriptProvider(Path(model.partition(":")[2]))
         check_address(model, self._env)
         if provider != "gemini":

@@ -74,9 +74,9 @@ def options(tmp_path: Path, home: Path, run: Run) -> Options:
     return Options(home=home / "interlock", workspace=tmp_path / "work", env={})
 
 
-def sent(options: Options) -> Outcome:
+def sent(options: Options, text: str = SENDING) -> Outcome:
     """A run in which the second question was answered before the first."""
-    file = put((options.workspace or Path()) / "agent.py", SENDING)
+    file = put((options.workspace or Path()) / "agent.py", text)
     parked = run_sync(f"{file}:graph", {}, options=options)
     send, pay = sorted(parked.pending, key=lambda one: one["preview"], reverse=True)
     for request, text in ((pay, "later"), (send, "yes")):
@@ -102,6 +102,31 @@ def test_a_replay_runs_no_node_and_no_router_and_the_order_of_answers_is_no_diff
     assert steps == [[], [], ["pay", "send"], ["end"], ["other"]]
     recorded, replayed = told.json["paths"]["recorded"], told.json["paths"]["replayed"]
     assert recorded == replayed
+
+
+CONTEXT = """
+@dataclass
+class Context:
+    name: str = "x"
+
+    def __post_init__(self):
+        letter("connected")
+
+
+"""
+
+
+def test_a_replay_makes_no_context_because_its_class_is_code_of_its_author(
+    options: Options, run: Run
+) -> None:
+    text = SENDING.replace("StateGraph(State)", "StateGraph(State, Context)")
+    text = text.replace("builder =", f"{CONTEXT}builder =", 1).replace(
+        "import operator", "from dataclasses import dataclass"
+    )
+    name = sent(options, text).run
+    before = Path("connected").read_text()
+    assert run("replay", name).code == 0 and before
+    assert Path("connected").read_text() == before
 
 
 @pytest.mark.parametrize(
