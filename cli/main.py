@@ -7,8 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-VERSION = "0.1.0"
-"""The package takes its version from here, not the other way round: metadata would take half of `--version`."""
 _NEVER_WARM = frozenset({"warm", "help", "-h", "--help", "-v", "--version", "completion", "__complete"})
 """Command lines that are quicker at home, or that are about the warm process."""
 

@@ -89,7 +89,7 @@ def settle() -> None:
     gc.set_threshold(_BETWEEN_COLLECTIONS, 10, 10)
     gc.enable()
     if own_process:
-        from interlock.cli.commands.warm import keep
+        from interlock.cli.keep_warm import keep
 
         keep()
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -255,6 +256,19 @@ def as_seconds(text: str) -> float:
 def counted(number: int, what: str, several: str = "") -> str:
     """`1 call`, `3 calls`, `1,200 calls`; `several`: of a word whose plural is another."""
     return f"{number:,} {what if number == 1 else several or f'{what}s'}"
+
+
+def amount(n: int) -> str:
+    """`950`, `12.3k`, `1.20M`."""
+    if n < 1000:
+        return str(n)
+    return f"{n / 1000:.1f}k" if n < 999_950 else f"{n / 1_000_000:.2f}M"
+
+
+def place(folder: str) -> str:
+    """A folder, with the home directory as `~`."""
+    home = str(Path.home())
+    return "~" + folder[len(home) :] if folder == home or folder.startswith(home + "/") else folder
 
 
 def estimate_tokens(text: str) -> int:

@@ -5,7 +5,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.store import blobs_of, put, reading, select
+from interlock.engine.store import put, reading, select
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import note_files

@@ -4,7 +4,8 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from interlock.engine.store import blobs_of, put
+from interlock.engine.store import put
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 
 _KEPT = re.compile(rb"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")

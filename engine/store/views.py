@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.engine.store import blobs_of, reading, select
+from interlock.engine.store import reading, select
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflated
 

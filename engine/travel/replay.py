@@ -36,7 +36,8 @@ from interlock.engine.travel.recorded import Record, Seen, record_of, recorded_s
 from interlock.engine.workflows import begun_with, executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
-from interlock.graphs._pipeline import Node, Pipeline
+from interlock.graphs._langgraph_part import Node
+from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError

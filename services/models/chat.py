@@ -16,14 +16,8 @@ from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
 from interlock.services.models.media import MediaPlaces
-from interlock.services.models.names import (
-    Providers,
-    provider_of,
-    provider_spec,
-    resolve,
-    role_model,
-    scripts_in,
-)
+from interlock.services.models.names import provider_of, provider_spec, resolve, role_model, scripts_in
+from interlock.services.models.providers import Providers
 from interlock.services.models.request import (
     Answer,
     Budget,

@@ -16,7 +16,7 @@ from interlock.engine.driver.lease import acquire
 from interlock.engine.store import Store, put
 from interlock.engine.store.runs import fence
 from interlock.engine.store.saver import Saver
-from interlock.graphs._pipeline import Graph
+from interlock.graphs._graph import Graph
 from interlock.state.charted import ApprovalModeState, CallState
 from interlock.state.charts import CHARTS, ApprovalModeChart, ToolCallChart, mode_of, moves_in, step
 from interlock.state.deps import Token
