@@ -32,12 +32,13 @@ from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
-from interlock.engine.travel.recorded import Record, Seen, record_of, recorded_services, write_script
+from interlock.engine.travel.recorded import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import begun_with, executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.graphs.foreign import Foreign
+from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
@@ -162,11 +163,12 @@ async def replay(
     last = None if swap else _last(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, stoppable() as stop:
         store = Store(Path(folder, "home")).open()
-        script = Path(folder, "script.yaml")
+        script = Path(folder, "script.json")
         _seed(home, store, row.run, script)
         started = time.monotonic()
         end = _End(row.run, last, stop)
-        outcome = await _driven(home, store, row, script, swap, end)
+        seen = Seen(home, row, {point.step: point.values for point in recorded})
+        outcome = await _driven(home, store, row, script, swap, end, seen)
         took = time.monotonic() - started
         made = points(store.home, row.run)
         if end.stopped:
@@ -333,7 +335,7 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
         subtasks = with_subtasks(recorded, run)[1:] if recorded else []
     seed(home, store, run, subtasks, script)
     with closing(store.connect()) as conn:
-        write_script(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run, script)
+        write_script(script, entries_of(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run))
 
 
 class _End:
@@ -360,26 +362,35 @@ class _End:
 
 
 async def _driven(
-    home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None, end: _End
+    home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None, end: _End, seen: Seen
 ) -> Outcome | None:
     """Drive to the end, to the last step asked for, or to a request with no recorded answer; None: stopped before."""
 
     def services(own: DriveServices) -> DriveServices:
-        own.transcript.origins = [*_origins(home, row)]
+        own.transcript.origins = origins
+        if begun:
+            own.transcript.share(begun[-1].transcript)
+            own.models().share(begun[-1].models())
+        begun[:] = [own]
         if own.journal.run not in records:
             records[own.journal.run] = record_of(own, hooked)
         rewired = swap.services(own) if swap else end.services(own)
         return recorded_services(rewired, records[own.journal.run])
 
+    origins = [*_origins(home, row)]
+    begun: list[DriveServices] = []  # the drive before: the next one needn't read its messages again
     records: dict[
         str, Record
     ] = {}  # the same for every drive: what one was given, the next isn't given again
+    workflows: dict[str, tuple[Pipeline, Pipeline]] = {}
     hooked = first_state_of(store.home, row.run).get("hooked", "")
     options = Options(home=store.home, workspace=_folder(row, store), fake=script, env=dict(os.environ))
-    seen = Seen(home, row, {point.step: point.values for point in points(home, row.run)})
 
     def workflow(own: Pipeline) -> Pipeline:
-        return swap.workflow(seen.workflow(own)) if swap else seen.workflow(own)
+        """Declaring it takes as long as five turns, so it is done once, not for each prompt."""
+        if own.name not in workflows or workflows[own.name][0] != own:
+            workflows[own.name] = (own, swap.workflow(seen.workflow(own)) if swap else seen.workflow(own))
+        return workflows[own.name][1]
 
     async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
         rewire = runner.Rewire(services, workflow, prompt.asked if prompt else {})
