@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from interlock.engine.driver.checks import SUBJECT
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
-from interlock.engine.read import RunRow, steps
+from interlock.engine.read import RunRow, Step
 from interlock.engine.store import options_of, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
@@ -323,13 +323,15 @@ class NoSnapshots:
 class Seen:
     """Recorded writes of the nodes that read files, an index or a clock."""
 
-    def __init__(self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]]) -> None:
-        """`states`: by root step."""
+    def __init__(
+        self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]], steps: Sequence[Step]
+    ) -> None:
+        """`states`: by root step. `steps`: all of the run."""
         self._row = row
         self._alike = options_of(home, row.run).get("context_prompts") in (None, digest("context"))
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}
-        taken = [step for step in steps(home, row.run) if step.depth == 0 and not step.failed]
+        taken = [step for step in steps if step.depth == 0 and not step.failed]
         lone = {number for number, count in Counter(step.step for step in taken).items() if count == 1}
         for step in reversed(taken):
             if (values := states.get(step.step)) is not None:

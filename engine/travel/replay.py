@@ -23,7 +23,7 @@ from interlock.engine.driver.of_run import restored
 from interlock.engine.driver.settling import Asker, settled
 from interlock.engine.driver.stop import Stop, stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, find_run, path, step_rows, steps
+from interlock.engine.read import RunRow, Step, find_run, path, step_rows, steps
 from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
@@ -167,7 +167,8 @@ async def replay(
         _seed(home, store, row.run, script)
         started = time.monotonic()
         end = _End(row.run, last, stop)
-        seen = Seen(home, row, {point.step: point.values for point in recorded})
+        taken = steps(home, row.run)
+        seen = Seen(home, row, {point.step: point.values for point in recorded}, taken)
         outcome = await _driven(home, store, row, script, swap, end, seen)
         took = time.monotonic() - started
         made = points(store.home, row.run)
@@ -186,8 +187,8 @@ async def replay(
             error = outcome.error if outcome else None
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
-        ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
-    roots = (step for step in steps(home, row.run) if step.depth == 0 and not step.failed)
+        ways = Paths(_path_until(taken, last), way(store.home, row.run, last))
+    roots = (step for step in taken if step.depth == 0 and not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return Replayed(row.run, within, found, ways, ran, took)
 
@@ -275,8 +276,12 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
 
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
-    taken = (step for step in steps(home, run) if until is None or step.step <= until)
-    return path([step for step in taken if not is_hidden_node(step.node)])
+    return _path_until(steps(home, run), until)
+
+
+def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
+    within = (step for step in taken if until is None or step.step <= until)
+    return path([step for step in within if not is_hidden_node(step.node)])
 
 
 def points(home: Path, run: str) -> list[Point]:
