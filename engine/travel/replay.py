@@ -4,13 +4,14 @@ It uses a temporary store, so the run and its workspace aren't touched. One of t
 from a user's file.
 """
 
+import gc
 import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
 from pathlib import Path
@@ -169,7 +170,8 @@ async def replay(
         end = _End(row.run, last, stop)
         taken = steps(home, row.run)
         seen = Seen(home, row, {point.step: point.values for point in recorded}, taken)
-        outcome = await _driven(home, store, row, script, swap, end, seen)
+        with _seldom_collected():
+            outcome = await _driven(home, store, row, script, swap, end, seen)
         took = time.monotonic() - started
         made = points(store.home, row.run)
         if end.stopped:
@@ -191,6 +193,17 @@ async def replay(
     roots = (step for step in taken if step.depth == 0 and not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return Replayed(row.run, within, found, ways, ran, took)
+
+
+@contextmanager
+def _seldom_collected() -> Generator[None]:
+    """Look for garbage less often: a long run's record is much to look through, and took a seventh of a replay."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def foreign_of(home: Path, row: RunRow) -> Foreign | None:
