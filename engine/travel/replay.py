@@ -4,13 +4,14 @@ It uses a temporary store, so the run and its workspace aren't touched. One of t
 from a user's file. Rule: `docs/internals.md#a-replay-reaches-nothing`.
 """
 
+import gc
 import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
 from pathlib import Path
@@ -23,7 +24,7 @@ from interlock.engine.driver.of_run import restored
 from interlock.engine.driver.settling import Asker, settled
 from interlock.engine.driver.stop import Stop, stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, find_run, path, step_rows, steps
+from interlock.engine.read import RunRow, Step, find_run, path, step_rows, steps
 from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
@@ -32,13 +33,14 @@ from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
-from interlock.engine.travel.recorded import Record, Seen, record_of, recorded_services, write_script
+from interlock.engine.travel.recorded import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import begun_with, executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
 from interlock.graphs._langgraph_part import Node
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
+from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
@@ -163,11 +165,14 @@ async def replay(
     last = None if swap else _last(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, stoppable() as stop:
         store = Store(Path(folder, "home")).open()
-        script = Path(folder, "script.yaml")
+        script = Path(folder, "script.json")
         _seed(home, store, row.run, script)
         started = time.monotonic()
         end = _End(row.run, last, stop)
-        outcome = await _driven(home, store, row, script, swap, end)
+        taken = steps(home, row.run)
+        seen = Seen(home, row, {point.step: point.values for point in recorded}, taken)
+        with _seldom_collected():
+            outcome = await _driven(home, store, row, script, swap, end, seen)
         took = time.monotonic() - started
         made = points(store.home, row.run)
         if end.stopped:
@@ -185,10 +190,21 @@ async def replay(
             error = outcome.error if outcome else None
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
-        ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
-    roots = (step for step in steps(home, row.run) if step.depth == 0 and not step.failed)
+        ways = Paths(_path_until(taken, last), way(store.home, row.run, last))
+    roots = (step for step in taken if step.depth == 0 and not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return Replayed(row.run, within, found, ways, ran, took)
+
+
+@contextmanager
+def _seldom_collected() -> Generator[None]:
+    """Look for garbage less often: a long run's record is much to look through, and took a seventh of a replay."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def foreign_of(home: Path, row: RunRow) -> Foreign | None:
@@ -274,8 +290,12 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
 
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
-    taken = (step for step in steps(home, run) if until is None or step.step <= until)
-    return path([step for step in taken if not is_hidden_node(step.node)])
+    return _path_until(steps(home, run), until)
+
+
+def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
+    within = (step for step in taken if until is None or step.step <= until)
+    return path([step for step in within if not is_hidden_node(step.node)])
 
 
 def points(home: Path, run: str) -> list[Point]:
@@ -334,7 +354,7 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
         subtasks = with_subtasks(recorded, run)[1:] if recorded else []
     seed(home, store, run, subtasks, script)
     with closing(store.connect()) as conn:
-        write_script(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run, script)
+        write_script(script, entries_of(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run))
 
 
 class _End:
@@ -361,26 +381,35 @@ class _End:
 
 
 async def _driven(
-    home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None, end: _End
+    home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None, end: _End, seen: Seen
 ) -> Outcome | None:
     """Drive to the end, to the last step asked for, or to a request with no recorded answer; None: stopped before."""
 
     def services(own: DriveServices) -> DriveServices:
-        own.transcript.origins = [*_origins(home, row)]
+        own.transcript.origins = origins
+        if begun:
+            own.transcript.share(begun[-1].transcript)
+            own.models().share(begun[-1].models())
+        begun[:] = [own]
         if own.journal.run not in records:
             records[own.journal.run] = record_of(own, hooked)
         rewired = swap.services(own) if swap else end.services(own)
         return recorded_services(rewired, records[own.journal.run])
 
+    origins = [*_origins(home, row)]
+    begun: list[DriveServices] = []  # the drive before: the next one needn't read its messages again
     records: dict[
         str, Record
     ] = {}  # the same for every drive: what one was given, the next isn't given again
+    workflows: dict[str, tuple[Pipeline, Pipeline]] = {}
     hooked = first_state_of(store.home, row.run).get("hooked", "")
     options = Options(home=store.home, workspace=_folder(row, store), fake=script, env=dict(os.environ))
-    seen = Seen(home, row, {point.step: point.values for point in points(home, row.run)})
 
     def workflow(own: Pipeline) -> Pipeline:
-        return swap.workflow(seen.workflow(own)) if swap else seen.workflow(own)
+        """Declaring it takes as long as five turns, so it is done once, not for each prompt."""
+        if own.name not in workflows or workflows[own.name][0] != own:
+            workflows[own.name] = (own, swap.workflow(seen.workflow(own)) if swap else seen.workflow(own))
+        return workflows[own.name][1]
 
     async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
         rewire = runner.Rewire(services, workflow, prompt.asked if prompt else {})
