@@ -67,6 +67,8 @@ class Redirect:
 
     kind: Literal["read", "write", "duplicate", "text"]
     target: Word | None
+    text: str | None = None
+    """The text of a here-document or here-string, as far as it is known."""
 
     @property
     def idle(self) -> bool:
@@ -126,6 +128,8 @@ class ShellLine:
     """It may run more than `commands` and the files that these source."""
     spawns: bool = False
     """A loop starts commands without waiting for them."""
+    values: tuple[tuple[str, Word], ...] = ()
+    """Values that the line gives to variables, by their names."""
 
     @property
     def files(self) -> tuple[Redirect, ...]:
@@ -155,6 +159,7 @@ class Found:
     commands: list[ShellCommand] = field(default_factory=list[ShellCommand])
     redirects: list[Redirect] = field(default_factory=list[Redirect])
     assigns: list[str] = field(default_factory=list[str])
+    values: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
     opaque: str | None = None
     hidden: bool = False
     words: int = 0
