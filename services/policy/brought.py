@@ -32,6 +32,9 @@ _TAR = names("tar bsdtar gtar gnutar star")
 _UNSEEN = names("7z 7za 7zz 7zr unrar rar unar cpio pax ar jar bsdcpio dpkg-deb rpm2cpio ditto")
 _OTHER_FORMATS = (b"\x28\xb5\x2f\xfd", b"LZIP", b"\x89LZO", b"\x1f\x9d", b"\x1f\xa0", b"\x04\x22\x4d\x18")
 """Compressed in ways that tar reads and Python doesn't."""
+_CLIMBS = re.compile(r"^(\.\./)+")
+_STAGES = names("update-index read-tree reset")
+"""Git's commands that change what a checkout takes from the index."""
 _RECURSES = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
 _RENAMES = re.compile(r"--(transform|xform|absolute-names|absolute-paths|unsafe|insecure)|-[A-Za-z]*[Ps]$")
 _OF_GIT = names("config config.worktree hooks commondir modules")
@@ -89,7 +92,9 @@ def _brings(program: str, command: ShellCommand, words: Sequence[Texts], reading
 def _trusted(member: _Member, place: str, reading: Reading) -> str | None:
     leads = posixpath.join(posixpath.dirname(member.path), member.leads)
     for path in (member.path, leads) if member.leads else (member.path,):
-        whole = posixpath.join(place, path)
+        whole = posixpath.normpath(posixpath.join(place, path))
+        if not reading.folders.bases:  # `..` of an unknown folder may be the workspace
+            whole = _CLIMBS.sub("", whole)
         parts = [folded(part) for part in posixpath.normpath(whole).split("/")]
         if "node_modules" in parts:
             continue
@@ -100,9 +105,18 @@ def _trusted(member: _Member, place: str, reading: Reading) -> str | None:
                 if there or not makes_nothing_run(found.part):
                     return f"writes {posixpath.normpath(whole)!r} ({found.what})"
         at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
-        if at is not None and parts[at + 1 : at + 2] and parts[at + 1] in _OF_GIT:
+        of_git = at is not None and parts[at + 1 : at + 2] and parts[at + 1] in _OF_GIT
+        if of_git and _is_in_workspace(whole, reading):
             return f"writes {posixpath.normpath(whole)!r} (what git runs and believes)"
     return None
+
+
+def _is_in_workspace(path: str, reading: Reading) -> bool:
+    for base in reading.folders.bases or (".",):
+        real = Path(os.path.realpath(reading.workspace.root / base / path))
+        if any(real.is_relative_to(root) for root in reading.workspace.roots):
+            return True
+    return False
 
 
 def _is_own_folder(place: str, reading: Reading) -> bool:
@@ -336,8 +350,14 @@ def _of_git(command: ShellCommand, reading: Reading) -> _Brought | None:
     """Files that git takes from a revision or its index; a switch of the whole tree is the user's own history."""
     words = [word.text for word in command.words[1:]]
     folders = [reading.workspace.root / base for base in reading.folders.bases or (".",)]
+    others = (c.argv[1:3] for c in reading.line.commands if c.argv[:1] == ("git",))
+    staged = any(
+        _STAGES & {*words} and not (words[0] == "reset" and words[1:] in ((), ("HEAD",))) for words in others
+    )
     changed = (
-        name for folder in folders for name in islice(changed_by_checkout(folder, words), _MOST_ENTRIES)
+        name
+        for folder in folders
+        for name in islice(changed_by_checkout(folder, words, staged=staged), _MOST_ENTRIES)
     )
     return [""], (_Member(os.path.relpath(name, reading.workspace.root)) for name in changed)
 
@@ -349,5 +369,8 @@ def _values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
             yield from after
         elif sign and name in options:
             yield value
-        elif len(texts[0]) > 2 and texts[0][:2] in options and texts[0][1] != "-":
-            yield texts[0][2:]
+        elif len(texts[0]) > 2 and texts[0][:1] == "-" and texts[0][1] != "-":
+            if texts[0][:2] in options:
+                yield texts[0][2:]
+            if texts[0][1:].isalpha() and f"-{texts[0][-1]}" in options:
+                yield from after  # letters together, of which the last has a value

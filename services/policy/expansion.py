@@ -26,7 +26,7 @@ _VARIABLE = re.compile(
     r"\$(\w+)|\$\{!?(\w+)(?:\[[^]]*\])?\}|\$\{(\w+)(:?[-=+?]|%%?|##?|//?|[\^,]{1,2}|:)([^}]*)\}", re.ASCII
 )
 """The last form: what an operator makes of the value."""
-_NAME = re.compile(r"[^\s'\"`;|&<>(){}=,]+")
+_NAME = re.compile(r"[^\s'\"`;|&<>(){}=,\\]+")
 _MOST_NAMES = 200
 _NARROW = re.compile(r"\[\w{1,2}\]")
 _EXTENDED = re.compile(r"[?*+@!]\([^()]*\)")

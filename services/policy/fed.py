@@ -15,7 +15,7 @@ from interlock.services.shell.parse import parse
 
 _PRINTS = names("echo printf")
 _RUNNERS = names("make gmake just rake task ninja source . sqlite3 psql mysql awk gawk mawk sed")
-_OWN_COMMANDS = names("ed ex vi vim nvim gdb lldb mail mailx ftp")
+_OWN_COMMANDS = names("at batch ed ex vi vim nvim gdb lldb mail mailx ftp")
 """They read commands of their own, one of which runs a program."""
 _MOST_COMMANDS = 100
 _RECIPE = re.compile(r"^(?:[ \t]+|[^\n;]*?;)[@+ \t-]*(.+)$", re.MULTILINE)

@@ -32,7 +32,7 @@ from interlock.services.policy.targets import (
     spellings,
     unresolved,
 )
-from interlock.services.policy.written import placed, redirected, written_clause
+from interlock.services.policy.written import placed, places_of, redirected, written_clause
 from interlock.services.shell.commands import SHELLS, known_program
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, program_of
@@ -41,6 +41,8 @@ from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
 _QUOTES = re.compile(r"[\"'`\\,]+")
+_JOINS = re.compile(r"[\"']\s*(?:\+|\.\.?|~)\s*[\"']")
+"""Between two texts that a program makes one: `"git" + " push"`."""
 _GLUED = re.compile(r"(?<!\S)-(?:[A-Za-z]*?m|[A-Za-z](?=\w+\s))(?=\w)")
 """An option whose value stands in the same word: `-mpytest`, `-O'git push'`."""
 _WORD = re.compile(r"[\w./@%+-]+")
@@ -83,8 +85,7 @@ def decide_line(
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
     wrappers = (c for c in line.commands if c.transparent)
-    own = (*line.commands, *commands_fed(line)) if check.restricts else ()
-    spelled = (each for command in own for each in check.by_other_names(command))
+    spelled = check.by_other_names() if check.restricts else ()
     for command in dict.fromkeys(chain(wrappers, commands_fed(line), spelled, [ShellCommand(line.text, ())])):
         if (outcome := check.against(command)) is not None:
             parts.append(PartRuling(command, outcome))
@@ -127,10 +128,12 @@ class _LineCheck:
         """The programs that rules deny or ask about, and their files."""
         return restricted_programs(self.rules)
 
-    def by_other_names(self, command: ShellCommand) -> Iterator[ShellCommand]:
-        """Yield what a command may be besides, by its spelling or as a copy of a program."""
-        copied = [*copied_names(command, self.programs, self.places or [str(self.workspace.root)])]
-        for one in (command, *copied):
+    def by_other_names(self) -> Iterator[ShellCommand]:
+        """Yield what each command may be besides, by its spelling or as a copy of a program."""
+        fed, folders = commands_fed(self.line), self.places or [str(self.workspace.root)]
+        every = (*self.line.commands, *fed)
+        copied = [one for command in every for one in copied_names(command, self.programs, folders)]
+        for one in (*self.line.effective, *fed, *copied):
             yield from spellings(one, self.places)
         yield from copied
 
@@ -262,9 +265,11 @@ class _LineCheck:
 
     def _unless_fed(self, outcome: Ruling) -> Ruling:
         """Lower an allow to an ask for what a text of the line makes a shell change."""
-        lowered = (self._unless_written(command, outcome) for command in commands_fed(self.line))
-        asking = next((one.detail for one in lowered if one.decision != "allow"), None)
-        return outcome if asking is None else outcome.asking("protected", asking)
+        for command in commands_fed(self.line):
+            lowered = self._unless_private(command, self._unless_written(command, outcome))
+            if lowered.decision != "allow":
+                return outcome.asking("protected", lowered.detail)
+        return outcome
 
     def _unless_reads_private(self, outcome: Ruling) -> Ruling:
         read = [r.target for r in self.line.files if r.kind == "read" and r.target is not None]
@@ -374,7 +379,7 @@ def _starts_several(pattern: Pattern, words: Sequence[str]) -> bool:
 
 def _named(rule: Rule, command: ShellCommand) -> bool:
     """Whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf /")}'`."""
-    text = _QUOTES.sub(" ", " ".join(command.argv))
+    text = _QUOTES.sub(" ", _JOINS.sub("", " ".join(command.argv)))
     text = f"{text} {_GLUED.sub(' ', text)}"
     words = tuple(_WORD.findall(text))
     if rule.command is not None:
@@ -406,8 +411,8 @@ def _stand_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
 def protected_target(reading: Reading) -> str | None:
     """Return a clause about a redirection that writes to a protected file, or None."""
     for target in (r.target for r in reading.line.redirects if r.kind == "write" and r.target is not None):
-        for path, base in product(redirected(target, reading), reading.folders.bases or (".",)):
-            found = reading.workspace.protected(placed(base, path))
+        for path in redirected(target, reading):
+            found = next(filter(None, map(reading.workspace.protected, places_of(path, reading))), None)
             if found is not None:
                 return f"writes to {path!r} ({found.what})"
     return None

@@ -14,6 +14,7 @@ from itertools import chain, islice, pairwise
 from interlock.services.files.protected import folded, is_plain_key
 from interlock.services.policy.brought import archives_of_tar, brought_clause
 from interlock.services.policy.expansion import is_unknown, names_of, trusted_names_in
+from interlock.services.policy.git import tracked_files
 from interlock.services.policy.harmless import only_reads_anywhere
 from interlock.services.policy.reading import Reading
 from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program
@@ -37,6 +38,14 @@ _IN_PLACE = {
 _UNPACKS = names("gunzip bunzip2 unxz unlzma unzstd uncompress gzip bzip2 xz lzma zstd lz4 brotli")
 _ENDINGS = re.compile(r"\.(gz|bz2|xz|lzma|zst|Z|lz4|br)$")
 _HOST = re.compile(r"[\w.@-]+:")
+_NAMES_NEW = names("rename prename perl-rename file-rename mmv")
+_REWRITES = names("black isort mdformat dos2unix unix2dos rustfmt sd")
+"""Formatters that change what they are given; others say so by an option."""
+_SAYS_SO = re.compile(r"--(write|fix|in-place|inplace|overwrite)(=true)?|-w")
+_DATABASES = names("sqlite3 psql mysql mariadb duckdb")
+_EXPORTS = re.compile(
+    r"^\s*\.(output|once|save|backup|log|excel|clone)\b|\boutfile\b|^\s*\\[ogw]|\bto\s+'", re.IGNORECASE
+)
 _EDITORS = names("vim vi nvim view ex ed emacs emacsclient")
 _OPTIONS = ("-o", "--log-file", "--logfile")
 _TO = re.compile(r"--?[a-z-]*(out|dest|target|save)[a-z-]*")
@@ -52,6 +61,7 @@ _CODE_WRITES = re.compile(
     r"""["'][rbt]*[wax]\+?[bt]?["']|\bwrite|\bopen\s*\(\s*["']?[>+]|\bunlink|\brename|\breplace\(|\bremove\(|\bcopy|\bmove\("""
     r"|\btouch\(|\bchmod|\bsymlink|\blink\(|\bappend|\bmkdir|[^-=]>|\bsave|\bdump\(|\bprint\s+to\b|\bspurt\b"
 )
+_LINKS = r"-[A-Za-z]*[ls][A-Za-z]*|--link|--symbolic-link"
 _SED_WRITES = re.compile(r"(?:^|[;{}\n\dp/$gI ])[wW]\s*(\S[^;\n}]*)")
 _AWK_WRITES = re.compile(r'>>?\s*"([^"]+)"')
 _FILTERS = names("grep egrep fgrep rg ag sed awk gawk head tail sort uniq cut shuf")
@@ -65,8 +75,15 @@ _MOST_CODE = 20_000
 _WRITES = _ALL | _REMOVE | frozenset(_LAST) | _IN_PLACE.keys()
 _NOT_BEHIND = names("install patch ed ex awk gawk ruby")
 """Words that are seldom programs behind another: `npm install`."""
+_BEHIND = _WRITES - _NOT_BEHIND
+_UNPACK = names("tar unzip bsdtar cpio")
+_LAUNCHERS = names(
+    "uv poetry pipenv pdm hatch rye pixi conda sudo doas env nice timeout npx bunx setsid ionice strace busybox toybox"
+)
+_ELSEWHERE = names("docker podman nerdctl kubectl ssh vagrant flatpak")
 _MOST_BEHIND = 50
 _UNKNOWN = Word("…", False, "", True, True, foreign=True)
+_CLIMBS = re.compile(r"^(\./|\.\./)+")
 _EXTENDS = re.compile(r"extglob|\b(zsh|[lm]?ksh|pdksh|oksh)\b")
 
 
@@ -76,27 +93,65 @@ def placed(base: str, text: str) -> str:
     return text if text.startswith("~") else posixpath.join(base, text)
 
 
+def places_of(path: str, reading: Reading) -> Iterator[str]:
+    """Yield where a path of the line may lead; from an unknown folder, `..` may lead into the workspace."""
+    if reading.folders.bases:
+        yield from (placed(base, path) for base in reading.folders.bases)
+    else:
+        yield from dict.fromkeys((placed(".", path), placed(".", _CLIMBS.sub("", path))))
+
+
 def written_clause(command: ShellCommand, reading: Reading) -> str | None:
     """Return a clause naming a file that the program trusts, and that the command changes; None: it names none."""
-    if not command.words or not command.words[0].literal:
+    if not command.words:
         return None
+    if not command.words[0].literal:
+        return _unknown_program(command, reading)
     found = _written_clause(command, reading)
-    inner = (_written_clause(one, reading) for one in _behind(command))
+    inner = (_written_clause(one, reading) for one in chain(_behind(command), _in_lines(command)))
     return found or next(filter(None, inner), None)
+
+
+def _unknown_program(command: ShellCommand, reading: Reading) -> str | None:
+    """A clause about a trusted file that is given to a program which is only known when it runs: `$x AGENTS.md`."""
+    known = [text for text in names_of(command.words[0], reading)[1:] if text]
+    plain = (ShellCommand(command.text, (literal(one), *command.words[1:])) for one in known or ["tee"])
+    return next(filter(None, (_written_clause(one, reading) for one in plain)), None)
+
+
+_RUNS_LINE = re.compile(r"-[a-z]*[cx]|-ex|--(exec|call|command|eval|tree-filter|shell-command|on-change|run)")
+_COMMANDS_OF_THEIRS = re.compile(r"^\s*(\.shell|\.system|\\!|!|shell|spawn)\s+")
+
+
+def _in_lines(command: ShellCommand) -> Iterator[ShellCommand]:
+    """Yield the commands of lines in the arguments that a program runs: `npx -c 'tee x'`, `gdb -ex 'shell tee x'`."""
+    program, given = known_program(command.words[0].text), command.argv[1:]
+    if program in INDIFFERENT | SHELLS | LANGUAGES or only_reads_anywhere((program,)):
+        return
+    texts = [after for word, after in pairwise(given) if _RUNS_LINE.fullmatch(word) or word == "foreach"]
+    texts += [text.partition("=")[2] for text in given if _RUNS_LINE.fullmatch(text.partition("=")[0])]
+    texts += [text for text in given if _COMMANDS_OF_THEIRS.match(text)]
+    if program == "git" and given[:2] == ("bisect", "run"):
+        texts.append(" ".join(given[2:]))
+    for text in texts[:_MOST_BEHIND]:
+        for part in (text, text.partition(";")[2], text.partition(":")[2]):
+            yield from parse(_COMMANDS_OF_THEIRS.sub("", part)).commands
 
 
 def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the commands that may stand behind a program that runs others: `sudo tee x`, `busybox cp x y`."""
     program, words = known_program(command.words[0].text), command.words
-    if (program in INDIFFERENT | _WRITES | {"git", "find"} and program != "xargs") or only_reads_anywhere(
-        (program,)
-    ):
+    known = INDIFFERENT | _WRITES | {"git", "find", "tar", "unzip"}
+    away = program in _ELSEWHERE and command.argv[1:2] != ("cp",)
+    if away or program in known or only_reads_anywhere((program,)):
         return
     fed = program in ("xargs", "parallel")
     holes = {"{}", *(b.text for a, b in pairwise(words) if fed and a.text in ("-I", "-J", "--replace"))}
     holes |= {w.text[2:] for w in words if fed and w.text.startswith(("-I", "-J")) and len(w.text) > 2}
     for at in range(1, min(len(words), _MOST_BEHIND)):
-        if words[at].literal and known_program(words[at].text) in _WRITES - _NOT_BEHIND:
+        inner = known_program(words[at].text)
+        launched = program in _LAUNCHERS and (inner in LANGUAGES or inner in _UNPACK)
+        if words[at].literal and (inner in _BEHIND or launched):
             rest = [_UNKNOWN if fed and any(hole in w.text for hole in holes) else w for w in words[at:]]
             yield ShellCommand(command.text, (*rest, _UNKNOWN) if fed else tuple(rest))
             return
@@ -120,13 +175,14 @@ def _written_clause(command: ShellCommand, reading: Reading) -> str | None:
         return found
     if program == "find":
         return _finds(command, reading)
+    if program in ("fd", "fdfind"):
+        return _clause(program, _found_by_fd(command, reading), reading)
     return _clause(program, _written_by_code(program, command, reading), reading)
 
 
 def _clause(program: str, paths: Iterator[str] | Sequence[str], reading: Reading) -> str | None:
     for path in dict.fromkeys(islice(paths, _MOST_ENTRIES)):
-        for base in reading.folders.bases or (".",):
-            place = placed(base, path)
+        for place in places_of(path, reading):
             if found := reading.workspace.protected(place):
                 return f"changes {found.part!r} ({found.what})"
             if program not in _REMOVE and is_of_git(place):
@@ -156,12 +212,12 @@ def _named_elsewhere(command: ShellCommand, reading: Reading) -> Iterator[str]:
     yield from trusted_names_in(reading.line.text.replace(command.text, " "), reading)
     between: list[ShellCommand] = []
     for other in reading.line.commands:
-        between = [*between, other]
-        if other.words and known_program(other.words[0].text) == "find" and other.literal:
-            between = [other]
-        elif other is command or other.words == command.words:
+        if other is command or (other.words and other.words[:1] == command.words[:1]):
             break
+        between = [other] if other.literal and other.argv[:1] == ("find",) else [*between, other]
     programs = {known_program(c.words[0].text) for c in between if c.words}
+    if not programs & _FILTERS:
+        yield from _listed(reading)
     if between and between[0].words[:1] and between[0].words[0].text == "find" and not programs & _FILTERS:
         yield from _found(between[0], reading)
 
@@ -179,11 +235,23 @@ def _named_to_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
         yield from _written("mv", [(text,) for text in plain[at + 1 :]])
 
 
+def _listed(reading: Reading) -> Iterator[str]:
+    """Yield the files that `git ls-files` and fd list for another command of the line."""
+    folders = [reading.workspace.root / base for base in reading.folders.bases or (".",)]
+    for other in reading.line.commands:
+        if other.argv[:2] == ("git", "ls-files") and other.literal:
+            yield from chain.from_iterable(tracked_files(folder, other.argv[2:]) for folder in folders)
+
+
 def _written(program: str, words: Sequence[Texts]) -> Iterator[str]:
     operands = [texts for texts in words if not texts[0].startswith("-") or texts[0] == "-"]
     flat = [text for texts in words for text in texts]
     if program in _ALL | _REMOVE:
         yield from (text.removeprefix("of=") for texts in operands for text in texts)
+    linked = program == "ln" or (program == "cp" and any(re.fullmatch(_LINKS, text) for text in flat))
+    formats = program in _REWRITES or any(map(_SAYS_SO.fullmatch, flat))
+    if linked or program in ("svn", "hg", "gh") or (formats and program not in _NO_OUTPUT):
+        yield from chain.from_iterable(operands)  # by a link they are changed under its name
     if program in _LAST and operands:
         yield from _placed_in([*_values(words, _FOLDERS)] or operands[-1], operands)
     elif program in _IN_PLACE and any(map(_IN_PLACE[program].fullmatch, flat)):
@@ -227,6 +295,8 @@ def _values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
     """Yield the values of options: behind the sign, in the next word, or behind a letter."""
     for texts, after in pairwise((*words, ())):
         for text in texts:
+            if text[:1] != "-":
+                continue
             if text in options:
                 yield from after
             name, sign, value = text.partition("=")
@@ -235,8 +305,11 @@ def _values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
                 yield value
             elif to and _TO.fullmatch(text):
                 yield from after
-            elif len(text) > 2 and text[:2] in options and text[1] != "-":
-                yield text[2:]
+            elif len(text) > 2 and text[1] != "-" and text[:1] == "-":
+                if text[:2] in options:
+                    yield text[2:]
+                if text.isascii() and text[1:].isalpha() and f"-{text[-1]}" in options:
+                    yield from after  # letters together, of which the last has a value
 
 
 # ---- code in arguments and here-documents
@@ -250,11 +323,16 @@ def _written_by_code(program: str, command: ShellCommand, reading: Reading) -> I
         yield from (name.strip() for text in given for name in _SED_WRITES.findall(text))
     elif program in ("awk", "gawk", "mawk"):
         yield from (name for text in given for name in _AWK_WRITES.findall(text))
+        yield from (value.partition("=")[2] for option, value in pairwise(given) if option == "-v")
+    elif program in _NAMES_NEW or (program in _DATABASES and any(map(_EXPORTS.search, given))):
+        yield from chain.from_iterable(trusted_names_in(text, reading) for text in given)
     elif program in _EDITORS:
         yield from chain.from_iterable(trusted_names_in(text, reading) for text in (*given, *texts))
     elif program in LANGUAGES:
         inline = [
-            text for option, text in pairwise(given) if re.fullmatch(r"-\w*[ceEpr]|--eval|--print", option)
+            text
+            for option, text in pairwise(given)
+            if re.fullmatch(r"-\w*[ceEpr]|--eval|--print|eval", option)
         ]
         inline += texts if all(text.startswith("-") or "dev/" in text for text in given) else []
         for code in inline:
@@ -339,6 +417,22 @@ def _found(command: ShellCommand, reading: Reading) -> Iterator[str]:
                     continue
                 if not wanted or any(_fits(path, *one) for one in wanted):
                     yield path
+
+
+def _found_by_fd(command: ShellCommand, reading: Reading) -> Iterator[str]:
+    """Yield the files that fd finds for a program that changes them."""
+    words = list(command.argv[1:])
+    at = next((n for n, word in enumerate(words) if word in ("-x", "-X", "--exec", "--exec-batch")), None)
+    if at is None or _acts(["-exec", *words[at + 1 :], "{}"]) == "":
+        return
+    endings = [value for option, value in pairwise(words[:at]) if option in ("-e", "--extension")]
+    operands = [word for word in words[:at] if not word.startswith("-") and word not in endings]
+    for base in reading.folders.bases or (".",):
+        for path, _ in _below(str(reading.workspace.root / base), "."):
+            name = posixpath.basename(path)
+            fits = not operands or operands[0].strip(".^$*\\").casefold() in name.casefold()
+            if fits and (not endings or name.endswith(tuple(endings))):
+                yield path
 
 
 def _fits(path: str, option: str, pattern: str) -> bool:

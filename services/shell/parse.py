@@ -411,4 +411,4 @@ class _Reader(Words):
         else:
             if operator in (">&", "<&"):  # bash 5.2 expands a file name after `>&` twice
                 self.doubt("a redirection that bash expands twice")
-            self.found.redirects.append(Redirect("read" if operator.startswith("<") else "write", target))
+            self.found.redirects.append(Redirect("read" if operator in ("<", "<&") else "write", target))
