@@ -41,7 +41,12 @@ _HOST = re.compile(r"[\w.@-]+:")
 _NAMES_NEW = names("rename prename perl-rename file-rename mmv")
 _REWRITES = names("black isort mdformat dos2unix unix2dos rustfmt sd")
 """Formatters that change what they are given; others say so by an option."""
-_SAYS_SO = re.compile(r"--(write|fix|in-place|inplace|overwrite)(=true)?|-w")
+_SAYS_SO = re.compile(r"--(write|fix|in-place|inplace|overwrite)(=true)?")
+_FORMATS_BY_W = names("gofmt gofumpt goimports shfmt prettier")
+_CHANGES_COPY = names("clone export checkout co mv move cp copy rm remove revert update")
+_PACKS = names("gzip bzip2 xz lzma zstd lz4 brotli")
+_KEEPS = re.compile(r"-[A-Za-z0-9]*[kclt][A-Za-z0-9]*|--(keep|stdout|to-stdout|list|test)")
+_DECOMPRESSES = re.compile(r"-[A-Za-z0-9]*d[A-Za-z0-9]*|--(decompress|uncompress)")
 _DATABASES = names("sqlite3 psql mysql mariadb duckdb")
 _EXPORTS = re.compile(
     r"^\s*\.(output|once|save|backup|log|excel|clone)\b|\boutfile\b|^\s*\\[ogw]|\bto\s+'", re.IGNORECASE
@@ -250,12 +255,18 @@ def _written(program: str, words: Sequence[Texts]) -> Iterator[str]:
         yield from (text.removeprefix("of=") for texts in operands for text in texts)
     linked = program == "ln" or (program == "cp" and any(re.fullmatch(_LINKS, text) for text in flat))
     formats = program in _REWRITES or any(map(_SAYS_SO.fullmatch, flat))
-    if linked or program in ("svn", "hg", "gh") or (formats and program not in _NO_OUTPUT):
+    formats |= program in _FORMATS_BY_W and "-w" in flat
+    named = program in ("svn", "hg", "gh") and not _CHANGES_COPY.isdisjoint(flat)
+    if linked or named or (formats and program not in _NO_OUTPUT):
         yield from chain.from_iterable(operands)  # by a link they are changed under its name
     if program in _LAST and operands:
-        yield from _placed_in([*_values(words, _FOLDERS)] or operands[-1], operands)
+        places = [*_values(words, _FOLDERS)] or operands[-1]
+        local = (place for place in places if program not in ("scp", "rsync") or not _HOST.match(place))
+        yield from _placed_in([*local], operands)
     elif program in _IN_PLACE and any(map(_IN_PLACE[program].fullmatch, flat)):
         yield from chain.from_iterable(operands)
+    elif program in _PACKS and not any(map(_DECOMPRESSES.fullmatch, flat)):
+        yield from () if any(map(_KEEPS.fullmatch, flat)) else chain.from_iterable(operands)
     elif program in _UNPACKS:
         yield from (_ENDINGS.sub("", text) for texts in operands for text in texts)
     elif program in ("curl", "wget"):
