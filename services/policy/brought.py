@@ -306,6 +306,8 @@ def _copied(
         raise _Unseen([place])
     for base in reading.folders.bases or (".",):
         top = str(reading.workspace.root / base / source)
+        if not os.path.lexists(top) and _may_be_made(source, reading):
+            raise _Unseen([place])
         if not os.path.isdir(top) or (program == "mv" and _is_inside(posixpath.join(base, source), reading)):  # noqa: PTH112 - a name may be too long for Path.is_dir
             continue
         there = os.path.isdir(reading.workspace.root / base / place)  # noqa: PTH112 - as above
@@ -329,6 +331,12 @@ def _copied(
             for one in (*folders, *files):
                 if not _left_out(one, left_out):
                     yield from (_Member(posixpath.normpath(posixpath.join(p, inner, one))) for p in prefixes)
+
+
+def _may_be_made(source: str, reading: Reading) -> bool:
+    """Whether another command of the line may make a folder that isn't there, all of which is copied."""
+    everything = re.fullmatch(r"[.*?{},]*", posixpath.basename(source)) is not None
+    return everything and len(reading.line.commands) > 1
 
 
 def _left_out(name: str, patterns: Sequence[str]) -> bool:

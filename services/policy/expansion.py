@@ -6,6 +6,7 @@ is only known when it runs stands for nothing.
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -27,6 +28,7 @@ _VARIABLE = re.compile(
 )
 """The last form: what an operator makes of the value."""
 _NAME = re.compile(r"[^\s'\"`;|&<>(){}=,\\]+")
+_QUOTING = re.compile(r"\\\n|[\"'\\]")
 _MOST_NAMES = 200
 _NARROW = re.compile(r"\[\w{1,2}\]")
 _EXTENDED = re.compile(r"[?*+@!]\([^()]*\)")
@@ -54,6 +56,7 @@ def names_of(word: Word, reading: Reading) -> Sequence[str]:
     parts = _parts_of(word, reading)
     for one in parts:
         found += islice(_paths(one, reading), _MOST_MATCHES)
+    found += [part for text in found[1:] if " " in text for part in text.split()]  # as bash splits a value
     return tuple(dict.fromkeys(found))
 
 
@@ -73,6 +76,19 @@ def trusted_names_in(text: str, reading: Reading) -> Sequence[str]:
         elif reading.workspace.protected(name):
             found.append(name)
     return found
+
+
+@cache
+def _any_trusted() -> re.Pattern[str]:
+    names = "|".join(re.escape(name) for name in _trusted())
+    return re.compile(rf"(?<![\w.-])({names}|\.git/(?:hooks|config))(?![\w-])", re.IGNORECASE)
+
+
+def first_trusted_in(text: str) -> str | None:
+    """Return the first trusted name that stands in a text, which isn't read as a line."""
+    seen = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
+    found = _any_trusted().search(_QUOTING.sub("", seen))
+    return found[1] if found else None
 
 
 def _parts_of(word: Word, reading: Reading) -> Sequence[Sequence[_Part]]:

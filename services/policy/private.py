@@ -108,6 +108,12 @@ def _meant(word: Word, reading: Reading) -> Iterator[str]:
         yield from _private_elsewhere(reading)
 
 
+def unread_private(reading: Reading) -> str | None:
+    """Return a clause about a private name in a line that isn't parsed to its end."""
+    found = _NAMES_IT.search(reading.line.text) if reading.line.unread else None
+    return f"may show {found[1]!r}, which tools may not read" if found else None
+
+
 def _private_elsewhere(reading: Reading) -> Iterator[str]:
     """Yield the private names in the line, of which what isn't known may be one: `echo .env | xargs cat`."""
     yield from _NAMES_IT.findall(reading.line.text)

@@ -19,7 +19,7 @@ from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.fed import commands_fed, runs_text, texts_of
 from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, past_options, restricts
-from interlock.services.policy.private import private_clause
+from interlock.services.policy.private import private_clause, unread_private
 from interlock.services.policy.programs import names_program
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import SHIPPED, STRICTNESS, Pattern, Rule
@@ -32,7 +32,7 @@ from interlock.services.policy.targets import (
     spellings,
     unresolved,
 )
-from interlock.services.policy.written import placed, places_of, redirected, written_clause
+from interlock.services.policy.written import placed, places_of, redirected, unread_clause, written_clause
 from interlock.services.shell.commands import SHELLS, known_program
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, program_of
@@ -241,7 +241,8 @@ class _LineCheck:
         line = self.line
         sourced = not line.hidden and self._is_granted()
         opaque = (None if sourced else line.opaque) or self._own_wrapper()
-        if protected := protected_target(self.reading):
+        protected = protected_target(self.reading) or unread_clause(self.reading)
+        if protected := protected or (self.mode == "yolo" and unread_private(self.reading)) or None:
             return outcome.asking("protected", protected)
         if opaque is not None and self.mode != "yolo":
             return outcome.asking("opaque", opaque)

@@ -13,7 +13,7 @@ from itertools import chain, islice, pairwise
 
 from interlock.services.files.protected import folded, is_plain_key
 from interlock.services.policy.brought import archives_of_tar, brought_clause
-from interlock.services.policy.expansion import is_unknown, names_of, trusted_names_in
+from interlock.services.policy.expansion import first_trusted_in, is_unknown, names_of, trusted_names_in
 from interlock.services.policy.git import tracked_files
 from interlock.services.policy.harmless import only_reads_anywhere
 from interlock.services.policy.reading import Reading
@@ -113,14 +113,45 @@ def written_clause(command: ShellCommand, reading: Reading) -> str | None:
     if not command.words[0].literal:
         return _unknown_program(command, reading)
     found = _written_clause(command, reading)
-    inner = (_written_clause(one, reading) for one in chain(_behind(command), _in_lines(command)))
+    inner = (
+        _written_clause(one, reading)
+        for one in chain(_behind(command), _in_lines(command), _named_anew(command, reading))
+        if one.words
+    )
     return found or next(filter(None, inner), None)
+
+
+def _named_anew(command: ShellCommand, reading: Reading) -> Iterator[ShellCommand]:
+    """Yield what an alias stands for, and the lines in variables that a shell runs: `bash -c "$x"`."""
+    program = known_program(command.words[0].text)
+    if program == "alias":
+        for text in command.argv[1:]:
+            for one in parse(text.partition("=")[2]).commands:
+                yield ShellCommand(command.text, (*one.words, _UNKNOWN))
+    elif program in SHELLS:
+        for word in command.words[1:]:
+            for text in () if word.literal else names_of(word, reading)[1:]:
+                yield from parse(text).commands
+
+
+_WRITES_SOMEWHERE = re.compile(r"[\w.+-]+|>")
+
+
+def unread_clause(reading: Reading) -> str | None:
+    """Return a clause about a trusted name in a line that isn't parsed to its end, if something in it may write."""
+    if not reading.line.unread:
+        return None
+    known = _WRITES | LANGUAGES | SHELLS | names("> tar unzip find git curl wget xargs")
+    writes = any(known_program(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text))
+    name = first_trusted_in(reading.line.text) if writes else None
+    return f"may change {name!r}, and isn't read to its end" if name else None
 
 
 def _unknown_program(command: ShellCommand, reading: Reading) -> str | None:
     """A clause about a trusted file that is given to a program which is only known when it runs: `$x AGENTS.md`."""
     known = [text for text in names_of(command.words[0], reading)[1:] if text]
-    plain = (ShellCommand(command.text, (literal(one), *command.words[1:])) for one in known or ["tee"])
+    each = [re.split(r"[\s,:;|]+", text) for text in known] or [["tee"]]
+    plain = (ShellCommand(command.text, (*map(literal, one), *command.words[1:])) for one in each if one[0])
     return next(filter(None, (_written_clause(one, reading) for one in plain)), None)
 
 

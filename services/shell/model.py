@@ -130,6 +130,8 @@ class ShellLine:
     """A loop starts commands without waiting for them."""
     values: tuple[tuple[str, Word], ...] = ()
     """Values that the line gives to variables, by their names."""
+    unread: bool = False
+    """Not all of it was parsed: it is too long, too deep, or holds characters that people and bash read differently."""
 
     @property
     def files(self) -> tuple[Redirect, ...]:
@@ -165,6 +167,7 @@ class Found:
     words: int = 0
     piped: bool = False
     """A pipe was read."""
+    unread: bool = False
     repeats: bool = False
     """The command that is being read stands in a loop or function of its shell."""
     spawns: bool = False

@@ -48,6 +48,7 @@ def parse(line: str) -> ShellLine:
         found.hidden,
         found.spawns,
         tuple(found.values),
+        found.unread,
     )
 
 
@@ -66,11 +67,13 @@ def _look_into(line: str, found: Found) -> None:
     reason = _refused(line, found.depth)
     if reason is not None:
         found.blur(reason)
+        found.unread = True
         return
     try:
         _Reader(line, found).program()
     except TooMuch as much:
         found.blur(str(much))
+        found.unread = True
 
 
 def _refused(line: str, depth: int) -> str | None:

@@ -74,6 +74,31 @@ def test_what_changes_a_file_that_the_program_obeys_asks_however_the_line_names_
     assert {line: got for line, got in decisions(root, TABLE["changes"]).items() if got != "ask"} == {}
 
 
+def test_what_shows_a_private_file_asks_however_the_line_names_it(tmp_path: Path) -> None:
+    tree(tmp_path, {".env": "KEY=x", "x": "x", "sub/y": "y"})
+    _git(tmp_path, "init", "-q")
+    assert {line: got for line, got in decisions(tmp_path, TABLE["shows"]).items() if got != "ask"} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tee AGENTS.md # " + "a" * 21_000,
+        "true;" * 400 + "tee AGENTS.md",
+        "cp x AGENTS\\\n.md",
+        "tee AGENTS\u200b.md",
+        "cat .env # " + "a" * 21_000,
+    ],
+    ids=["long", "many", "glued", "invisible", "private"],
+)
+def test_a_line_that_is_not_read_to_its_end_asks_if_it_holds_a_name_that_the_program_obeys(
+    root: Path, line: str
+) -> None:
+    assert decisions(root, [line]) == {line: "ask"}
+    plain = line.replace("AGENTS", "x").replace(".env", "y")
+    assert decisions(root, [plain]) == {plain: "allow"}
+
+
 def test_everyday_lines_run_unasked(root: Path) -> None:
     free = decisions(root, [*TABLE["everyday"], *TABLE["opaque"]])
     assert {line: got for line, got in free.items() if got != "allow"} == {}
