@@ -14,7 +14,7 @@ _NEVER_WARM = frozenset({"warm", "help", "-h", "--help", "-v", "--version", "com
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line, by default this process's own; returns the exit code (`cli.md`, Exit codes)."""
+    """Run one command line, by default this process's own; returns the exit code (`docs/internals.md#exit-codes`)."""
     if sys.platform == "win32":
         print("interlock: Windows isn't supported. Install and run Interlock in WSL.", file=sys.stderr)
         return 1

@@ -28,7 +28,9 @@ WORKFLOWS_GROUP = "interlock.workflows"
 """Entry-point group."""
 
 HEARTBEAT_STALE_S = 30.0
-"""Seconds without a heartbeat, on the challenger's monotonic clock, before a live owner is replaced (`engine.md` 17).
+"""Seconds without a heartbeat, on the challenger's monotonic clock, before a live owner is replaced.
+
+`docs/internals.md#one-driver`.
 
 C code that holds the interpreter for longer stops the heartbeats and so loses the run.
 """

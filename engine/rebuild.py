@@ -1,4 +1,7 @@
-"""rebuild: what of the rows that lists show disagrees with the checkpoints, and is made from them again."""
+"""rebuild: what of the rows that lists show disagrees with the checkpoints, and is made from them again.
+
+Rule: `docs/internals.md#lists-agree-with-checkpoints`.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 LangGraph hands out a task's answers by order. Parallel calls may ask in another order after a restart, so an answer
 would reach a question that nobody saw. Here a question is named by the task that asks, the tool call and the whole
-payload, and its answer is read from the row of that name (`engine.md` 26).
+payload, and its answer is read from the row of that name (`docs/internals.md#answers-fit-their-question`).
 """
 
 import hashlib

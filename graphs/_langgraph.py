@@ -313,7 +313,10 @@ def is_under_way(config: Mapping[str, Any]) -> bool:
 
 
 def raise_id_clock(newest: str) -> None:
-    """Make new checkpoint ids sort after this one, even if the clock stepped back (`engine.md` 4)."""
+    """Make new checkpoint ids sort after this one, even if the clock stepped back.
+
+    `docs/internals.md#the-id-clock`.
+    """
     from uuid import UUID
 
     from langgraph.checkpoint.base import id as ids

@@ -280,7 +280,8 @@ class Graph:
         return compiled
 
     def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
-        """Check and compile; subgraphs keep LangGraph's default persistence (`engine.md`)."""
+        """Check and compile; subgraphs keep LangGraph's default persistence."""
+        # docs/internals.md#parts-of-a-graph
         compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
         start = Task(self.wiring, START, channels_of(self.input or self.state).keys(), sent=True)
         run_tasks(compiled, start, self.subgraphs)

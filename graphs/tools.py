@@ -1,5 +1,7 @@
 """tools: one batch of calls. All calls are decided first, in parallel; then they are executed, group by group.
 
+Rule: `docs/internals.md#decide-then-execute`.
+
 `next_group` and `collect` loop until no group is left; the last `collect` answers every call and ends the batch.
 `decide` takes one call from its name to `ready`, or to an answer without execution; `execute` takes one allowed call to
 its result in the journal.

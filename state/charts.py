@@ -33,7 +33,7 @@ class RunChart(StateChart[Any]):
 
 
 class ToolCallChart(StateChart[Any]):
-    """Life cycle of one tool call (`pipelines.md` §4)."""
+    """Life cycle of one tool call (`docs/internals.md#statecharts`)."""
 
     validating = State(initial=True)
     awaiting_approval = State()
@@ -54,7 +54,10 @@ class ToolCallChart(StateChart[Any]):
 
 
 class ApprovalModeChart(StateChart[Any]):
-    """What calls may do without approval (`pipelines.md` §11). `use_…`: a person switched modes; no node may."""
+    """What calls may do without approval (`docs/internals.md#statecharts`).
+
+    `use_…`: a person switched modes; no node may.
+    """
 
     default = State(initial=True)
     auto_edit = State()

@@ -215,4 +215,4 @@ EXIT_CODES = {
     "timeout": 124,
     **dict.fromkeys(("cancelled", "aborted"), 130),
 }
-"""Status of a run, or its error type → exit code (`cli.md`, Exit codes)."""
+"""Status of a run, or its error type → exit code (`docs/internals.md#exit-codes`)."""

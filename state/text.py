@@ -258,7 +258,10 @@ def counted(number: int, what: str, several: str = "") -> str:
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimated tokens before a provider counts them: ¼ per ASCII character, 1.5 per other (`pipelines.md` §2)."""
+    """Estimated tokens before a provider counts them: ¼ per ASCII character, 1.5 per other.
+
+    `docs/internals.md#a-usable-answer`.
+    """
     ascii_count = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return int(ascii_count / 4 + (len(text) - ascii_count) * 1.5)
 

@@ -1,4 +1,4 @@
-"""structured: output for programs: one JSON object, or one event per line (`cli.md`, Output)."""
+"""structured: output for programs: one JSON object, or one event per line (`docs/internals.md#output-for-programs`)."""
 
 import threading
 import time

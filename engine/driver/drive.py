@@ -260,7 +260,9 @@ def _only_waits(snapshot: StateSnapshot) -> bool:
 
 
 def check_stored(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
-    """Raises `RunError` if a pending node is gone, or the graph lacks a stored channel (`engine.md` 22).
+    """Raises `RunError` if a pending node is gone, or the graph lacks a stored channel.
+
+    `docs/internals.md#runs-of-an-earlier-version`.
 
     `graph`: a `Graph`, or one of LangGraph's; `app`: the compiled one (LangGraph doesn't type its channels). Nested
     graphs are checked if they are in progress.

@@ -1,4 +1,7 @@
-"""lease: one driver per run. The owner sends heartbeats; only a dead or silent one loses the run (`engine.md` 17)."""
+"""lease: one driver per run. The owner sends heartbeats; only a dead or silent one loses the run.
+
+Rule: `docs/internals.md#one-driver`.
+"""
 
 import asyncio
 import os

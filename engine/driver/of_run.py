@@ -122,14 +122,14 @@ def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Optio
             old = Path(old)
         changes[name] = old
     changes["limits"] = {**(kept.get("limits") or {}), **options.limits}
-    old: dict[str, Any] = kept.get("overrides") or {}
+    began: dict[str, Any] = kept.get("overrides") or {}
     if kept.get("repository"):
-        old = {
-            section: {key: value for key, value in old[section].items() if key in known}
+        began = {
+            section: {key: value for key, value in began[section].items() if key in known}
             for section, known in _FOR_WORKERS.items()
-            if section in old
+            if section in began
         }
-    changes["overrides"] = _merge_overrides(old, options.overrides)
+    changes["overrides"] = _merge_overrides(began, options.overrides)
     return replace(options, **changes)
 
 

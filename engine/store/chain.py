@@ -1,4 +1,4 @@
-"""chain: the records of a conversation (`engine.md` 8-10): their rows, and the messages that they hold."""
+"""chain: the records of a conversation (`docs/internals.md#records`): their rows, and the messages they hold."""
 
 import json
 from collections import Counter

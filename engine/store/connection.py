@@ -53,9 +53,9 @@ class Column(NamedTuple):
 class Connection(ABC):
     """One connection to the store, in autocommit mode. Statements are SQL that SQLite and PostgreSQL both speak.
 
-    A driver's connection `buffers` rows that nothing external depends on until its next commit (`engine.md` 23). They
-    are written first in the next transaction; a statement naming one of their tables commits them beforehand. A kill
-    loses them, but only work that can be repeated.
+    A driver's connection `buffers` rows that nothing external depends on until its next commit
+    (`docs/internals.md#what-a-commit-waits-for`). They are written first in the next transaction; a statement naming
+    one of their tables commits them beforehand. A kill loses them, but only work that can be repeated.
     """
 
     errors: ClassVar[tuple[type[Exception], ...]]
@@ -119,7 +119,8 @@ class Connection(ABC):
 
     @contextmanager
     def transaction(self, *, synced: bool = False) -> Generator[Self]:
-        """Open a write transaction, or join the open one. Must not contain an `await`: it would block others.
+        """Open a write transaction, or join the open one. Must not contain an `await`: it would block others
+        (`docs/internals.md#write-transactions`).
 
         `synced`: it and all earlier commits survive a power cut.
         """

@@ -1,5 +1,5 @@
-"""copies: the rows of a fork, from its parent's (`engine.md` 21); and a run, with its subtasks, its records and its
-files, in another store: a laptop's, or a server's."""
+"""copies: the rows of a fork, from its parent's (`docs/internals.md#forks`); and a run, with its subtasks, its
+records and its files, in another store: a laptop's, or a server's."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

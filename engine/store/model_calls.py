@@ -1,4 +1,4 @@
-"""model_calls: each model call of a run, with its reply and tokens (`engine.md` 20)."""
+"""model_calls: each model call of a run, with its reply and tokens (`docs/internals.md#replies-by-ordinal`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _USAGE = "input_tokens, output_tokens, cached_tokens, written_tokens, thought_to
 
 @dataclass
 class SqlModelLog:
-    """Implements the models service's `ModelLog`: role, ordinal, request hash, reply of each call (`engine.md` 20)."""
+    """Implements the models service's `ModelLog`: role, ordinal, request hash, reply of each call."""
 
     conn: Connection
     transcript: ChainTranscript

@@ -1,6 +1,7 @@
 """queue: a job says "drive this run until it parks or ends". It is put in the transaction that gives a reason to.
 
-The jobs are Procrastinate's, in the store's database. The truth about a run is its row, never its job's status.
+The jobs are Procrastinate's, in the store's database. The truth about a run is its row, never its job's status
+(`docs/internals.md#a-run-and-its-job`).
 """
 
 import json

@@ -369,7 +369,8 @@ def _delete(conn: Connection, run: str) -> bool:
         {"run": run},
     ).fetchone()
     for table in TABLES:
-        if not (table.kept and forked):  # a fork reads its history from its parent's records (`engine.md` 9)
+        # A fork reads its history from its parent's records (docs/internals.md#chains).
+        if not (table.kept and forked):
             conn.execute(f"delete from {table.name} where {table.owner} = ?", (run,))
     return forked is not None
 

@@ -1,7 +1,7 @@
 """replay: executes a run's graph again, offline, from its record, and reports where it diverges.
 
 It uses a temporary store, so the run and its workspace aren't touched. One of the nodes may be swapped for a function
-from a user's file.
+from a user's file. Rule: `docs/internals.md#a-replay-reaches-nothing`.
 """
 
 import hashlib

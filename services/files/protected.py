@@ -85,7 +85,7 @@ def _of_family(name: str) -> Kind | None:
 
 
 _NAMES = frozenset({".git", ".env", "git~1", "env~1"})
-"""`pipelines.md` §4, with their Windows short names; other names such as `.env.local` are allowed."""
+"""`docs/internals.md#policy`, with their Windows short names; other names such as `.env.local` are allowed."""
 _KEPT = (".env", ".netrc", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
 """Private files with one fixed name."""
 _MOST_ENTRIES = 20_000

@@ -1,8 +1,10 @@
-"""script: replies from a file (`cli.md`, Models), for the offline demo, users' own tests and `--fake-responses`.
+"""script: replies from a file, for the offline demo, users' own tests and `--fake-responses`.
+
+The format: `docs/models.md#scripted-replies`. The rule: `docs/internals.md#replies-by-ordinal`.
 
 The reply is chosen by what the run has recorded, not by what this process did: by its ordinal per (agent, role). So a
 killed run continues where it was. Entries with `error` belong to the reply after them: the attempts of a request get
-them in order, each once per process; a run that was killed continues after those it had met. `engine.md` 20.
+them in order, each once per process; a run that was killed continues after those it had met.
 """
 
 import asyncio

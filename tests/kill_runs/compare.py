@@ -1,4 +1,4 @@
-"""compare: what "the same" means for two runs (`engine.md`, What "the same" means in a kill test)."""
+"""compare: what "the same" means for two runs (`docs/kill-tests.md#what-the-same-means`)."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -181,7 +181,10 @@ def _journal(conn: Connection, outputs: Blobs, asked: frozenset[str]) -> dict[st
 
 
 def store_matches(scene: Scene) -> str | None:
-    """After a kill, runs and approvals must agree with the checkpoints (`engine.md` 5). None: they do."""
+    """After a kill, runs and approvals must agree with the checkpoints. None: they do.
+
+    `docs/internals.md#lists-agree-with-checkpoints`.
+    """
     if not scene.exists():
         return None
     lines = rebuild(scene.home)
