@@ -45,6 +45,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
 from interlock.state.node import spec_of
+from interlock.state.run import BY_PROCESS
 from interlock.state.text import nearest
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
@@ -112,10 +113,6 @@ def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -
     raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
 
 
-_UNLIKE = ("noted_epoch", "route_ms", "time_left_s", "retry")
-"""State keys that depend on the driving process or a clock."""
-
-
 class Point(NamedTuple):
     """A root step: the nodes that led to it, and the state after it."""
 
@@ -159,6 +156,8 @@ async def replay(
     foreign = foreign_of(home, row)
     if live and foreign is None:
         raise _not_theirs(row)
+    if foreign is not None:
+        recorded = points(home, row.run, theirs=True)
     if foreign is not None and not live:
         return await _applied(home, row, foreign, until, swapped)
     swap = swap_from(swapped, until) if swapped else None
@@ -174,7 +173,7 @@ async def replay(
         with _seldom_collected():
             outcome = await _driven(home, store, row, script, swap, end, seen)
         took = time.monotonic() - started
-        made = points(store.home, row.run)
+        made = points(store.home, row.run, theirs=foreign is not None)
         if end.stopped:
             last = made[-1].step if made else 0
         within = [p for p in made if last is None or p.step <= last]
@@ -235,7 +234,7 @@ async def _applied(
     started = time.monotonic()
     made = await apply_record(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
-    points = [_point(one.step, one.replayed, one.now) for one in made if one.now is not None]
+    points = [_point(one.step, one.replayed, one.now, theirs=True) for one in made if one.now is not None]
     found: dict[str, Any] | None = None
     if made and not is_same(made[-1]):
         last = made[-1]
@@ -261,8 +260,8 @@ def _way_of(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
     return [(node, len([*times])) for node, times in nodes]
 
 
-def _point(step: int, nodes: tuple[str, ...], values: Mapping[str, Any]) -> Point:
-    kept = {key: value for key, value in values.items() if key not in _UNLIKE}
+def _point(step: int, nodes: tuple[str, ...], values: Mapping[str, Any], *, theirs: bool) -> Point:
+    kept = {key: value for key, value in values.items() if theirs or key not in BY_PROCESS}
     digest = hashlib.sha256(repeatable_text(kept).encode()).hexdigest()
     return Point(step, nodes, digest, kept)
 
@@ -298,12 +297,12 @@ def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int
     return path([step for step in within if not is_hidden_node(step.node)])
 
 
-def points(home: Path, run: str) -> list[Point]:
-    """The root steps; of one repeated after a kill, the newer."""
+def points(home: Path, run: str, *, theirs: bool = False) -> list[Point]:
+    """The root steps; of one repeated after a kill, the newer. `theirs`: of a LangGraph graph, whose keys all count."""
     nodes = _nodes_by_step(home, run)
     found: dict[int, Point] = {}
     for one in root_checkpoints(home, run):
-        found[one.step] = _point(one.step, nodes.get(one.step, ()), one.values)
+        found[one.step] = _point(one.step, nodes.get(one.step, ()), one.values, theirs=theirs)
     return [found[number] for number in sorted(found)]
 
 
@@ -419,7 +418,6 @@ async def _driven(
         over = end.stop.why or outcome.status == "waiting"
         return not over and (outcome.error or {}).get("type") != "script"
 
-    theirs = foreign_of(home, row) is not None
     answers: dict[str, list[Mapping[str, Any]]] = {}
     for _, request, answer in answered_requests(home, row.run):
         call = request["call"]
