@@ -56,7 +56,7 @@ SERVICES_MAY_IMPORT = {
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
 ENGINE_ORDER = (
-    *("effect_hints", "masking", "working_folder"),
+    *("effect_hints", "masking", "user_code", "working_folder"),
     "store",
     "options",
     "read",
