@@ -395,6 +395,7 @@ async def _driven(
         rewired = swap.services(own) if swap else end.services(own)
         return recorded_services(rewired, records[own.journal.run])
 
+    is_foreign = foreign_of(home, row) is not None
     origins = [*_origins(home, row)]
     begun: list[DriveServices] = []  # the drive before: the next one needn't read its messages again
     records: dict[
@@ -422,8 +423,8 @@ async def _driven(
     for _, request, answer in answered_requests(home, row.run):
         call = request["call"]
         asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
-        answers.setdefault(_asked(asked, theirs), []).append(answer)
-    people = AsRecorded(answers, lambda request: _asked(request, theirs))
+        answers.setdefault(_asked(asked, is_foreign), []).append(answer)
+    people = AsRecorded(answers, lambda request: _asked(request, is_foreign))
     prompts = prompts_after(home, row.run)
     try:
         return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
