@@ -5,7 +5,7 @@ It is SQLite (WAL) in the state directory, or PostgreSQL on a server that the di
 
 import json
 import zlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -74,6 +74,15 @@ def select(home: Path, sql: str, *values: object) -> list[Any]:
     values = tuple(clean(value) if isinstance(value, str) else value for value in values)
     with reading(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
+
+
+AMONG = "(select key from json_each(?))"
+"""What `listed_as_keys` lists, for `in`: SQLite takes 32,766 parameters, PostgreSQL 65,535."""
+
+
+def listed_as_keys(values: Iterable[str]) -> str:
+    """Return one parameter that lists any number of texts; both databases read the keys of a JSON object alike."""
+    return json.dumps(dict.fromkeys(map(clean, values)))
 
 
 _Again = Literal["refuse", "replace", "keep"]

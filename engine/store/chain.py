@@ -38,8 +38,10 @@ class SqlChain:
         rows = self.conn.execute("select id from chain where parent = ?", (parent,))
         return [name for (name,) in rows.fetchall()]
 
-    def messages(self) -> list[str]:
-        return [name for (name,) in self.conn.execute("select id from chain where parent <> ''").fetchall()]
+    def messages(self, run: str) -> list[tuple[str, str]]:
+        """Each message's record and the one before it; those of this run first."""
+        query = "select id, parent from chain where parent <> '' order by run <> ?"
+        return self.conn.execute(query, (run,)).fetchall()
 
 
 def first_prompt(home: Path, run: str) -> str:

@@ -261,6 +261,10 @@ class ChatModels:
         own._agent, own._temperature = agent, temperature
         return own
 
+    def share(self, other: "ChatModels") -> None:
+        """Know what another drive of the run computed of each message. Both redact the same."""
+        self._sizes, self._redacted, self._hash = other._sizes, other._redacted, other._hash
+
     def limit(self, model: str) -> int:
         return self.facts.limit(model)
 
