@@ -28,9 +28,9 @@ from pkgutil import iter_modules
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from interlock.cli import quick_start
 from interlock.cli.forked import WORD
 from interlock.cli.main import main as command_line
+from interlock.cli.startup import pause_collection
 
 UNUSED_S = 60.0
 MOST = 253
@@ -65,8 +65,7 @@ def import_all(extras: bool = False) -> None:
 
     `extras`: also for packages that are installed and not everybody uses. Raises `RuntimeError`.
     """
-    quick_start.own_process = True
-    quick_start.begin()
+    pause_collection()
     found = extras and find_spec("langchain_openai")
     _rehearse(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
     from interlock.cli import session
