@@ -22,6 +22,6 @@ def end_startup() -> None:
     gc.freeze()
     gc.set_threshold(_BETWEEN_COLLECTIONS, 10, 10)
     gc.enable()
-    from interlock.cli.commands.warm import keep
+    from interlock.cli.warm.keep import keep
 
     keep()

@@ -94,7 +94,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _warm() -> Iterator[Finding]:
-    from interlock.cli.commands.warm import from_here
+    from interlock.cli.warm.keep import from_here
 
     if not sys.platform.startswith("linux"):
         return

@@ -28,9 +28,9 @@ from pkgutil import iter_modules
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from interlock.cli.forked import WORD
 from interlock.cli.main import main as command_line
 from interlock.cli.startup import pause_collection
+from interlock.cli.warm.forked import WORD
 
 UNUSED_S = 60.0
 MOST = 253
