@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+from interlock.state.errors import SetupError
 from interlock.state.names import OTHER_NAMES
 from interlock.state.tooling import Tool
 from interlock.tools import NAMES
@@ -15,7 +16,10 @@ _MODULES = (
 
 def _found() -> dict[str, Tool]:
     modules = (import_module(f"interlock.tools.{name}") for name in _MODULES)
-    return {tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)}
+    found = {tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)}
+    if unlisted := found.keys() - set(NAMES):
+        raise SetupError(f"Add to NAMES in tools/__init__.py, in the order that models see: {sorted(unlisted)}.")
+    return found
 
 
 _FOUND = _found()

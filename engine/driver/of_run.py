@@ -110,26 +110,39 @@ def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Optio
     changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
     left = _OF_HOST if kept.get("repository") else ()
     left = (*left, "edits_granted") if options.approval_mode else left  # a mode that is chosen now
-    for name in (name for name in _KEPT if name not in left):
+    for name in (name for name in _KEPT if name not in left and name not in ("limits", "overrides")):
         mine, old = getattr(options, name), kept.get(name)
         if mine or not old or (name == "context" and mine is not None):
             continue
         if name in ("include_directories", "policy_files"):
             old = tuple(Path(item) for item in old)
-        elif name == "overrides" and left:
-            old = {
-                k: {n: v for n, v in old[k].items() if n in known}
-                for k, known in _FOR_WORKERS.items()
-                if k in old
-            }
         elif name == "allowed_tools":
             old = tuple(old)
         elif name in ("record_to", "fake", "ide_context"):
             old = Path(old)
         changes[name] = old
-    if options.limits and kept.get("limits"):
-        changes["limits"] = {**kept["limits"], **options.limits}
+    changes["limits"] = {**(kept.get("limits") or {}), **options.limits}
+    old: dict[str, Any] = kept.get("overrides") or {}
+    if kept.get("repository"):
+        old = {
+            section: {key: value for key, value in old[section].items() if key in known}
+            for section, known in _FOR_WORKERS.items()
+            if section in old
+        }
+    changes["overrides"] = _merge_overrides(old, options.overrides)
     return replace(options, **changes)
+
+
+def _merge_overrides(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of flags, with `new` ones before `old`. A tool that either excludes stays excluded."""
+    merged = {**old, **new}
+    for section in ("model", "tools"):
+        if section in old and section in new:
+            merged[section] = {**old[section], **new[section]}
+    excluded = [tool for layer in (old, new) for tool in layer.get("tools", {}).get("exclude", ())]
+    if excluded:
+        merged["tools"] = {**merged["tools"], "exclude": list(dict.fromkeys(excluded))}
+    return merged
 
 
 _PROCESSORS_GROUP = "interlock.processors"

@@ -352,6 +352,19 @@ def test_flags_of_a_resume_are_a_persons_word(run: Run, tmp_path: Path) -> None:
     assert done.code == 0 and Path("two.txt").exists() and "rules have changed" not in done.out
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [("--effort", "low"), ("--no-loop-check",), ("--approval-mode", "yolo"), ("--disallowed-tools", "glob")],
+)
+def test_a_tool_that_a_flag_denied_stays_denied_whatever_flags_a_resume_has(
+    run: Run, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    given = script(tmp_path, command("mkdir made"), write("one.txt"), {"text": "Done."})
+    assert run(*given, "-p", "do it", "--disallowed-tools", "write_file").code == 75
+    done = run("resume", "latest", "--approve", "all", *flags)
+    assert (done.code, Path("made").exists(), Path("one.txt").exists()) == (56, True, False), done
+
+
 def test_a_rule_that_names_nothing_is_told_of_by_a_run_and_by_doctor(
     run: Run, tmp_path: Path, home: Path
 ) -> None:
