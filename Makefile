@@ -74,14 +74,16 @@ mutants: $(VENV)/installed-dev ## change policy, tools or engine in one place at
 release: $(VENV)/installed-dev ## build sdist and wheel into dist/, checked and tried in a clean environment
 	.ci/release dist
 
-# Stamps: nothing is installed again until pyproject.toml changes.
-$(VENV)/installed: pyproject.toml | $(BIN)/python
+# Stamps: nothing is installed again until pyproject.toml changes, or a room is new.
+ROOMS := $(wildcard */py.typed)
+
+$(VENV)/installed: pyproject.toml setup.py $(ROOMS) | $(BIN)/python
 	@echo "installing into $(VENV) …"
 	@$(INSTALL) --editable .
 	@$(COMPILE)
 	@touch $@
 
-$(VENV)/installed-dev: pyproject.toml | $(BIN)/python
+$(VENV)/installed-dev: pyproject.toml setup.py $(ROOMS) | $(BIN)/python
 	@echo "installing into $(VENV), with what tests and checks need …"
 	@$(INSTALL) --editable '.[dev]'
 	@$(COMPILE)

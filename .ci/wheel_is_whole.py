@@ -1,16 +1,13 @@
 """wheel_is_whole: every file of the rooms is in the wheel, and nothing else is."""
 
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
 
 def main(source: Path, wheel: Path) -> str:
     """What is wrong, empty when nothing is."""
-    packages = tomllib.loads((source / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    rooms = {package.split(".")[1] for package in packages}
-    files = (p for room in rooms for p in (source / room).rglob("*"))
+    files = (p for marker in source.glob("*/py.typed") for p in marker.parent.rglob("*"))
     wanted = {
         f"interlock/{p.relative_to(source)}" for p in files if p.is_file() and "__pycache__" not in p.parts
     }

@@ -120,7 +120,10 @@ def _bytes(store: Path) -> dict[str, Any]:
 
 
 def fuse_nothing() -> None:
-    """Give every node a superstep of its own, as LangGraph does by itself (`engine.md` 23)."""
+    """Give every node a superstep of its own, as LangGraph does by itself.
+
+    `docs/internals.md#what-a-commit-waits-for`.
+    """
     from langgraph.graph import END, START
 
     from interlock.graphs import _fusing

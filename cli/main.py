@@ -7,14 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-VERSION = "0.1.0"
-"""The package takes its version from here, not the other way round: metadata would take half of `--version`."""
 _NEVER_WARM = frozenset({"warm", "help", "-h", "--help", "-v", "--version", "completion", "__complete"})
 """Command lines that are quicker at home, or that are about the warm process."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line, by default this process's own; returns the exit code (`cli.md`, Exit codes)."""
+    """Run one command line, by default this process's own; returns the exit code (`docs/internals.md#exit-codes`)."""
     if sys.platform == "win32":
         print("interlock: Windows isn't supported. Install and run Interlock in WSL.", file=sys.stderr)
         return 1

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from interlock.engine.options import LISTING
+from interlock.engine.user_code import check_user_code
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._stored import is_of_data
@@ -45,6 +46,7 @@ class GraphFile:
 
     def load(self, name: str) -> Pipeline:
         """Raises `ConfigError`: one line with file, line, what was expected and what to do."""
+        check_user_code(str(self.file))
         if not self.file.is_file():
             raise ConfigError(f"No file {str(self.file)!r}; expected a Python file with a LangGraph graph.")
         settings = _prepare(self.listing) if self.listing else {}

@@ -1,4 +1,7 @@
-"""rebuild: what of the rows that lists show disagrees with the checkpoints, and is made from them again."""
+"""rebuild: what of the rows that lists show disagrees with the checkpoints, and is made from them again.
+
+Rule: `docs/internals.md#lists-agree-with-checkpoints`.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -15,8 +18,9 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import set_status, stored_statuses
 from interlock.engine.store.saver import Saver, status_of
 from interlock.graphs import is_known, pipeline
+from interlock.graphs._graph import Compiled
 from interlock.graphs._langgraph import lost_nodes
-from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.graphs._pipeline import Pipeline
 from interlock.state.subagent import MOST_DEPTH
 
 Told = Callable[[int, int], None]

@@ -20,6 +20,7 @@ from typing import Any
 
 from interlock.engine.graph_files import GraphFile, kept_graph, listed_in, named
 from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
+from interlock.engine.user_code import FORBIDDEN, check_user_code
 from interlock.engine.working_folder import working_in
 from interlock.graphs import PIPELINES, offer, pipeline
 from interlock.graphs._langgraph import is_graph
@@ -69,6 +70,7 @@ class Source:
 
     def load(self) -> Pipeline:
         """Import and check it. Raises `ConfigError`: one line with file, line and what was expected."""
+        check_user_code(self.place)
         if self.graph is not None:
             if self.name in PIPELINES:
                 where = f"{self.graph.file}:{self.graph.attribute}"
@@ -118,9 +120,15 @@ def sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
 
 
 def listed(options: Options) -> list[Listed]:
-    """Every non-built-in workflow available here, and what is wrong with those that can't be run."""
+    """Every non-built-in workflow available here, and what is wrong with those that can't be run.
+
+    Where code of users may not run, only names and places are known.
+    """
     found: list[Listed] = []
     for source in _offered(options).values():
+        if FORBIDDEN.get():
+            found.append(Listed(source.name, "", source.place))
+            continue
         try:
             found.append(Listed(source.name, source.load().summary, source.place))
         except ConfigError as error:
@@ -268,6 +276,7 @@ def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
 
 def executed(file: Path, code: bytes) -> ModuleType:
     """Execute the file as its own module, its output redirected to stderr. Raises whatever the file raises."""
+    check_user_code(str(file))
     made = ModuleType(f"interlock_file_{hashlib.sha256(code).hexdigest()[:16]}", f"File {file}.")
     made.__file__ = str(file)
     sys.modules[made.__name__] = made  # annotations are resolved through it

@@ -1,4 +1,7 @@
-"""working_folder: the folder of a run as the process's own, while the run's graph is loaded or driven."""
+"""working_folder: the folder of a run as the process's own, while the run's graph is loaded or driven.
+
+Rule: `docs/internals.md#a-runs-own-folder`.
+"""
 
 import os
 import threading

@@ -1,4 +1,6 @@
-"""_fusing: what LangGraph runs as a node: the node, its outgoing edges, and fusable nodes behind it (`engine.md` 23).
+"""_fusing: what LangGraph runs as a node: the node, its outgoing edges, and fusable nodes behind it.
+
+Rule: `docs/internals.md#what-a-commit-waits-for`.
 
 The graph stays as declared and is drawn that way; at run time a fusable node runs straight on to the next one if that
 is fusable too. A kill repeats the whole chain; a stop request ends it before its next node. The update and the outgoing

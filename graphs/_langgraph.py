@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from copy import copy
 from functools import cache
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from interlock.state.names import ERROR_HANDLER
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _EDGE = "branch:to:"
 """Prefix of the channel through which an edge triggers a node."""
-_WHOLE = "__root__"
+WHOLE = "__root__"
 """The one channel of a state that has no keys, such as a list of messages."""
 RESERVED = "__pregel_"
 """Begins the names by which LangGraph hands answers and savers to its own nodes: a program gives none of them."""
 _PAYLOADS = "__pregel_tasks"
 """The channel of `Send`s that wait for their tasks."""
-_INPUT = "__start__"
+INPUT = "__start__"
 _PULLED = "~__pregel_pull, "
 """The channel of the graph's input, and the node that turns it into state."""
 _SENT = ", node:"
@@ -88,13 +88,32 @@ def usual_interrupt(value: Any, *, response_schema: Any = None) -> Any:
     return _usual()(value, response_schema=response_schema)
 
 
+class Answering(Protocol):
+    """Who answers what nodes ask."""
+
+    def answer(self, value: Any, response_schema: Any, /) -> Any:
+        """Return the answer. Raises `GraphInterrupt` where there is none."""
+        ...
+
+
+QUESTIONS: ContextVar[Answering | None] = ContextVar("questions of a foreign graph's drive", default=None)
+
+
+def answer_here(value: Any, response_schema: Any) -> Any:
+    """Return the answer to what `interrupt` asks; outside a foreign graph's drive, as LangGraph does."""
+    questions = QUESTIONS.get()
+    if questions is None:
+        return usual_interrupt(value, response_schema=response_schema)
+    return questions.answer(value, response_schema)
+
+
 @cache
 def take_over_interrupts() -> None:
-    """Let `interrupt` ask `_interrupts.answer_here`. Its code is replaced, as nodes have imported it by name."""
+    """Let `interrupt` ask `answer_here`. Its code is replaced, as nodes have imported it by name."""
     from langgraph import types
 
     def interrupt(value: Any, *, response_schema: Any = None) -> Any:
-        from interlock.graphs._interrupts import answer_here
+        from interlock.graphs._langgraph import answer_here  # it runs with the globals of LangGraph's module
 
         return answer_here(value, response_schema)
 
@@ -190,7 +209,7 @@ def checkpoint_after(
     channels, _ = _channels_at(compiled, found)
     version, nodes = compiled.checkpointer.get_next_version, compiled.trigger_to_nodes
     if asked := [(channel, value) for task, channel, value in found.pending_writes if task == _NO_TASK]:
-        algo.apply_writes(made, channels, [algo.PregelTaskWrites((), _INPUT, asked, [])], version, nodes)
+        algo.apply_writes(made, channels, [algo.PregelTaskWrites((), INPUT, asked, [])], version, nodes)
     tasks = [algo.PregelTaskWrites(task.path, task.name, writes, task.triggers) for task, writes in done]
     algo.apply_writes(made, channels, tasks, version, nodes)
     return checkpoint.create_checkpoint(made, channels, found.metadata.get("step", 0) + 1)
@@ -215,7 +234,7 @@ def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
 
 def is_due(values: Mapping[str, Any]) -> bool:
     """Whether a node, a payload or the input waits in a checkpoint with these values."""
-    return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, _INPUT)) for key in values)
+    return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, INPUT)) for key in values)
 
 
 def due_nodes(values: Mapping[str, Any]) -> list[str]:
@@ -225,7 +244,7 @@ def due_nodes(values: Mapping[str, Any]) -> list[str]:
 
 def input_of(values: dict[str, Any]) -> dict[str, Any]:
     """The input that a checkpoint holds until it is state; empty: it is."""
-    return values.get(_INPUT, {})
+    return values.get(INPUT, {})
 
 
 def is_internal(channel: str) -> bool:
@@ -241,7 +260,7 @@ def holds_values(channel: str, value: Any) -> bool:
 
 def turns_input_into_state(task_path: str) -> bool:
     """Whether a task, by its path, is LangGraph's own first one."""
-    return task_path.endswith(_INPUT)
+    return task_path.endswith(INPUT)
 
 
 def with_node(task_path: str, node: str) -> str:
@@ -292,7 +311,7 @@ def run_tasks(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) -> None:
     `start`: what runs as START. `subgraphs`: what some nodes stand for; a waiting run is asked for their states.
     """
     for name, node in compiled.nodes.items():
-        node.node = start if name == _INPUT else node.bound
+        node.node = start if name == INPUT else node.bound
         if name in subgraphs:
             node.subgraphs = [subgraphs[name]]
 
@@ -313,7 +332,10 @@ def is_under_way(config: Mapping[str, Any]) -> bool:
 
 
 def raise_id_clock(newest: str) -> None:
-    """Make new checkpoint ids sort after this one, even if the clock stepped back (`engine.md` 4)."""
+    """Make new checkpoint ids sort after this one, even if the clock stepped back.
+
+    `docs/internals.md#the-id-clock`.
+    """
     from uuid import UUID
 
     from langgraph.checkpoint.base import id as ids
@@ -489,7 +511,7 @@ _PLAIN_VALUES = frozenset(
 def fields_of(compiled: Any) -> dict[str, Any] | None:
     """Key → type of a graph's input; None: any value is one."""
     builder = getattr(compiled, "builder", None)
-    if builder is None or _WHOLE in builder.schemas[builder.input_schema]:
+    if builder is None or WHOLE in builder.schemas[builder.input_schema]:
         return None
     from typing import get_type_hints
 
@@ -506,7 +528,7 @@ def input_type(compiled: Any) -> Any:
     if builder is None:
         found = compiled.InputType
         return Any if isinstance(found, str) else found  # LangGraph doesn't resolve it either
-    return Any if _WHOLE in builder.schemas[builder.input_schema] else builder.input_schema
+    return Any if WHOLE in builder.schemas[builder.input_schema] else builder.input_schema
 
 
 _FIRST_PART = "seq:step:1"

@@ -28,7 +28,7 @@ class Storable:
     constructors of those run, and their module is imported, as when LangGraph loads them."""
 
     def __init__(self, named: Iterable[tuple[str, ...]]) -> None:
-        self._named = frozenset(named) | _MADE
+        self._named = frozenset(named) | OF_PYTHON
 
     def __contains__(self, key: object) -> bool:
         return key in self._named or _holds_data(*cast("tuple[str, str]", key))
@@ -169,5 +169,5 @@ def class_keeping_encoder() -> Callable[[Any], bytes]:
 
 _DEFAULTS: tuple[Any, ...] = (*_CONTAINERS, *_PLAIN[:5])
 """What may make the missing values of a defaultdict: an empty one is stored, and the class is read from it."""
-_MADE = {(one.__module__, one.__name__) for one in (tuple, type, Counter, OrderedDict, defaultdict)}
+OF_PYTHON = {(one.__module__, one.__name__) for one in (tuple, type, Counter, OrderedDict, defaultdict)}
 """Classes that the encoder names beside LangGraph's."""

@@ -1,5 +1,7 @@
 """tools: one batch of calls. All calls are decided first, in parallel; then they are executed, group by group.
 
+Rule: `docs/internals.md#decide-then-execute`.
+
 `next_group` and `collect` loop until no group is left; the last `collect` answers every call and ends the batch.
 `decide` takes one call from its name to `ready`, or to an answer without execution; `execute` takes one allowed call to
 its result in the journal.
@@ -14,7 +16,8 @@ from pydantic import JsonValue
 
 from interlock.graphs import nested
 from interlock.graphs._additions import hooks
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (

@@ -374,7 +374,10 @@ async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 @node(reads=(*EDIT, "seen"), writes=("edit_status", "error"), nondeterministic=True)
 async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """Journal the intent with its hashes first (`engine.md` 13); a file that changed since `read` is left alone."""
+    """Journal the intent with its hashes first; a file that changed since `read` is left alone.
+
+    `docs/internals.md#unknown-outcomes`.
+    """
     deps = runtime.context
     key, call = as_tried(deps, state)
     row = deps.journal.find(key, call)

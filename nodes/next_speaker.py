@@ -42,7 +42,7 @@ _PAUSED: dict[str, tuple[str, str]] = {"pause_turn": ("model", "the vendor pause
     ),
 )
 async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
-    """The first rule that applies decides (`pipelines.md` §8); if none does, a model must."""
+    """The first rule that applies decides; if none does, a model must (`docs/internals.md#who-speaks-next`)."""
     history = runtime.context.transcript.read(state["head"]) if state["head"] else []
     spoken = [m for m in history if m.role != "system"]
     for reason, (speaker, holds) in _RULES.items():

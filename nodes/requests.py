@@ -71,7 +71,9 @@ async def notified(deps: Deps, request: ApprovalRequest, emit: Emit) -> None:
 
 @node(reads=("approval",), writes=("approval",), group="questions")
 async def await_person(state: HookWait) -> HookWait:
-    """Interrupts with the request's key; the answer is a row. Reruns on every resume, so it does nothing else."""
+    """Interrupts with the request's key; the answer is a row. Reruns on every resume, so it does nothing else
+    (`docs/internals.md#tools-answer`).
+    """
     interrupt(state["approval"])
     return {"approval": state["approval"]}
 

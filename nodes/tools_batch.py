@@ -100,7 +100,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     moves=("allow_edits", PLANNED),
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """Only the join appends answers (`engine.md` 9), so that the chain never contains half a batch."""
+    """Only the join appends answers (`docs/internals.md#chains`), so that the chain never contains half a batch."""
     deps = runtime.context
     outcomes = outcomes_of(state)
     if any(outcome["word"] == "ready" for outcome in outcomes.values()):

@@ -55,7 +55,10 @@ _LEAST_S = 0.1
     moves=EXECUTED,
 )
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """On re-entry after a crash the journal decides: done, run it, or ask a person (`engine.md` 13)."""
+    """On re-entry after a crash the journal decides: done, run it, or ask a person.
+
+    `docs/internals.md#unknown-outcomes`.
+    """
     deps, key, call = attempt_at(state, runtime)
     info = info_of(deps, call)
     row = deps.journal.find(key, call)
@@ -148,7 +151,10 @@ def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
 
 
 async def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
-    """What was approved is what runs: compare arguments and files with the request once more, or ask the rules."""
+    """What was approved is what runs: compare arguments and files with the request once more, or ask the rules.
+
+    `docs/internals.md#requests-and-decisions`.
+    """
     if restricted := mode_refusal(deps, state.get("mode", ""), call):
         return restricted  # a link or the modes themselves may have changed since the decision
     if not state["approval"]:

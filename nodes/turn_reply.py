@@ -296,7 +296,7 @@ def _ended(status: str, kind: str, message: str) -> TurnState:
 
 
 def _problem(message: Message, reason: str, answers_tool: bool) -> str:
-    """Why the answer is unusable; empty: it is usable (`pipelines.md` §2)."""
+    """Why the answer is unusable; empty: it is usable (`docs/internals.md#a-usable-answer`)."""
     if message.tool_calls:
         return ""
     if not reason:

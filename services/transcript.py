@@ -1,4 +1,7 @@
-"""transcript: the chain of immutable records, each named by the hash of its bytes and its parent (`engine.md` 8-10)."""
+"""transcript: the chain of immutable records, each named by the hash of its bytes and its parent.
+
+Rules: `docs/internals.md#records`, `docs/internals.md#chains`.
+"""
 
 import hashlib
 import json
@@ -134,10 +137,17 @@ class ChainTranscript:
         return json.dumps({"root": {**root, "call": self._call} if self._call else root}).encode()
 
     def for_agent(self, agent: str, call: str) -> "ChainTranscript":
-        """Return a view of the same records whose new chains name a sub-agent and the parent's call (`engine.md` 9)."""
+        """Return a view of the same records whose new chains name a sub-agent and the parent's call.
+
+        `docs/internals.md#chains`.
+        """
         own = copy(self)
         own._agent, own._call, own._last = agent, call, ("", [])
         return own
+
+    def share(self, other: "ChainTranscript") -> None:
+        """Know the records that another transcript of the same store has read: they never change."""
+        self._cache, self._last = other._cache, other._last
 
     def _write(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)

@@ -31,7 +31,7 @@ RequestKind = Literal["approval", "question", "outcome"]
 
 
 class CallKey(Frozen):
-    """Identifies one attempt at one call within a run; the journal's key (`engine.md` 12)."""
+    """Identifies one attempt at one call within a run (`docs/internals.md#the-journals-key`)."""
 
     message: str
     """Id of the assistant record that contains the call."""
@@ -188,7 +188,7 @@ class Preview(Frozen):
 
 
 class ApprovalRequest(Frozen):
-    """A request pending with a person. Persisted before the run stops; `engine.md` 14."""
+    """A request pending with a person. Persisted before the run stops (`docs/internals.md#requests-and-decisions`)."""
 
     key: str = ""
     """If absent, derived from the next three fields."""
@@ -275,6 +275,11 @@ class Planned(Frozen):
 def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:
     """An error result; the model reads `message`."""
     return ToolResult(status="error", content=message, error={"type": kind, "message": message}, meta=meta)
+
+
+def result_of(error: ToolError) -> ToolResult:
+    """The result that answers a call which failed so."""
+    return failure(error.kind, str(error))
 
 
 def cancelled(message: str) -> ToolResult:

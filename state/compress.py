@@ -12,9 +12,9 @@ from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
 KEPT_OUTPUT_TOKENS = 50_000
 """Newest tool output kept whole (same in gemini-cli, for compression and masking)."""
 KEPT_LINES = 30
-"""Trailing lines kept of an older output (`pipelines.md` §7)."""
+"""Trailing lines kept of an older output (`docs/internals.md#long-texts`)."""
 GROWTH = 1.1
-"""A failed attempt isn't repeated until the history has grown by 10 % (`pipelines.md` §7)."""
+"""A failed attempt isn't repeated until the history has grown by 10 % (`docs/internals.md#long-texts`)."""
 
 CompressStatus = Literal["noop", "compressed", "truncated", "failed_empty", "failed_inflated"]
 

@@ -80,7 +80,9 @@ class Clock:
 
 
 class Stopped(BaseException):
-    """The run was asked to stop with work in flight, which stays unfinished, as after a kill (`engine.md` 24).
+    """The run was asked to stop with work in flight, which stays unfinished, as after a kill.
+
+    `docs/internals.md#a-stop-is-a-polite-kill`.
 
     A `BaseException`, so that error handlers don't catch it.
     """
@@ -174,7 +176,7 @@ class ContextSource(Protocol):
 
 
 class Steps(Protocol):
-    """Times and routes of nodes; the saver persists them as rows (`engine.md` 3)."""
+    """Times and routes of nodes; the saver persists them as rows (`docs/internals.md#small-checkpoints`)."""
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""hooks: what hooks receive and return, and how nodes fire them (`pipelines.md` §18)."""
+"""hooks: what hooks receive and return, and how nodes fire them (`docs/internals.md#hooks-in-graphs`)."""
 
 from collections.abc import Mapping
 from typing import Literal, Protocol
@@ -48,7 +48,8 @@ class HookOutcome(Frozen):
     verdicts: tuple[HookVerdict, ...] = ()
     """Each hook that ran, in settings order; empty: none."""
     unknown: str = ""
-    """Key of the request to write: a kill hid whether the hooks took effect, so a person must say (`engine.md` 13).
+    """Key of the request to write: a kill hid whether the hooks took effect, so a person must say
+    (`docs/internals.md#unknown-outcomes`).
 
     Empty: nothing to ask. If set, the other fields are meaningless.
     """

@@ -33,7 +33,7 @@ class JournalRow:
 
 
 class Journal(Protocol):
-    """The effect journal (`engine.md` 12, 13). Every method is one committed transaction."""
+    """The effect journal (`docs/internals.md#the-journals-key`). Every method is one committed transaction."""
 
     def find(self, key: CallKey, call: CallView) -> JournalRow | None:
         """The row for an attempt, if any. Raises `RunError` if it has another tool or other arguments."""

@@ -64,6 +64,15 @@ def newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shap
     return new
 
 
+class OfProcess:
+    """Marks a channel whose value depends on the driving process or a clock: replays don't compare it."""
+
+
+OF_PROCESS = OfProcess()
+BY_PROCESS = frozenset({"noted_epoch", "retry", "route_ms", "time_left_s"})
+"""Names of these channels. A LangGraph graph's own keys may have any name."""
+
+
 class RunChannels(TypedDict, total=False):
     """Channels of every graph, passed down to parts and through sends."""
 

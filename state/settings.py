@@ -367,7 +367,7 @@ class UiSettings(Section):
 
 
 class Settings(Section):
-    """All settings, merged by precedence (`cli.md`, Files)."""
+    """All settings, merged by precedence (`docs/internals.md#order-of-settings`)."""
 
     general: GeneralSettings = Field(default_factory=GeneralSettings.default)
     start: StartSettings = Field(default_factory=StartSettings.default)

@@ -53,7 +53,7 @@ class Ended:
 
 
 class Processes(Protocol):
-    """Supervised processes: none outlives the run, whatever happens to it (`engine.md` 16)."""
+    """Supervised processes: none outlives the run (`docs/internals.md#supervised-processes`)."""
 
     async def run(
         self,
@@ -90,7 +90,10 @@ class Processes(Protocol):
 
 
 class Outputs(Protocol):
-    """`outputs/` in the state directory: content-addressed files, fsynced before they are named (`engine.md` 10)."""
+    """`outputs/` in the state directory: content-addressed files, fsynced before they are named.
+
+    `docs/internals.md#files-before-rows`.
+    """
 
     def save(self, data: bytes, suffix: str = ".txt") -> Path: ...
 

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,8 @@ from uuid import uuid4
 import pytest
 
 from interlock.engine import store
-from interlock.engine.store import ADDRESS, Store, placed
+from interlock.engine.store import Store
+from interlock.engine.store.address import ADDRESS, placed
 from interlock.engine.store.connection import Adapter
 from interlock.engine.store.tables import TABLES
 
@@ -151,3 +152,17 @@ def server() -> str:
     address = made.start().removesuffix("/postgres")
     _make_template(address)
     return address
+
+
+if IN_POSTGRESQL:
+
+    def pytest_configure() -> None:
+        everywhere()
+
+    @pytest.fixture(autouse=True)
+    def databases(request: pytest.FixtureRequest) -> Generator[None]:
+        """Drop those of a test's stores with it."""
+        names = {"home", "tmp_path"}.intersection(request.fixturenames)
+        folders = [request.getfixturevalue(name) for name in names]
+        yield
+        drop_below(*(folder for folder in folders if isinstance(folder, Path)))

@@ -44,7 +44,7 @@ FAULTS = [(fault, "first") for fault in (*INVALID, *UNREACHED)]
 FAULTS += [(fault, "after a tool") for fault in ("nothing said", "empty", "503")]
 STAYING = ("no finish reason", "nothing said", "503", "cut before a piece")
 TOLERATED = {("nothing said", "after a tool")}
-"""An empty text after a tool's result is no fault of the stream (`pipelines.md` §2)."""
+"""An empty text after a tool's result is no fault of the stream (`docs/internals.md#a-usable-answer`)."""
 
 
 class Stage(Place):

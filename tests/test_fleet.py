@@ -25,7 +25,8 @@ from patience import HANG_S, until
 from scripted import says, shell, tools
 
 from interlock.cli.catalog import parser_of
-from interlock.engine.store import Store, audit, note_error, state_home
+from interlock.engine.store import Store, audit, note_error
+from interlock.engine.store.address import state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
 from interlock.engine.store.queue import hand_to_workers, put_job, take_back, unsure
@@ -82,12 +83,12 @@ def test_an_administrator_sets_up_the_database_and_gives_three_roles(
     assert "queued" in run("runs").out and "1 queued" in run("fleet").out
     refused = run("-p", "do it", "-m", f"script:{script}")
     assert refused.code != 0 and "Missing rights" in refused.err and "fleet init --print" in refused.err
-    with _page() as page:
+    with served_page() as page:
         _look_only(page, "Role 'a_viewer' of the store's database may only look.")
 
 
 @contextmanager
-def _page(*flags: str) -> Generator[httpx.Client]:
+def served_page(*flags: str) -> Generator[httpx.Client]:
     """The page of a server, signed in."""
     server = warm.Warm(
         ["serve", "--port", "0", *flags], cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE
@@ -551,7 +552,7 @@ def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
     name = _begin(fleet, tmp_path)
     assert fleet("wait", name).code == 75
     worker.end()
-    with _page() as page:
+    with served_page() as page:
         _decide_queue_stop(page, fleet, name, home)
     with Worker():
         assert fleet("wait", name).code == 75, "it goes on to its next request"
@@ -583,7 +584,7 @@ def test_what_is_started_on_the_page_of_a_server_s_store_waits_for_a_worker_and_
 ) -> None:
     fleet("limits", "user=ci", "--runs", "1")
     put(tmp_path / "script.json", [{"text": "Done."}, tools(shell("touch begun; sleep 60"))])
-    with _page("-y", "--skip-trust", "-m", f"script:{tmp_path}/script.json") as page:
+    with served_page("-y", "--skip-trust", "-m", f"script:{tmp_path}/script.json") as page:
         given = {"workflow": "main", "input": {"prompt": "go"}}
         refused = page.post("/api/runs", json={**given, "priority": 101})
         assert (refused.status_code, "from -100 to 100" in refused.text) == (422, True)

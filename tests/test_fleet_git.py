@@ -115,7 +115,7 @@ def test_a_host_that_takes_over_compares_with_the_tests_that_the_run_began_with(
         fleet("resume", name, "--answer", "1=skip")
         assert fleet("wait", name).code == 75
         (request,) = fleet("approvals", "--json").json
-    assert "with test_a.sh as before" in request["reason"], request
+    assert "with test_a.sh, test_b.sh as before" in request["reason"], request
 
 
 ASKS = """[[rule]]

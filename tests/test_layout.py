@@ -6,12 +6,15 @@ import importlib
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
@@ -52,6 +55,34 @@ SERVICES_MAY_IMPORT = {
 """Each sub-room of `services/` with those it may import; imports go one way."""
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
+ENGINE_ORDER = (
+    *("effect_hints", "masking", "user_code", "working_folder"),
+    "store",
+    "options",
+    "read",
+    *("graph_files", "workflows", "diagrams", "run_files"),
+    "telemetry",
+    "driver",
+    *("rebuild", "fleet"),
+    "travel",
+    "engine",
+    "client",
+    "studio",
+)
+"""The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
+CLI_ORDER = (
+    *("near", "version", "warm", "startup"),
+    "render",
+    *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
+    *("catalog", "candidates", "driving", "batch"),
+    "session",
+    *("web", "acp", "serve"),
+    "commands",
+    *("command_line", "main"),
+)
+"""The rooms and modules of `cli/`, as `ENGINE_ORDER`."""
+ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
+
 FRONT_ENDS = ("cli",)
 THE_CLIENT = "interlock.engine.client"
 
@@ -89,6 +120,55 @@ def imported(path: Path) -> tuple[str, ...]:
         if isinstance(node, ast.Import):
             found += [a.name for a in node.names]
     return tuple(found)
+
+
+PATHS = {name_of(path): path for path in MODULES}
+
+
+@cache
+def modules_imported(name: str) -> frozenset[str]:
+    """The modules of ours that one imports, inside functions and for types, too. A table of names isn't an import."""
+    found = {*re.findall(r'import_module\("([\w.]+)"', PATHS[name].read_text(encoding="utf-8"))}
+    for node in statements(tree(PATHS[name])):
+        if isinstance(node, ast.ImportFrom):
+            found |= {
+                f"{node.module}.{one.name}" for one in node.names if f"{node.module}.{one.name}" in PATHS
+            }
+            if any(f"{node.module}.{one.name}" not in PATHS for one in node.names):
+                found.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+    return frozenset(found & PATHS.keys() - {name})
+
+
+def test_no_two_modules_import_each_other_however_far_around() -> None:
+    """Whoever reads one module of a circle has to read all of them."""
+    left = {name: set(modules_imported(name)) for name in PATHS}
+    while free := {name for name, others in left.items() if not others}:
+        left = {name: others - free for name, others in left.items() if name not in free}
+    while above := left.keys() - {other for others in left.values() for other in others}:
+        left = {name: others for name, others in left.items() if name not in above}
+    assert not left, "\n".join(f"{name} → {other}" for name in sorted(left) for other in sorted(left[name]))
+
+
+def test_the_rooms_of_engine_and_cli_only_look_down() -> None:
+    wrong: list[str] = []
+    for top, order in ORDERS.items():
+        rank = {name: place for place, name in enumerate(order)}
+
+        def room_of(name: str, top: str = top) -> str:
+            return name.split(".")[2] if name.count(".") > 1 else top
+
+        names = [name for name in PATHS if name.startswith(f"interlock.{top}.") or name == f"interlock.{top}"]
+        rooms = {room_of(name) for name in names if tree(PATHS[name]).body}
+        assert rooms == {*order}, f"name each room of {top}/ in its order: {sorted(rooms ^ {*order})}"
+        wrong += [
+            f"{name} imports {other}: {room_of(other)} comes after {room_of(name)}"
+            for name in names
+            for other in modules_imported(name)
+            if other in names and rank[room_of(other)] > rank[room_of(name)]
+        ]
+    assert not wrong, "\n".join(sorted(wrong))
 
 
 def test_rooms_only_look_down() -> None:
@@ -146,23 +226,13 @@ def test_only_the_store_and_the_search_index_know_their_database() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_package_is_shipped() -> None:
+def test_every_kind_of_file_is_shipped() -> None:
+    """Folders are found (`setup.py`), and `.ci/release` compares the wheel with them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    packages = set(settings["packages"])
     kinds = {f".{pattern.rpartition('.')[2]}" for pattern in settings["package-data"]["*"]}
-    for room in MAY_IMPORT:
-        for path in (ROOT / room).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                package = ".".join(("interlock", *path.parent.relative_to(ROOT).parts))
-                assert package in packages, (
-                    f"{path.relative_to(ROOT)}: add {package!r} to packages in pyproject.toml"
-                )
-                assert path.suffix in kinds | {".py"}, (
-                    f"{path.relative_to(ROOT)}: add *{path.suffix} to package-data"
-                )
-    assert all((ROOT / Path(*p.split(".")[1:])).is_dir() for p in packages), (
-        "a package in pyproject.toml is gone"
-    )
+    files = [p for room in MAY_IMPORT for p in (ROOT / room).rglob("*") if p.is_file()]
+    missing = {p.suffix for p in files if "__pycache__" not in p.parts} - kinds - {".py"}
+    assert not missing, f"add {sorted(missing)} to package-data in pyproject.toml"
 
 
 def test_what_is_imported_is_declared() -> None:
@@ -301,3 +371,116 @@ def test_what_benchmarks_import_is_there() -> None:
 
 def _is_importable(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name) or find_spec(f"{module}.{name}") is not None
+
+
+DOCUMENT = re.compile(r"(?:`|(?<![\w/])docs/)((?:[a-z][\w-]*/)*[a-z][a-z\d-]*\.md)(?:#([\w-]+))?")
+"""A page of ours, and its section, as comments and pages name them: in backticks, or below `docs/`."""
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([\w-]+))?\)")
+RULES = ROOT / "docs" / "internals.md"
+
+
+@cache
+def texts() -> dict[Path, str]:
+    """Texts of the repository, but those that name pages of LangGraph's."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    files = (
+        ROOT / name for name in names if not name.startswith(("benchmarks/foreign/", "docs/langgraph.md"))
+    )
+    kinds = {".py", ".md", ".sql", ""}
+    return {p: p.read_text(encoding="utf-8") for p in files if p.suffix in kinds and p.is_file()}
+
+
+@cache
+def sections(page: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def words_about(file: Path) -> Iterator[str]:
+    """What a module says about itself: its comments and docstrings, those below values among them."""
+    with file.open("rb") as source:
+        yield from (t.string for t in tokenize.tokenize(source.readline) if t.type == tokenize.COMMENT)
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
+
+
+@cache
+def named() -> list[tuple[Path, Path, str]]:
+    """File, page and section (empty: the page), for every page that a file names."""
+    found: list[tuple[Path, Path, str]] = []
+    for file, text in texts().items():
+        if file.suffix == ".py" and DOCUMENT.search(text):
+            text = "\n".join(words_about(file))
+        for name, section in DOCUMENT.findall(text):
+            places = [base / name for base in (ROOT, ROOT / "docs", file.parent)]
+            found.append((file, next((p for p in places if p.exists()), places[0]), section))
+        if file.suffix == ".md":
+            for name, section in LINK.findall(text):
+                found.append((file, (file.parent / name).resolve() if name else file, section))
+    return found
+
+
+def test_every_page_and_section_that_is_named_exists() -> None:
+    """`docs/internals.md#one-driver` in a comment, `[audit](audit.md)` in a page."""
+    wrong = [
+        f"{file.relative_to(ROOT)}: {page.name}" + (f"#{section}" if section else "")
+        for file, page, section in named()
+        if not page.exists() or (section and page.suffix == ".md" and section not in sections(page))
+    ]
+    assert not wrong, "name a page and a section that exist:\n" + "\n".join(wrong)
+
+
+def test_every_rule_is_named_where_the_code_holds_it() -> None:
+    text = RULES.read_text(encoding="utf-8")
+    rules = {
+        re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in re.findall(r"^### (.+)$", text, re.M)
+    }
+    held = {section for file, page, section in named() if page == RULES and file.suffix == ".py"}
+    assert rules - held == set(), "name these in a comment, as `docs/internals.md#…`"
+
+
+def test_each_test_that_a_page_names_exists() -> None:
+    wrong: list[str] = []
+    for page in (RULES, ROOT / "docs" / "kill-tests.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
+        for name, test in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text(encoding="utf-8")):
+            file = ROOT / name
+            if not file.exists() or (test and f"def {test}(" not in file.read_text(encoding="utf-8")):
+                wrong.append(f"{page.name}: {name}::{test}")
+    assert not wrong, "\n".join(wrong)
+
+
+HOUSE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+READING = re.findall(r"^\| \d+ \| (.+?) \| ([\d,]+) \|", HOUSE, flags=re.MULTILINE)
+
+
+def lines_in(names: str) -> int:
+    return sum(
+        len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in re.findall(r"`(.+?)`", names)
+    )
+
+
+def test_the_kernel_is_read_in_an_afternoon() -> None:
+    """Each row of the reading list says how long it is, to within a tenth."""
+    found = {names: (int(lines.replace(",", "")), lines_in(names)) for names, lines in READING}
+    wrong = {names: both for names, both in found.items() if not 0.9 <= both[1] / both[0] <= 1.1}
+    assert not wrong, "said, and counted"
+    assert sum(counted for _, counted in found.values()) <= 12_000
+
+
+def test_what_the_drawing_of_the_kernel_names_is_there_and_is_read() -> None:
+    drawn = re.findall(r"<br/>([\w/.]+)", HOUSE)
+    assert len(drawn) > 10 and all((ROOT / name).exists() for name in drawn)
+    assert {name for name in drawn if not name.endswith("/")} <= set(re.findall(r"`(.+?)`", str(READING)))
+
+
+@pytest.mark.parametrize(
+    "page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals.md", "docs/kill-tests.md"]
+)
+def test_files_that_a_page_about_the_code_names_exist(page: str) -> None:
+    rooms = "|".join((*MAY_IMPORT, "tests", "docs", "diagrams", "benchmarks"))
+    paths = re.findall(rf"`((?:{rooms})/[\w/.-]*)`", (ROOT / page).read_text(encoding="utf-8"))
+    assert [path for path in paths if not (ROOT / path).exists() and "/x." not in path] == []

@@ -16,9 +16,13 @@ _MODULES = (
 
 def _found() -> dict[str, Tool]:
     modules = (import_module(f"interlock.tools.{name}") for name in _MODULES)
-    found = {tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)}
+    found = {
+        tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)
+    }
     if unlisted := found.keys() - set(NAMES):
-        raise SetupError(f"Add to NAMES in tools/__init__.py, in the order that models see: {sorted(unlisted)}.")
+        raise SetupError(
+            f"Add to NAMES in tools/__init__.py, in the order that models see: {sorted(unlisted)}."
+        )
     return found
 
 

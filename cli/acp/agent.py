@@ -24,7 +24,7 @@ from interlock.cli.acp.wire import (
     RpcError,
     Wire,
 )
-from interlock.cli.main import VERSION
+from interlock.cli.version import VERSION
 from interlock.engine.client import Client, Options
 from interlock.state.errors import CredentialsError, InterlockError, UserError, bug
 from interlock.state.text import object_of

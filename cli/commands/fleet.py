@@ -234,10 +234,9 @@ def cancel(args: Args) -> int:
     became, row = cancel_run(options, args.run)
     next_step = f"Resume it with: interlock resume {row.run}"
     if became == "decided" and not row.queue:
-        from interlock.cli.driving import go_on
-        from interlock.cli.render.text import TextView
+        from interlock.cli.driving import go_on, text_view
 
-        go_on(row.run, (), None, options, TextView(row.title, (), False))
+        go_on(row.run, (), None, options, text_view(row.title))
     elif became == "over":
         err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
         return 1

@@ -56,8 +56,9 @@ def prompt(args: Args) -> int | None:
         workflow, options = "task" if args.mode else "main", replace(options, interactive=True)
         with held():
             from interlock.cli.session import first_start
+            from interlock.engine.client import first_model
 
-            if not found and first_start.is_needed(options):
+            if not found and first_model.is_needed(options):
                 first_start.ask(options)
             if is_plain():
                 from interlock.cli.session.plain import execute as session

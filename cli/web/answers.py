@@ -4,17 +4,15 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from interlock.cli.web.apart import Apart
-from interlock.cli.web.guard import BODY_LIMIT
-from interlock.cli.web.prompts import Prompts
+from interlock.cli.web.paths import BODY_LIMIT
 from interlock.cli.web.roles import Person, role_needed
-from interlock.engine.client import Client, Options, RunRow
+from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options, RunRow
 from interlock.engine.client.fleet import submitted_here
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
 from interlock.state.text import clean_json
@@ -24,15 +22,6 @@ _HIGHEST = 100
 
 
 _Wrap = Callable[..., Callable[[Request], Awaitable[Response]]]
-
-
-class Served(NamedTuple):
-    """What answers are made of. `options` are those of each run that is started here."""
-
-    options: Options
-    client: Client
-    apart: Apart
-    prompts: Prompts
 
 
 class RefusedError(InterlockError):
@@ -51,10 +40,13 @@ def answering(
     async def endpoint(request: Request) -> Response:
         try:
             check_role(request.state.person, role_needed(role, request.query_params))
+            forbid_user_code(request.state.person)
             made = await answer(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
             return failed(error.status, error)
+        except CodeForbiddenError as error:
+            return failed(403, error)
         except InterlockError as error:
             return failed(
                 409 if isinstance(error, BusyError) else 422 if isinstance(error, UserError) else 400, error
@@ -84,6 +76,13 @@ def check_role(person: Person, role: str) -> None:
     if not person.may(role):
         why = person.why or f"This token has {person.role!r}."
         raise RefusedError(403, f"This needs the role {role!r}. {why}")
+
+
+def forbid_user_code(person: Person) -> None:
+    """Let what answers this person run no code of users, unless they may start runs: files change, and a look at a run
+    must not run what they hold now."""
+    why = person.why or f"This token has {person.role!r}."
+    FORBIDDEN.set("" if person.may("drive") else f"That needs the role 'drive'. {why}")
 
 
 def failed(status: int, error: InterlockError) -> Response:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from interlock.cli.warm.forked import FORKER, Child
-from interlock.engine.client import Client, Options
+from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options
 from interlock.state.errors import InterlockError, UserError, bug
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _KEPT = 64
 """Drawings and forms that are kept until the folder's workflows or settings change."""
 _AT_ONCE = 2
+_UNREAD = "What your own workflows do is only known by running their files."
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Asked:
     options: Options
     name: str = ""
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    forbidden: str = field(default_factory=FORBIDDEN.get)
+    """Why it may run no code of users; empty: it may."""
 
 
 class Apart:
@@ -47,7 +50,7 @@ class Apart:
     async def kept(self, asked: Asked) -> dict[str, Any]:
         """The answer, as it was when the folder's workflows and settings last changed. Raises `UserError`."""
         folder = asked.options.workspace or Path.cwd()
-        key = json.dumps([asked.what, asked.name, str(folder), asked.given, _stamps(folder)])
+        key = json.dumps([asked.what, asked.name, str(folder), asked.given, asked.forbidden, _stamps(folder)])
         task = self._kept.pop(key, None)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = asyncio.create_task(self.done(asked))
@@ -68,7 +71,8 @@ class Apart:
                 answer.close()
         made = json.loads(told) if told else {"error": f"The process for {asked.what} died."}
         if "error" in made:
-            raise UserError(made["error"])
+            is_code = made.get("kind") == CodeForbiddenError.kind
+            raise (CodeForbiddenError if is_code else UserError)(made["error"])
         return made
 
 
@@ -97,12 +101,13 @@ def _stamps(folder: Path) -> list[float]:
 
 
 def _workflows(asked: Asked) -> dict[str, Any]:
-    from interlock.graphs import PIPELINES
+    from interlock.engine.client import PIPELINES
 
     own, ignored = Client(asked.options).own_workflows()
     rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]
     shipped = [{"name": name, "summary": summary, "problem": ""} for name, summary in PIPELINES.items()]
-    return {"workflows": [*rows, *shipped], "ignored": ignored}
+    unread = [f"{_UNREAD} {asked.forbidden}"] if own and asked.forbidden else []
+    return {"workflows": [*rows, *shipped], "ignored": [*ignored, *unread]}
 
 
 def _form(asked: Asked) -> dict[str, Any]:
@@ -148,7 +153,7 @@ def _replay(asked: Asked) -> dict[str, Any]:
 
 
 def _export(asked: Asked) -> dict[str, Any]:
-    from interlock.cli.commands.draw import written
+    from interlock.cli.exporting import written
 
     client = Client(asked.options)
     return {"text": written(client.run(asked.name), asked.given["format"])}
@@ -165,6 +170,7 @@ _DONE_BY: Mapping[str, Callable[[Asked], dict[str, Any]]] = {
 
 def main() -> None:
     asked: Asked = pickle.load(sys.stdin.buffer)
+    FORBIDDEN.set(asked.forbidden)
     # What a user's workflow prints must not end up in the answer.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
         os.dup2(2, 1)
@@ -173,5 +179,6 @@ def main() -> None:
                 os.chdir(asked.options.workspace)
             made = _DONE_BY[asked.what](asked)
         except Exception as error:
-            made = {"error": str(error if isinstance(error, InterlockError) else bug(error))}
+            failure = error if isinstance(error, InterlockError) else bug(error)
+            made = {"error": str(failure), "kind": failure.kind}
         json.dump(made, answer, default=repr)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Options, served, turns
-from interlock.services.files.disk import private_directory, private_file
+from interlock.services.files.disk import path_below, private_directory, private_file
 from interlock.services.process.stdout import kept_stdout, own_stdout
 from interlock.state.errors import InterlockError, bug
 
@@ -40,7 +40,7 @@ class Work:
 
 def live_file(home: Path, run: str) -> Path:
     """Where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
-    return home / "live" / f"{run}.jsonl"
+    return path_below(home / "live", f"{run}.jsonl")
 
 
 class _Live:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from interlock.cli.web.paths import BODY_LIMIT, is_shell
 from interlock.cli.web.roles import Person
 from interlock.engine.client.served import all_served, change, serve, unserve
 from interlock.services.files.disk import write_private
@@ -28,8 +29,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-BODY_LIMIT = 8_000_000
-"""Bytes of one request's body."""
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
 """Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
 _AGAIN_S = 2.0
@@ -37,7 +36,6 @@ _AGAIN_S = 2.0
 _NAME = 100
 """Characters of a person's name."""
 _OPEN = ("/login", "/proof", "/ok")
-_PAGES = ("request", "run", "all", "start", "flows", "stats")
 _OF_TAB = "tab."
 """Begins the tokens of tabs."""
 _SIGNED_S = 30 * 24 * 3600
@@ -206,6 +204,9 @@ class Guard:
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may read the one and this server the other: what follows would be another person's request.
+            return _no(400, "A request has a content-length or a transfer-encoding, not both.", close=True)
         proxied = self._proxy is not None and headers.get("host", "") == self._proxy.host
         if not proxied and headers.get("host", "") not in self._hosts:
             return _no(421, "This server answers for 127.0.0.1 and localhost only.")
@@ -305,16 +306,6 @@ def _cut(send: Send) -> None:
         transport.abort()
 
 
-def is_shell(path: str) -> bool:
-    """Whether a path is the page itself, which holds no data."""
-    return path == "/" or path.startswith("/static/") or first_part(path) in _PAGES
-
-
-def first_part(path: str) -> str:
-    """The first name of a path; a request may ask for `*` or `x`, too, which have none."""
-    return path.split("/")[1] if "/" in path else ""
-
-
 def _bounded(receive: Receive) -> Receive:
     """Ends a body that says no length before it is too long."""
     taken = 0
@@ -357,8 +348,8 @@ def _token_in(header: str) -> str:
         return given
 
 
-def _no(status: int, detail: str) -> Response:
-    return JSONResponse({"detail": detail}, status)
+def _no(status: int, detail: str, close: bool = False) -> Response:
+    return JSONResponse({"detail": detail}, status, {"connection": "close"} if close else None)
 
 
 def _hash(token: str) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from interlock.cli.web.answers import RefusedError, Served, body, check_role, number, run_of, step_of
+from interlock.cli.web.answers import RefusedError, body, check_role, number, run_of, step_of
 from interlock.cli.web.apart import Asked as Work
 from interlock.cli.web.roles import role_needed
+from interlock.cli.web.served import Served
 from interlock.engine.client import ENDED, TALKING, Client, RunRow
 from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked
@@ -132,6 +133,9 @@ def _file(client: Client, name: str) -> str:
     path = one and one.fields["args"].get("file_path")
     if row is None or not isinstance(path, str):
         raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
+    if not _may_read(client, row):
+        why = f"others may write the database, which names the folder {row.workspace!r}. Trust that: interlock trust"
+        raise RefusedError(422, f"It isn't shown: {why}")
     try:
         return client.file_text(row.run, path, _FILE)
     except PathRefused as error:
@@ -140,33 +144,28 @@ def _file(client: Client, name: str) -> str:
         raise RefusedError(404, f"{path!r} can't be read: {error}.") from error
 
 
+def _may_read(client: Client, row: RunRow) -> bool:
+    """Whether a row's folder is what it says: in a database others may write rows, and name any folder of this host."""
+    return client.options.submitted is None or client.options.trusts(Path(row.workspace))
+
+
 async def workflows(page: Served, _: Request) -> Any:
     found = await page.apart.kept(Work("workflows", page.options))
     return {**found, "queue": page.options.queue}
 
 
 async def workflow(page: Served, request: Request) -> Any:
-    return await page.apart.kept(Work("form", page.options, await _named(page, request)))
+    return await page.apart.kept(Work("form", page.options, request.path_params["name"]))
 
 
 async def workflow_diagram(page: Served, request: Request) -> Any:
     folder = page.options.workspace or Path.cwd()
-    drawn = await _drawn_graph(page, folder, await _named(page, request), request)
+    drawn = await _drawn_graph(page, folder, request.path_params["name"], request)
     return Response(drawn["svg"], media_type="image/svg+xml")
 
 
-async def _named(page: Served, request: Request) -> str:
-    """The workflow that the address names. Raises `RefusedError` for one that isn't listed, unless the person may start
-    runs: `FILE.py:GRAPH` runs that file."""
-    name = request.path_params["name"]
-    listed = (await page.apart.kept(Work("workflows", page.options)))["workflows"]
-    if name not in (one["name"] for one in listed) and not request.state.person.may("drive"):
-        raise RefusedError(404, f"No workflow {name!r} is listed. Another one's code runs for 'drive' only.")
-    return name
-
-
 async def diagram(page: Served, request: Request) -> Any:
-    row = run_of(page.client, request)
+    row = await _drawable(page, request)
     path = await asyncio.to_thread(page.client.graph_path, row.run)
     drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, path.in_session)
     return Response(drawn["svg"], media_type="image/svg+xml")
@@ -174,12 +173,19 @@ async def diagram(page: Served, request: Request) -> Any:
 
 async def path(page: Served, request: Request) -> Any:
     """What the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
-    row = run_of(page.client, request)
+    row = await _drawable(page, request)
     step = step_of(request, row.run)
     whole = await asyncio.to_thread(page.client.graph_path, row.run)
     drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
     marks = await asyncio.to_thread(page.client.graph_marks, row.run, drawn["edges"], step)
     return marks._asdict()
+
+
+async def _drawable(page: Served, request: Request) -> RunRow:
+    """The run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
+    row = run_of(page.client, request)
+    await asyncio.to_thread(page.client.check_code, row)
+    return row
 
 
 async def _drawn_graph(
@@ -208,6 +214,9 @@ async def takes_prompt(page: Served, request: Request) -> Any:
     row = run_of(page.client, request)
     if row.workflow in TALKING:
         return {"takes": True}
+    if not request.state.person.may("drive"):
+        return {"takes": False}
+    await _drawable(page, request)
     options = replace(page.options, workspace=Path(row.workspace))
     return {"takes": (await page.apart.kept(Work("form", options, row.workflow)))["talks"]}
 
@@ -280,7 +289,7 @@ async def diff(page: Served, request: Request) -> Any:
 
 
 async def replay(page: Served, request: Request) -> Any:
-    row, given = run_of(page.client, request), await body(request)
+    row, given = await _drawable(page, request), await body(request)
     swap = given.get("swap")
     check_role(request.state.person, role_needed("view", swap=swap))
     return await page.apart.done(Work("replay", page.options, row.run, {"swap": str(swap or "")}))

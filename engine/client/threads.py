@@ -8,15 +8,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from interlock.engine.driver.decisions import OUTCOMES
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire
+from interlock.engine.graph_files import kept_graph
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
 from interlock.engine.store import Store, reading, views
-from interlock.engine.store.approvals import OUTCOMES
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
+from interlock.engine.user_code import CodeForbiddenError
 from interlock.graphs._asking import actions_decided, answer_text
 from interlock.graphs._langgraph import is_interrupt_id
 from interlock.services.transcript import ChainTranscript
@@ -50,14 +52,27 @@ def _bare(options: Options) -> Options:
 
 @contextmanager
 def opened(options: Options, run: str) -> Generator[Opened]:
-    """Open a run's graph, in the thread that uses it. Raises `InterlockError`."""
+    """Open a run's graph, in the thread that uses it; where its code may not run, what its checkpoints hold.
+
+    Raises `InterlockError`.
+    """
     from interlock.engine.driver.drive import saver_for
-    from interlock.engine.driver.of_run import with_own_nodes, workflow_of
+    from interlock.engine.driver.of_run import check_code_of, kept_source, with_own_nodes, workflow_of
     from interlock.engine.store.approvals import SqlApprovals
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)
-    chosen, prepared = workflow_of(find_run(options.home, run), _bare(options))
+    row = find_run(options.home, run)
+    try:
+        check_code_of(row, options)
+        chosen, prepared = workflow_of(row, _bare(options))
+    except CodeForbiddenError:
+        from interlock.engine.client.as_recorded import AsRecorded
+
+        theirs = kept_graph(kept_source(options.home, run)) is not None
+        with closing(store.connect()) as conn:
+            yield Opened(AsRecorded(conn, run), {"configurable": {"thread_id": run}}, theirs)
+        return
     chosen = with_own_nodes(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)

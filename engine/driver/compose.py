@@ -370,10 +370,8 @@ def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
         UPDATE_TODO_LIST.name: not task.todo_list,
         APPLY_DIFF.name: not task.diff,
     }
-    if prepared.options.repository and info.workflow == "tools":
-        from interlock.engine.fleet.delivery import with_push
-
-        with_push(tools, prepared.options.home, info.workspace, prepared.options.repository)
+    if info.workflow == "tools":
+        tools |= prepared.options.own_tools
     return {name: tool for name, tool in tools.items() if not off.get(name)}
 
 
@@ -402,6 +400,7 @@ def _models(
         over_all = options.limited.of_drive(conn, user, info.workflow, prices)
     budget = RunBudget(usage, prepared.limits, prices, connections.on_refused, over_all)
     return ChatModels(
+        only_own_scripts=prepared.options.repository is not None,
         settings=prepared.settings,
         log=SqlModelLog(conn, transcript, info.run),
         clock=Clock(),

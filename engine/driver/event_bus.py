@@ -1,4 +1,7 @@
-"""event_bus: hands events to renderers, each on its own thread and queue; none can stop or slow the run."""
+"""event_bus: hands events to renderers, each on its own thread and queue; none can stop or slow the run.
+
+Rule: `docs/internals.md#renderers`.
+"""
 
 import asyncio
 import threading

@@ -1,4 +1,7 @@
-"""lease: one driver per run. The owner sends heartbeats; only a dead or silent one loses the run (`engine.md` 17)."""
+"""lease: one driver per run. The owner sends heartbeats; only a dead or silent one loses the run.
+
+Rule: `docs/internals.md#one-driver`.
+"""
 
 import asyncio
 import os
@@ -10,7 +13,8 @@ from collections.abc import Callable
 from contextlib import closing
 
 from interlock.engine.options import HEARTBEAT_STALE_S
-from interlock.engine.store import Store, address_of, explained
+from interlock.engine.store import Store, explained
+from interlock.engine.store.address import address_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import (
     LeaseRow,

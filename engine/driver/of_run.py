@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.driver.prepare import RunConfig, prepare
+from interlock.engine.graph_files import named
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, options_of
 from interlock.engine.store.places import move_task
+from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
@@ -41,6 +43,28 @@ def workflow_of(row: RunRow, options: Options) -> tuple[Pipeline, RunConfig]:
     return chosen, prepared
 
 
+def check_code_of(row: RunRow, options: Options) -> None:
+    """Raise `CodeForbiddenError` if a run's row in a shared database names a file that isn't trusted on this host.
+
+    Others may write such rows, and nobody who looks at a run asked for its file to run here.
+    """
+    if options.submitted is None:
+        return
+    kept = kept_source(options.home, row.run)
+    graph = named(row.workflow)
+    for file in ([Path(kept["file"])] if "file" in kept else []) + ([graph.file] if graph else []):
+        if not options.trusts(file.parent):
+            raise CodeForbiddenError(
+                f"This would run {str(file)!r}, which a row of a shared database names. Its folder isn't trusted here: "
+                "interlock trust"
+            )
+
+
+def kept_source(home: Path, run: str) -> Mapping[str, str]:
+    """What a run recorded of where its workflow comes from; empty: it is one of ours."""
+    return options_of(home, run).get("source") or {}
+
+
 def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
     """Let a run whose folder isn't there any more work in the one that was named instead, from now on."""
     folder = str(prepared.workspace.root)
@@ -51,7 +75,9 @@ def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
 
 
 def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
-    """Add the processors from settings and installed packages."""
+    """Add the processors from settings and installed packages; none where code of users may not run."""
+    if FORBIDDEN.get():
+        return chosen
     root, home = prepared.workspace.root, prepared.options.user_home
     return placed(chosen, processor_files(prepared.settings, root, home, prepared.trusted))
 
@@ -122,14 +148,14 @@ def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Optio
             old = Path(old)
         changes[name] = old
     changes["limits"] = {**(kept.get("limits") or {}), **options.limits}
-    old: dict[str, Any] = kept.get("overrides") or {}
+    began: dict[str, Any] = kept.get("overrides") or {}
     if kept.get("repository"):
-        old = {
-            section: {key: value for key, value in old[section].items() if key in known}
+        began = {
+            section: {key: value for key, value in began[section].items() if key in known}
             for section, known in _FOR_WORKERS.items()
-            if section in old
+            if section in began
         }
-    changes["overrides"] = _merge_overrides(old, options.overrides)
+    changes["overrides"] = _merge_overrides(began, options.overrides)
     return replace(options, **changes)
 
 

@@ -1,4 +1,4 @@
-"""stop: what stops a drive: a person, a signal, its time or its budget."""
+"""stop: what stops a drive: a person, a signal, its time or its budget (`docs/internals.md#stopping`)."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ _SAME_PRESS_S = 0.1
 """Seconds within which a second signal is an echo of the first: `timeout` signals its child, then the group."""
 _CANCELLED = 130
 _TIMED_OUT = 124
-"""Exit codes (`cli.md`)."""
+"""Exit codes (`docs/internals.md#exit-codes`)."""
 _SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from interlock.engine.fleet.commits import Commits, restore
 from interlock.engine.fleet.mirrors import Mirror
 from interlock.engine.read import RunRow
+from interlock.engine.run_files import RunFiles, settings_of, taken
 from interlock.engine.store import Store, kept_repository, reading
 from interlock.engine.store.blobs import blob, bring_commit, keep_commit
 from interlock.engine.store.connection import Connection
@@ -26,20 +27,16 @@ from interlock.engine.store.places import (
     newest_snapshot,
     place_of,
 )
-from interlock.engine.travel.files import RunFiles, settings_of, taken
+from interlock.engine.store.runs import check_run_id
 from interlock.services.config.settings import load_settings
 from interlock.services.files.disk import private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import started_at
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Repository as Snapshots
-from interlock.services.snapshots.snapshots import (
-    WorkspaceSnapshots,
-    continue_after,
-    repository_name,
-)
+from interlock.services.snapshots.snapshots import WorkspaceSnapshots, continue_after, repository_name
 from interlock.state.errors import BusyError, RunError, UserError
-from interlock.state.repository import FleetSettings, Repository
+from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
 
 UNKEPT = "unkept"
 """The option with the places where the run's own commits couldn't be kept, a line each."""
@@ -109,11 +106,12 @@ def _checked_out(
     private_directory(workspaces)
     workspaces = workspaces.resolve()
     drop_leftovers(workspaces)
-    repository, settings = Repository(options["url"], options["ref"]), fleet_settings(os.environ)
-    mirror, folder = Mirror.of(repository, workspaces, settings), workspaces / run
+    repository, settings = _named_repository(options), fleet_settings(os.environ)
+    mirror, folder = Mirror.of(repository, workspaces, settings), workspaces / check_run_id(run)
     at = f"{os.uname().nodename}:{workspaces}"
-    if before.at == at and Path(before.folder).is_dir():
-        folder, commit, snapshot = Path(before.folder), options["commit"], ""
+    # Whoever submits runs may write any folder of this host into the row.
+    if before.at == at and Path(before.folder) == folder and folder.is_dir():
+        commit, snapshot = options["commit"], ""
     else:
         commit = mirror.commit(options.get("commit", ""))
         _fill(home, mirror, commit, folder, snapshot)
@@ -122,6 +120,17 @@ def _checked_out(
         now["moved_from"] = left_places(options, before.at)
     trusted, isolated = settings.trusts(repository.url), settings.isolates(repository.url)
     return Checkout(folder, trusted, isolated, now, mirror, before, snapshot)
+
+
+def _named_repository(options: Mapping[str, str]) -> Repository:
+    """The run's repository. Raises `RunError` for one that no command line takes: others may write the row."""
+    found = Repository(options["url"], options["ref"])
+    try:
+        if repository(str(found)) != found:
+            raise RepositoryError(f"{without_user(str(found))!r} isn't a repository address.")
+    except RepositoryError as error:
+        raise RunError(f"The run names a repository that can't be used: {error}") from error
+    return found
 
 
 def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:

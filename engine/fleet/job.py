@@ -12,19 +12,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from interlock import engine
 from interlock.engine.driver.of_run import WORKER
+from interlock.engine.driver.runner import go_on
+from interlock.engine.driver.stop import stoppable
 from interlock.engine.fleet.checkout import UNKEPT, Checkout, check_out, workspaces_of
 from interlock.engine.fleet.commits import CloneCommits
-from interlock.engine.fleet.delivery import deliver
-from interlock.engine.fleet.limited import FleetLimits
-from interlock.engine.options import Options
+from interlock.engine.fleet.delivery import deliver, own_tools
+from interlock.engine.options import Options, Outcome
 from interlock.engine.store import Store, kept_repository
 from interlock.engine.store.admission import put_back
+from interlock.engine.store.limited import FleetLimits
 from interlock.engine.store.places import set_repository
 from interlock.engine.store.postgres_sessions import keep_only_for
 from interlock.engine.store.queue import give_up, note_stopped, submitted
-from interlock.engine.store.runs import read_lease
+from interlock.engine.store.runs import check_run_id, read_lease
 from interlock.services.sandbox.sandbox import cause
 from interlock.services.secrets.environment import clear_own_environment, without_database
 from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
@@ -45,9 +46,10 @@ def main(run: str, at: str) -> int:
     limits, env = FleetLimits(), without_database(os.environ)
     options = Options(home=home, door=WORKER, env=env, stale_after_s=STALE_S, limited=limits)
     try:
+        check_run_id(run)  # it comes from a row, and names folders here
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
-        outcome = asyncio.run(engine.resume(run, options=options))
+        outcome = asyncio.run(_driven(run, options))
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN
@@ -69,6 +71,11 @@ def main(run: str, at: str) -> int:
     return 0
 
 
+async def _driven(run: str, options: Options) -> Outcome:
+    with stoppable() as stop:
+        return await go_on(run, [], None, options, [], stop)
+
+
 def _given_up(home: Path, run: str, kind: str, why: str) -> int:
     """End a run that would fail again, however often it is driven, unless another process drives it by now."""
     with Store(home).writing() as conn:
@@ -81,6 +88,7 @@ def _given_up(home: Path, run: str, kind: str, why: str) -> int:
 def on_clone(options: Options, run: str, files: Checkout) -> Options:
     """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
     where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
+    tools = own_tools(options.home, files.folder, files.options)
     clone = CloneCommits(files.folder, files.mirror, files.options["commit"])
 
     def commits() -> tuple[str, bytes] | None:
@@ -91,7 +99,8 @@ def on_clone(options: Options, run: str, files: Checkout) -> Options:
             raise
         return None if body is None else (files.folder.name, body)
 
-    return replace(options, **where, commits=commits, skip_trust=files.trusted, sandbox=files.isolated)
+    made = replace(options, **where, commits=commits, own_tools=tools)
+    return replace(made, skip_trust=files.trusted, sandbox=files.isolated)
 
 
 def _note_unkept(home: Path, run: str, place: str) -> None:

@@ -12,25 +12,13 @@ from typing import TYPE_CHECKING, BinaryIO
 from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.connection import Connection
 from interlock.services.files.blobs import Blobs
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import path_below, private_directory
 from interlock.services.files.filesystem import replace_file, store_file
 from interlock.state.clock import unix_time
 
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import Repository
 
-SCHEMA = """
-create table if not exists blobs (
-    name text not null,               -- outputs/NAME, plans/RUN/NAME, snapshots/COMMIT
-    part integer not null,
-    body blob not null,
-    owner text not null,              -- a plan's run, a snapshot's repository; '' for outputs
-    base text not null,               -- the snapshot that this one continues; '' for none
-    at real not null,
-    primary key (name, part)
-)
-"""
-"""In PostgreSQL only."""
 _PIECE = 1 << 20
 """Longer ones are stored in pieces of this size."""
 
@@ -46,6 +34,11 @@ class RowBlobs(Blobs):
 
     def load(self, name: str) -> bytes | None:
         return blob(self.conn, f"outputs/{name}")
+
+
+def blobs_of(conn: Connection, outputs: Path) -> Blobs:
+    """Where a store's long bodies are. `outputs`: its folder for them."""
+    return RowBlobs(outputs, conn) if conn.blobs else Blobs(outputs)
 
 
 def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "", base: str = "") -> None:
@@ -99,6 +92,7 @@ def keep_output(store: Store, path: Path) -> None:
 
 def bring_output(store: Store, name: str) -> None:
     """Write the file of `outputs/` with this name that another host stored, if there is one."""
+    path_below(store.outputs, name)
     with explained(store.path), closing(store.connect()) as conn:
         body = blob(conn, f"outputs/{name}")
     if body is not None:
@@ -119,7 +113,7 @@ def keep_plans(conn: Connection, run: str, plans: Path, kept: dict[Path, int]) -
 def plans_of(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, bytes]]:
     """The name below `plans/RUN`, and the bytes, of each plan."""
     if not conn.blobs:
-        folder = home / "plans" / run
+        folder = path_below(home / "plans", run)
         yield from ((str(p.relative_to(folder)), p.read_bytes()) for p in folder.rglob("*") if p.is_file())
         return
     prefix = f"plans/{run}/"
@@ -131,9 +125,9 @@ def plans_of(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, byte
 
 def bring_plans(conn: Connection, home: Path, run: str) -> None:
     """Write the run's plans to its folder of them, as the store has them, except what somebody edited here since."""
-    plans = home / "plans" / run
+    plans = path_below(home / "plans", run)
     for name, body in plans_of(conn, home, run):
-        file, digest = plans / name, sha256(body).hexdigest()
+        file, digest = path_below(plans, name), sha256(body).hexdigest()
         if file.exists() and _in_common(plans).get(name) == digest != sha256(file.read_bytes()).hexdigest():
             continue
         put_plan(None, home, run, name, body)
@@ -161,7 +155,7 @@ def put_plan(conn: Connection | None, home: Path, run: str, name: str, body: byt
     if conn is not None and conn.blobs:
         put_blob(conn, f"plans/{run}/{name}", body, owner=run)
         return
-    file = home / "plans" / run / name
+    file = path_below(home / "plans" / run, name)
     private_directory(file.parent)
     replace_file(file, body)
 

@@ -5,13 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from interlock.engine.store.audit import Audit
 from interlock.services.files.disk import BUSY_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from interlock.engine.store.saver import Saver
 
 Values = Sequence[object] | Mapping[str, object]
 
@@ -42,6 +39,24 @@ class Fetched:
         return self._rows
 
 
+class BufferedCheckpoints(Protocol):
+    """Checkpoints that wait for the connection's next commit: the saver's."""
+
+    @property
+    def waits(self) -> bool: ...
+    def write(self) -> None:
+        """Write them, inside the transaction."""
+        ...
+
+    def written(self) -> None:
+        """They are committed."""
+        ...
+
+    def give_up(self) -> None:
+        """They are lost."""
+        ...
+
+
 class Column(NamedTuple):
     name: str
     kind: type | tuple[type, ...]
@@ -53,9 +68,9 @@ class Column(NamedTuple):
 class Connection(ABC):
     """One connection to the store, in autocommit mode. Statements are SQL that SQLite and PostgreSQL both speak.
 
-    A driver's connection `buffers` rows that nothing external depends on until its next commit (`engine.md` 23). They
-    are written first in the next transaction; a statement naming one of their tables commits them beforehand. A kill
-    loses them, but only work that can be repeated.
+    A driver's connection `buffers` rows that nothing external depends on until its next commit
+    (`docs/internals.md#what-a-commit-waits-for`). They are written first in the next transaction; a statement naming
+    one of their tables commits them beforehand. A kill loses them, but only work that can be repeated.
     """
 
     errors: ClassVar[tuple[type[Exception], ...]]
@@ -73,7 +88,7 @@ class Connection(ABC):
         """By row, where one is named."""
         self._tables: set[str] = set()
         """Tables with buffered rows."""
-        self.saver: Saver | None = None
+        self.saver: BufferedCheckpoints | None = None
         """Buffers checkpoints of its own until the connection commits."""
         self._check: Callable[[], None] | None = None
         self.turn = threading.RLock()
@@ -119,7 +134,8 @@ class Connection(ABC):
 
     @contextmanager
     def transaction(self, *, synced: bool = False) -> Generator[Self]:
-        """Open a write transaction, or join the open one. Must not contain an `await`: it would block others.
+        """Open a write transaction, or join the open one. Must not contain an `await`: it would block others
+        (`docs/internals.md#write-transactions`).
 
         `synced`: it and all earlier commits survive a power cut.
         """

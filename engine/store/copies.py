@@ -1,5 +1,5 @@
-"""copies: the rows of a fork, from its parent's (`engine.md` 21); and a run, with its subtasks, its records and its
-files, in another store: a laptop's, or a server's."""
+"""copies: the rows of a fork, from its parent's (`docs/internals.md#forks`); and a run, with its subtasks, its
+records and its files, in another store: a laptop's, or a server's."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,8 +7,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, blobs_of, explained, insertion, put, read_options, reading, select
-from interlock.engine.store.blobs import bring_commit, keep_commit, plans_of, put_plan
+from interlock.engine.store import Store, explained, insertion, put, read_options, reading, select
+from interlock.engine.store.blobs import blobs_of, bring_commit, keep_commit, plans_of, put_plan
 from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.ignored import ignored_in

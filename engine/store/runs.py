@@ -9,20 +9,18 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from interlock.engine.store import Store, explained, put, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import files_of, list_again, named_by_others
 from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
+from interlock.services.files.disk import path_below
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
 from interlock.state.errors import BusyError, StoreError, UserError
-
-if TYPE_CHECKING:
-    from interlock.engine.driver.lease import Lease
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""
@@ -289,7 +287,15 @@ def refuse_driven(conn: Connection, run: str) -> None:
         raise BusyError(f"Run {run!r} is driven by process {owner.pid} on {owner.host}. Stop it there first.")
 
 
-def fence(conn: Connection, lease: "Lease") -> None:
+class HeldLease(Protocol):
+    """A driver's right to write the rows of its run."""
+
+    run: str
+    epoch: int
+    held: bool
+
+
+def fence(conn: Connection, lease: HeldLease) -> None:
     """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
 
     def check() -> None:
@@ -301,7 +307,7 @@ def fence(conn: Connection, lease: "Lease") -> None:
     conn.guard(check)
 
 
-def lost(conn: Connection, lease: "Lease") -> BusyError:
+def lost(conn: Connection, lease: HeldLease) -> BusyError:
     """The error for a run that was taken over, removed or released."""
     row = conn.execute("select pid, host, epoch from lease where run = ?", (lease.run,)).fetchone()
     if row is None:
@@ -327,6 +333,11 @@ def remove_run(home: Path, run: str) -> None:
             last = _last_write(conn, run)
             files = files_of(conn, store.outputs, run)
             lonely = _lonely_snapshots(conn, run)
+            kept = [
+                path_below(home / "plans", run),
+                *(path_below(home / "snapshots", name) for name in lonely),
+            ]
+            paths = {name: path_below(store.outputs, name) for name in files}
             if _delete(conn, run):
                 list_again(conn, store.outputs, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
@@ -334,7 +345,7 @@ def remove_run(home: Path, run: str) -> None:
         with conn.transaction():
             unnamed = files - named_by_others(conn, store.outputs, files)
             for name in unnamed:
-                remove_untouched(store.outputs / name, last)
+                remove_untouched(paths[name], last)
             if conn.blobs:
                 from interlock.engine.store.blobs import forget_outputs, forget_owned
 
@@ -345,9 +356,8 @@ def remove_run(home: Path, run: str) -> None:
                 for name in lonely:
                     forget_owned(conn, "snapshots", name)
     forget(home, run)
-    shutil.rmtree(home / "plans" / run, ignore_errors=True)
-    for name in lonely:
-        shutil.rmtree(home / "snapshots" / name, ignore_errors=True)
+    for folder in kept:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
@@ -369,7 +379,8 @@ def _delete(conn: Connection, run: str) -> bool:
         {"run": run},
     ).fetchone()
     for table in TABLES:
-        if not (table.kept and forked):  # a fork reads its history from its parent's records (`engine.md` 9)
+        # A fork reads its history from its parent's records (docs/internals.md#chains).
+        if not (table.kept and forked):
             conn.execute(f"delete from {table.name} where {table.owner} = ?", (run,))
     return forked is not None
 

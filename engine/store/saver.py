@@ -35,7 +35,7 @@ from interlock.state.text import clean
 
 
 class Serde(JsonPlusSerializer):
-    """Also reads what earlier versions wrote, under other row types."""
+    """Also reads what earlier versions wrote, under other row types. `docs/internals.md#stored-data-runs-nothing`."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(allowed_msgpack_modules=None, __unpack_ext_hook__=loader)
@@ -68,10 +68,11 @@ class _Rows:
 
 
 class Saver(BaseCheckpointSaver[int]):
-    """A saver on the store's connection; async methods run inline (`engine.md` 1).
+    """A saver on the store's connection; async methods run inline (`docs/internals.md#one-inline-saver`).
 
-    On a driver's connection, checkpoints and writes are buffered until its next commit (`engine.md` 23). Until then a
-    nested graph's rows are replaced by its newer ones, and dropped once it is over: most never reach the disk.
+    On a driver's connection, checkpoints and writes are buffered until its next commit
+    (`docs/internals.md#what-a-commit-waits-for`). Until then a nested graph's rows are replaced by its newer ones, and
+    dropped once it is over: most never reach the disk.
     """
 
     def __init__(self, conn: Connection, steps: StepLog | None = None, outcome: str = "status") -> None:
@@ -109,7 +110,7 @@ class Saver(BaseCheckpointSaver[int]):
             kept.clear()
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002 - LangGraph's signature
-        """Integers: 18 bytes less per channel and step than the default (`engine.md` 3).
+        """Integers: 18 bytes less per channel and step than the default (`docs/internals.md#small-checkpoints`).
 
         A thread begun by another saver has texts, which begin with the number.
         """
@@ -439,6 +440,8 @@ def _place(config: RunnableConfig) -> tuple[str, str]:
 def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[str, str]:
     """A root checkpoint's (status, outcome): `open` while a node or a task is due, else how it ended.
 
+    `docs/internals.md#when-a-run-is-over`.
+
     `before`: the run's status so far. Raises `RunError` for a move that its chart doesn't have.
     """
     # Who drives is in the lease; an open run that writes a checkpoint is running.
@@ -451,7 +454,10 @@ def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[s
 
 
 def raise_id_clock(conn: Connection, thread: str) -> None:
-    """Make new checkpoint ids sort after the run's existing ones, even if the clock stepped back (`engine.md` 4)."""
+    """Make new checkpoint ids sort after the run's existing ones, even if the clock stepped back.
+
+    `docs/internals.md#the-id-clock`.
+    """
     (newest,) = conn.execute(
         "select max(checkpoint_id) from checkpoints where thread_id = ?", (thread,)
     ).fetchone()

@@ -26,9 +26,10 @@ from interlock.engine.store.foreign import node_sources_of, task_writes
 from interlock.engine.store.replays import answered_requests
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import readable
-from interlock.graphs._interrupts import QUESTIONS, RecordedAnswers
+from interlock.graphs._interrupts import RecordedAnswers
 from interlock.graphs._langgraph import (
     BOOKKEEPING,
+    QUESTIONS,
     DueTask,
     checkpoint_after,
     due_tasks,
@@ -135,7 +136,7 @@ def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 class _Record:
     def __init__(self, home: Path, row: RunRow, conn: Any, chosen: Foreign, instead: Instead | None) -> None:
         options = options_of(home, row.run)
-        self._instead, self._context = instead, chosen.contextual(options.get("context"))
+        self._instead, self._chosen, self._given = instead, chosen, options.get("context")
         self._answers = RecordedAnswers(
             (
                 (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
@@ -231,11 +232,12 @@ class _Record:
 
     async def _written_by(self, function: Any, app: Any, before: Any, task: DueTask) -> list[Any]:
         """What a function writes as a task's node; what it asks is answered as recorded."""
+        context = self._chosen.contextual(self._given)  # made for who runs alone: its class is code of theirs
         take_over_interrupts()
         token = QUESTIONS.set(self._answers)
         try:
             with kept_aside():
-                return await run_as_node(app, before, task, function, self._context)
+                return await run_as_node(app, before, task, function, context)
         finally:
             QUESTIONS.reset(token)
 

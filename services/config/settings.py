@@ -1,4 +1,4 @@
-"""settings: merges all sources of settings by precedence (`cli.md`, Files)."""
+"""settings: merges all sources of settings by precedence (`docs/internals.md#order-of-settings`)."""
 
 import json
 import os

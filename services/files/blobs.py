@@ -11,7 +11,7 @@ from interlock.state.errors import StoreError
 
 T = TypeVar("T")
 INLINE_BYTES = 8192
-"""Longer bodies of rows are stored in files (`design.md`)."""
+"""Longer bodies of rows are stored in files (`docs/internals.md#files-before-rows`)."""
 _WORDS = (
     b'{"role":"user","content":"{"role":"tool","content":"Error: ","tool_call_id":"0.0","name":"write_file","status":'
     b'"error"}","new_string":"","old_string":"","content":"{"pattern":"{"name":"glob","grep_search","replace",'

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from interlock.state.errors import BusyError, StoreError
+from interlock.state.errors import BusyError, RunError, StoreError
 
 CLOSED_FILE = 0o600
 """Mode of a file that keeps it, or gets its own mode once it exists."""
@@ -61,6 +61,14 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     made.replace(path)
+
+
+def path_below(folder: Path, name: str) -> Path:
+    """Return the path of a name that a row of a store gave. Raises `RunError` for a name that leads out of the folder:
+    others may write rows of a database, and those must not choose this host's files."""
+    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise RunError(f"The store names {name[:200]!r}, which isn't a name below {str(folder)!r}.")
+    return folder / name
 
 
 def close_to_others(path: Path) -> bool:

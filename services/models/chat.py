@@ -16,7 +16,8 @@ from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
 from interlock.services.models.media import MediaPlaces
-from interlock.services.models.names import Providers, provider_of, provider_spec, resolve, role_model
+from interlock.services.models.names import provider_of, provider_spec, resolve, role_model, scripts_in
+from interlock.services.models.providers import Providers
 from interlock.services.models.request import (
     Answer,
     Budget,
@@ -106,10 +107,12 @@ class ChatModels:
         facts: ModelFacts | None = None,
         on_commands: Callable[[], None] = lambda: None,
         files: Files | None = None,
+        only_own_scripts: bool = False,
     ) -> None:
         """`on_commands`: called once, in a thread, while a model is asked for what may be a command.
 
-        `files`: those of the workspace, of which a small model doesn't rewrite tests.
+        `files`: those of the workspace, of which a small model doesn't rewrite tests. `only_own_scripts`: a script is
+        read only if the settings name it, so that whoever submitted the run names no file of this host.
         """
         self._files = files
         self._settings = settings
@@ -118,7 +121,7 @@ class ChatModels:
         self._clock = clock
         self._agent = agent
         self._temperature: float | None = None
-        self._providers = Providers(env, fake, self.facts)
+        self._providers = Providers(env, fake, self.facts, scripts_in(settings) if only_own_scripts else None)
         self._record_to = record_to
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
@@ -257,6 +260,10 @@ class ChatModels:
         own = copy(self)
         own._agent, own._temperature = agent, temperature
         return own
+
+    def share(self, other: "ChatModels") -> None:
+        """Know what another drive of the run computed of each message. Both redact the same."""
+        self._sizes, self._redacted, self._hash = other._sizes, other._redacted, other._hash
 
     def limit(self, model: str) -> int:
         return self.facts.limit(model)

@@ -226,7 +226,10 @@ class Budget(Protocol):
 
 
 class ModelLog(Protocol):
-    """The run's replies, by the task that asked and by (agent, role, ordinal) (`engine.md` 20)."""
+    """The run's replies, by the task that asked and by (agent, role, ordinal).
+
+    `docs/internals.md#replies-by-ordinal`.
+    """
 
     def recorded(self, task: str) -> Reply | None:
         """Return the reply recorded for this graph task before a crash."""

@@ -76,7 +76,10 @@ def _engine() -> tuple[Any, Any]:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern. Raises `PatternError`: RE2 has no back-references or look-around."""
+    """Compile a pattern. Raises `PatternError`: RE2 has no back-references or look-around.
+
+    `docs/internals.md#foreign-patterns`.
+    """
     if len(text) > _LONGEST:
         raise PatternError(f"pattern of {len(text)} characters, expected at most {_LONGEST}")
     module, options = _engine()
@@ -109,7 +112,7 @@ def _range(text: str) -> tuple[bytes, bytes]:
 # ---- rules
 
 SHIPPED, EXTENSION, WORKSPACE, USER, ADMIN = 1, 2, 3, 4, 5
-"""Tiers (`pipelines.md` §4, Policy): a higher one decides first, regardless of priorities."""
+"""Tiers (`docs/internals.md#policy`): a higher one decides first, regardless of priorities."""
 TIER_NAMES = dict(enumerate(("shipped", "extension", "workspace", "user", "admin"), SHIPPED))
 
 

@@ -1,5 +1,8 @@
-"""processes: runs commands under a supervisor, so that none outlives the run (`engine.md` 16), and captures their
-output in bounded memory."""
+"""processes: runs commands under a supervisor, so that none outlives the run, and captures their output in
+bounded memory.
+
+Rule: `docs/internals.md#supervised-processes`.
+"""
 
 import asyncio
 import codecs
@@ -252,7 +255,10 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 _HEAD_SHARE = 0.2
-"""Share of the limit; the rest is for the tail, where commands report their result (`pipelines.md` §9)."""
+"""Share of the limit; the rest is for the tail, where commands report their result.
+
+`docs/internals.md#long-texts`.
+"""
 SPOOL_BYTES = 2**30
 """Keeps an endless command from filling the disk: later bytes are dropped, and the omission is noted."""
 

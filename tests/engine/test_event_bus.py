@@ -1,4 +1,4 @@
-"""Renderers get the events in order and can neither stop nor slow the run (`engine.md` 19)."""
+"""Renderers get the events in order and can neither stop nor slow the run (`docs/internals.md#renderers`)."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A killed run ends like the undisturbed one (`engine.md`, What "the same" means in a kill test).
+"""A killed run ends like the undisturbed one (`docs/kill-tests.md#what-the-same-means`).
 
 One kill at a moment, before and after every commit, effect and node; and several at random ones, from a printed seed
 (KILL_SEED sets another). The programs: a run with approvals and commands; one with hooks around its prompts, calls and

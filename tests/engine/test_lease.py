@@ -1,4 +1,4 @@
-"""One driver per run, with real processes (`engine.md` 17)."""
+"""One driver per run, with real processes (`docs/internals.md#one-driver`)."""
 
 import asyncio
 import os

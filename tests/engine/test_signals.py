@@ -1,4 +1,4 @@
-"""Ctrl-C once stops cleanly, twice ends the process (`engine.md` 18)."""
+"""Ctrl-C once stops cleanly, twice ends the process (`docs/internals.md#stopping`)."""
 
 import asyncio
 import os

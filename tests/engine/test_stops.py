@@ -1,4 +1,7 @@
-"""A run stopped by a signal or a time-out and then resumed ends like the undisturbed one (`engine.md` 24)."""
+"""A run stopped by a signal or a time-out and then resumed ends like the undisturbed one.
+
+`docs/internals.md#a-stop-is-a-polite-kill`.
+"""
 
 import asyncio
 import os

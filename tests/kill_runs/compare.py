@@ -1,4 +1,4 @@
-"""compare: what "the same" means for two runs (`engine.md`, What "the same" means in a kill test)."""
+"""compare: what "the same" means for two runs (`docs/kill-tests.md#what-the-same-means`)."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine.rebuild import rebuild
-from interlock.engine.store import blobs_of
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.damage import damage
@@ -181,7 +181,10 @@ def _journal(conn: Connection, outputs: Blobs, asked: frozenset[str]) -> dict[st
 
 
 def store_matches(scene: Scene) -> str | None:
-    """After a kill, runs and approvals must agree with the checkpoints (`engine.md` 5). None: they do."""
+    """After a kill, runs and approvals must agree with the checkpoints. None: they do.
+
+    `docs/internals.md#lists-agree-with-checkpoints`.
+    """
     if not scene.exists():
         return None
     lines = rebuild(scene.home)

@@ -101,3 +101,15 @@ def test_outputs_are_named_by_their_content_and_private(tmp_path: Path) -> None:
     assert spool != another
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (one, spool, outputs.directory)]
     assert modes == [0o600, 0o600, 0o700]
+
+
+def test_an_output_is_on_disk_with_its_folder_before_anything_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
+    outputs = OutputFiles(tmp_path / "state")
+    for _ in ("made", "found there"):
+        synced.clear()
+        path = outputs.save(b"one")
+        assert synced[-2:] == [path.stat().st_ino, outputs.directory.stat().st_ino]

@@ -15,6 +15,7 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.client import Client
 from interlock.engine.store import Store
 from interlock.state.errors import UserError
+from interlock.state.run import BY_PROCESS
 
 SHAPES = Path(__file__).parents[1] / "foreign_shapes.py"
 SENDING = """
@@ -74,9 +75,9 @@ def options(tmp_path: Path, home: Path, run: Run) -> Options:
     return Options(home=home / "interlock", workspace=tmp_path / "work", env={})
 
 
-def sent(options: Options) -> Outcome:
+def sent(options: Options, text: str = SENDING) -> Outcome:
     """A run in which the second question was answered before the first."""
-    file = put((options.workspace or Path()) / "agent.py", SENDING)
+    file = put((options.workspace or Path()) / "agent.py", text)
     parked = run_sync(f"{file}:graph", {}, options=options)
     send, pay = sorted(parked.pending, key=lambda one: one["preview"], reverse=True)
     for request, text in ((pay, "later"), (send, "yes")):
@@ -102,6 +103,31 @@ def test_a_replay_runs_no_node_and_no_router_and_the_order_of_answers_is_no_diff
     assert steps == [[], [], ["pay", "send"], ["end"], ["other"]]
     recorded, replayed = told.json["paths"]["recorded"], told.json["paths"]["replayed"]
     assert recorded == replayed
+
+
+CONTEXT = """
+@dataclass
+class Context:
+    name: str = "x"
+
+    def __post_init__(self):
+        letter("connected")
+
+
+"""
+
+
+def test_a_replay_makes_no_context_because_its_class_is_code_of_its_author(
+    options: Options, run: Run
+) -> None:
+    text = SENDING.replace("StateGraph(State)", "StateGraph(State, Context)")
+    text = text.replace("builder =", f"{CONTEXT}builder =", 1).replace(
+        "import operator", "from dataclasses import dataclass"
+    )
+    name = sent(options, text).run
+    before = Path("connected").read_text()
+    assert run("replay", name).code == 0 and before
+    assert Path("connected").read_text() == before
 
 
 @pytest.mark.parametrize(
@@ -144,6 +170,21 @@ def test_a_live_replay_lists_the_nodes_first_and_asks(options: Options, run: Run
     told = run("replay", name, "--live", "--yes", "--json")
     assert told.json["divergence"] is None, "each question got its own answer"
     assert effects()["sent"] == before["sent"] + 1
+
+
+@pytest.mark.parametrize("key", sorted(BY_PROCESS))
+def test_a_graphs_key_may_have_the_name_of_a_channel_of_the_engine_and_counts_in_a_replay(
+    options: Options, run: Run, key: str
+) -> None:
+    """In our own workflows these depend on the process that drives, so replays don't compare them."""
+    counting = SENDING.replace("log", key).replace("[answer]", 'Path("paid").read_text().split()')
+    file = put((options.workspace or Path()) / "agent.py", counting)
+    parked = run_sync(f"{file}:graph", {}, options=options)
+    decisions = [Decision(request["id"], "proceed_once", text="yes") for request in parked.pending]
+    ended = resume_sync(parked.run, decisions=decisions, options=options)
+    assert ended.output == {key: ["sent", "sent", "end", "end"]}
+    told = run("replay", ended.run, "--live", "--yes", "--json")
+    assert told.json["divergence"]["keys"] == [key]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ _MOST_SHOWN = 12
 
 
 class Problem(NamedTuple):
-    """Why an edit can't be made; `code` as listed in `pipelines.md` §5."""
+    """Why an edit can't be made; `code` is listed in `docs/internals.md#reasons-of-a-failed-edit`."""
 
     code: str
     message: str

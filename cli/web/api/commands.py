@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from interlock.cli.web.answers import RefusedError, body, check_role
+from interlock.cli.web.answers import RefusedError, body, check_role, forbid_user_code
 from interlock.cli.web.api import protocol, streams
 from interlock.cli.web.api.answers import answer, dumped, part, uuid_in
 from interlock.cli.web.api.recorder import record_of
@@ -236,6 +236,7 @@ class Sockets:
         except RefusedError as error:
             await socket.close(1008, str(error))
             return
+        forbid_user_code(socket.state.person)
         await socket.accept()
         talk = _Talk(commands, socket, thread, socket.state.person, self._visitors)
         telling = asyncio.ensure_future(talk.tell())

@@ -19,7 +19,7 @@ from interlock.cli.web.api.visitors import USER, user_fields
 from interlock.cli.web.driver import Work
 from interlock.cli.web.roles import Person, Standing, role_needed
 from interlock.cli.web.turns import LOOK_S, Turns
-from interlock.engine.client import Options, RunRow, served, threads
+from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import Owner, is_alive, started_at, this_process
 from interlock.state.errors import InterlockError
@@ -145,7 +145,8 @@ class Lanes:
         after: float,
         first: "Coroutine[Any, Any, None] | None",
     ) -> None:
-        """Drive what waits in a lane."""
+        """Drive what waits in a lane, with its code: a decision lets its run go on, whoever made it."""
+        FORBIDDEN.set("")
         if before is not None:
             await asyncio.wait({before})
         if first is not None:

@@ -29,7 +29,7 @@ LISTED = {
     *("search_files", "list_files", "list_code_definition_names", "fetch_instructions"),
     *("ask_followup_question", "attempt_completion"),
 }
-"""`pipelines.md` §11, the task loop's names for them, and the investigator's report."""
+"""Tools of `docs/internals.md#plan-mode`, the task loop's names for them, and the investigator's report."""
 OTHERS = {
     "mcp_s_read": "read",
     "mcp_s_write": "write",

@@ -1,0 +1,261 @@
+"""Rows that a submitter or a worker of the fleet forges: they choose no file of another host, and confer nothing."""
+
+import json
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+from commands import Run, run
+from databases import fresh_database
+from folders import put
+from patience import until
+from scripted import call, tools
+from test_fleet import Worker, served_page
+from test_fleet_git import Begin, begin, git, origin, settings
+
+from interlock.engine.store.address import state_home
+
+__all__ = ["begin", "origin", "run", "settings"]
+
+Act = Callable[..., Any]
+
+
+@pytest.fixture
+def fleet(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Commands on a database that an administrator set up."""
+    address = fresh_database()
+    with psycopg.connect(address, autocommit=True) as conn:
+        conn.execute(run("fleet", "init", "--print").out.encode())
+    monkeypatch.setenv("INTERLOCK_STORE", address)
+    return run
+
+
+@contextmanager
+def _signed_in(role: str) -> Generator["psycopg.Connection[Any]"]:
+    """A connection of somebody who has a role in the database."""
+    address, name = os.environ["INTERLOCK_STORE"], f"forger_{uuid4().hex}"
+    with psycopg.connect(address, autocommit=True) as conn:
+        conn.execute(f"create role {name} login in role interlock_{role}".encode())
+    with psycopg.connect(address.replace("postgres@", f"{name}@"), autocommit=True) as conn:
+        yield conn
+
+
+def _acting(role: str) -> Iterator[Act]:
+    with _signed_in(role) as conn:
+
+        def act(sql: str, *given: object) -> Any:
+            return conn.execute(sql.encode(), given)
+
+        yield act
+
+
+@pytest.fixture
+def parked(fleet: Run, tmp_path: Path) -> str:
+    """A run whose edit waits for a person."""
+    edit = call("write_file", file_path="a.txt", content="a")
+    script = put(tmp_path / "script.json", [tools(edit), {"text": "Done."}])
+    assert fleet("-p", "do it", "-m", f"script:{script}").code == 75
+    return fleet("runs", "--json").json[0]["run"]
+
+
+@pytest.fixture
+def submitter(fleet: Run) -> Iterator[Act]:
+    yield from _acting("submitter")
+
+
+@pytest.fixture
+def worker_role(fleet: Run) -> Iterator[Act]:
+    yield from _acting("worker")
+
+
+def _copied(act: Act, name: str, forged: str) -> None:
+    """Forge a run: a copy of another one under another id, and its job."""
+    changed = json.dumps({"run": forged})
+    act("insert into runs select (jsonb_populate_record(r, %s)).* from runs r where run = %s", changed, name)
+    act(
+        "insert into procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args) select queue_name, "
+        "task_name, %s, %s, jsonb_set(args, '{run}', to_jsonb(%s::text)) from procrastinate_jobs where lock = %s",
+        *(forged, forged, forged, name),
+    )
+
+
+@pytest.mark.parametrize("name", ["../precious", "{tmp_path}/precious", ".mirrors", ".."])
+def test_a_runs_id_that_is_a_path_touches_nothing_of_the_worker(
+    fleet: Run, begin: Begin, submitter: Act, tmp_path: Path, name: str
+) -> None:
+    kept = [tmp_path / "precious" / "notes.txt", tmp_path / "clones" / ".mirrors" / "x" / "HEAD"]
+    for file in kept:
+        put(file, "kept")
+    real, forged = begin(), name.format(tmp_path=tmp_path)
+    _copied(submitter, real, forged)
+    with Worker("--workspaces", str(tmp_path / "clones")) as working:
+        working.line(forged)
+        assert fleet("wait", real).code == 0
+        until(lambda: fleet("show", forged, "--json").json["status"] == "failed", "the refusal")
+    assert "can't be a run_id" in fleet("show", forged).out
+    assert [file.read_text() for file in kept] == ["kept", "kept"]
+
+
+def test_a_run_takes_no_folder_of_the_worker_for_its_clone(
+    fleet: Run, begin: Begin, submitter: Act, tmp_path: Path, home: Path
+) -> None:
+    real, clones = begin(), tmp_path / "clones"
+    place = {"at": f"{os.uname().nodename}:{clones}", "commit": "x"}
+    sql = "update runs set workspace = %s, options = jsonb_set(options::jsonb, '{repository}', "
+    sql += "(options::jsonb->'repository') || %s::jsonb)::text where run = %s"
+    submitter(sql, str(home), json.dumps(place), real)
+    with Worker("--workspaces", str(clones)):
+        fleet("wait", real)
+    assert not (home / "made.txt").exists()
+
+
+def test_a_runs_model_reads_no_file_of_the_worker(
+    fleet: Run, begin: Begin, submitter: Act, tmp_path: Path, home: Path
+) -> None:
+    private = put(home / "notes.yaml", [{"text": "Only for the worker's owner."}])
+    real = begin()
+    named = str(tmp_path / "script.json")  # as the settings of the submitter's host and the worker's name it
+    sql = "update runs set input = replace(input, %s, %s), options = replace(options, %s, %s) where run = %s"
+    submitter(sql, named, str(private), named, str(private), real)
+    with Worker("--workspaces", str(tmp_path / "clones")):
+        fleet("wait", real)
+    told = fleet("export", real, "--format", "json").out
+
+    assert "worker's owner" not in told
+    assert "a file of this worker that its own settings don't name" in fleet("show", real).out
+
+
+@pytest.mark.parametrize("address", ["{home}/private", "../private", "FILE://{home}/private"])
+def test_a_run_clones_no_repository_of_the_worker_that_its_settings_dont_allow(
+    fleet: Run, begin: Begin, submitter: Act, tmp_path: Path, home: Path, address: str
+) -> None:
+    put(home / "private" / "secret.txt", "secret")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-qm", "first")):
+        git(*words, at=home / "private")
+    real, clones = begin(), tmp_path / "clones"
+    sql = "update runs set options = jsonb_set(options::jsonb, '{repository,url}', to_jsonb(%s::text))::text"
+    submitter(f"{sql} where run = %s", address.format(home=home), real)
+    with Worker("--workspaces", str(clones)):
+        assert fleet("wait", real).code != 0
+    assert "names a repository that can't be used" in fleet("show", real).out
+    assert not [*clones.rglob("secret.txt")]
+
+
+def test_who_removes_a_run_removes_no_file_that_others_named(
+    fleet: Run, submitter: Act, tmp_path: Path
+) -> None:
+    script = put(tmp_path / "script.json", [{"text": "Done."}])
+    assert fleet("-p", "do it", "-m", f"script:{script}").code == 0
+    name = fleet("runs", "--json").json[0]["run"]
+    precious = put(state_home() / "precious.txt", "kept")
+    os.utime(precious, (0, 0))
+    submitter("insert into named_files values ('../precious.txt', %s)", name)
+    told = fleet("runs", "rm", name)
+    assert precious.read_text() == "kept"
+    assert "isn't a name below" in told.err, told
+
+
+def test_a_plan_that_a_worker_forged_is_written_nowhere_else(
+    fleet: Run, worker_role: Act, parked: str, tmp_path: Path
+) -> None:
+    worker_role(
+        "insert into blobs values (%s, 0, 'forged', %s, '', 0)", f"plans/{parked}/../../../forged.txt", parked
+    )
+    told = fleet("resume", parked, "--approve", "all")
+    assert not [*tmp_path.rglob("forged.txt")], told
+    assert "isn't a name below" in told.err, told
+
+
+GRAPH = """
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+open({mark!r}, "w").close()
+State = TypedDict("State", {{"text": str}}, total=False)
+graph = StateGraph(State).add_node("tell", lambda state: {{}}).add_edge(START, "tell").compile()
+"""
+
+
+def _looked_at(client: httpx.Client, name: str) -> Iterator[tuple[str, str]]:
+    for way in ("diagram", "path", "prompt", "export?format=json", "state"):
+        yield way, client.get(f"/api/runs/{name}/{way}").text
+    yield "replay", client.post(f"/api/runs/{name}/replay", json={}).text
+    yield "search", client.post("/threads/search", json={"limit": 100}).text
+
+
+def test_a_look_at_a_run_runs_no_file_that_somebody_else_named(
+    submitter: Act, parked: str, tmp_path: Path
+) -> None:
+    mark, file = tmp_path / "ran", put(tmp_path / "shared" / "evil.py", "")
+    file.write_text(GRAPH.format(mark=str(mark)))
+    source = {"file": str(file), "graph": "graph", "sha256": ""}
+    listed = {**source, "listing": str(tmp_path / "work" / "langgraph.json")}
+    for kept in (None, source, listed):
+        sql = "update runs set workflow = %s, options = jsonb_set(options::jsonb, '{source}', %s)::text where run = %s"
+        submitter(sql, "x" if kept else f"{file}:graph", json.dumps(kept), parked)
+        with served_page() as client:
+            assert client.get("/api/me").json()["role"] == "drive"
+            for way, told in _looked_at(client, parked):
+                assert not mark.exists(), (way, told)
+
+
+def test_a_request_shows_no_file_of_the_servers_host_that_its_row_names(
+    submitter: Act, parked: str, home: Path
+) -> None:
+    put(home / "letters" / "a.txt", "dear")
+    submitter("update runs set workspace = %s where run = %s", str(home / "letters"), parked)
+    with served_page() as client:
+        (request,) = client.get("/api/requests", params={"run": parked}).json()
+        told = client.get(f"/api/requests/{request['id']}/file")
+    assert (told.status_code, "dear" in told.text) == (422, False), told.text
+
+
+ROLES = {
+    "submitter": ("runs", "approvals", "audit", "lease", "chain", "named_files", "schedules"),
+    "viewer": (),
+}
+
+
+@pytest.mark.parametrize("role", ["submitter", "viewer"])
+def test_a_role_writes_no_table_but_those_that_are_granted(fleet: Run, role: str) -> None:
+    with _signed_in(role) as conn:
+        sql = "select tablename::text from pg_tables where schemaname = 'public'"
+        tables = [table for (table,) in conn.execute(sql) if not table.startswith("procrastinate_")]
+        rights = "has_table_privilege(%(table)s, 'insert') or has_table_privilege(%(table)s, 'update') or "
+        may = f"select {rights} has_table_privilege(%(table)s, 'delete, truncate')"
+        written = {one for one in tables if conn.execute(may.encode(), {"table": one}).fetchone() == (True,)}
+        for refused in (
+            "create table mine (x int)",
+            "set role postgres",
+            "set session_replication_role = replica",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                conn.execute(refused.encode())
+    assert written == {*ROLES[role]}
+
+
+def test_what_was_forged_is_named_by_the_audit(fleet: Run, submitter: Act, parked: str) -> None:
+    assert fleet("audit", "verify").code == 0
+    answer = json.dumps({"choice": "proceed_always_and_save", "by": "anna", "at": 0})
+    forgeries = {
+        "approvals": (
+            "update approvals set answer = %s, answered_by = 'anna' where run = %s",
+            answer,
+            parked,
+        ),
+        "runs": ("update runs set input = '{}' where run = %s", parked),
+        "audit": ("update audit set kind = 'answer' where run = %s and kind = 'request'", parked),
+        "a replayed record": (
+            "insert into audit select seq + 1000, at, kind, run, tbl, key, body, hash, mac from audit limit 1",
+        ),
+    }
+    for what, (sql, *given) in forgeries.items():
+        submitter(sql, *given)
+        told = fleet("audit", "verify")
+        assert told.code != 0 and (told.out + told.err), what
