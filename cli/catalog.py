@@ -1,10 +1,14 @@
-"""catalog: every command by its typed name: its module, its line in `--help`, and "did you mean"."""
+"""catalog: every command by its typed name: its module, its line in `--help`, and which one a command line means."""
 
+import shlex
 from functools import cache
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from interlock.cli.near import did_you_mean, near
+from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from interlock.cli.parsing import Parser
@@ -116,21 +120,6 @@ def _command(name: str) -> Any:
     return getattr(import_module(f"interlock.cli.commands.{module}"), f"{name}_" if iskeyword(name) else name)
 
 
-def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:
-    """` Did you mean 'x'?`, or an empty string."""
-    return did_you_mean(near(word, known, cutoff))
-
-
-def near(word: str, known: list[str], cutoff: float) -> list[str]:
-    from difflib import get_close_matches
-
-    return get_close_matches(word, known, 3, cutoff)
-
-
-def did_you_mean(names: list[str]) -> str:
-    return f" Did you mean {' or '.join(map(repr, names))}?" if names else ""
-
-
 def root_help() -> str:
     """The text of `interlock --help`; README shows the same."""
     lines: list[str] = []
@@ -138,3 +127,60 @@ def root_help() -> str:
         lines += [f"\n{group.lower()}:", *(f"  {usage:<26}{summary}" for _, usage, summary in rows)]
     text = Path(__file__).with_name("help") / "commands.txt"
     return text.read_text("utf-8").replace("COMMANDS", "\n".join(lines), 1)
+
+
+_ELSEWHERE = {
+    **dict.fromkeys(("config", "settings"), "doctor"),
+    **dict.fromkeys(("login", "logout"), "auth"),
+    **dict.fromkeys(("ls", "list", "ps", "sessions", "status"), "runs"),
+    **dict.fromkeys(("cost", "usage"), "stats"),
+    "extensions": "mcp",
+    "version": "--version",
+}
+"""Commands of other agents, and ours that serves them; hardly anybody sends one of these words as a prompt."""
+
+
+def command_of(argv: list[str]) -> tuple[str, list[str]]:
+    """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
+    place = _first_word(argv)
+    if place is None:
+        return "prompt", argv
+    word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
+    if word in COMMANDS:
+        return word, rest
+    meant = [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]
+    if word in _ELSEWHERE and not rest:
+        meant = [_ELSEWHERE[word]]
+    if meant:
+        prompt = shlex.quote(" ".join(argv))
+        raise UserError(
+            f"No command {word!r}.{did_you_mean(meant)} To send it as a prompt: interlock -p {prompt}"
+        )
+    return "prompt", argv
+
+
+def _fits(name: str, arguments: list[str]) -> bool:
+    """Whether a command accepts these words: `show` takes `latest`, but not `does the login work`."""
+    words = [argument for argument in arguments if argument not in ("-h", "--help")]
+    if not words or name == "help":
+        return not words
+    try:
+        parser_of(name).parse(words)
+    except UserError:
+        return False
+    return True
+
+
+def _first_word(argv: list[str]) -> int | None:
+    if argv and not argv[0].startswith("-"):
+        return 0
+    flags, words = None, enumerate(argv)
+    for place, word in words:
+        if word in ("-p", "--prompt", "--"):
+            return None
+        if not word.startswith("-") or word == "-":
+            return place
+        flags = flags or parser_of("prompt")  # built only where no -p comes first
+        if flags.takes_value(word):
+            next(words, None)
+    return None

@@ -3,27 +3,17 @@
 import errno
 import io
 import re
-import shlex
 import sys
 from pathlib import Path
 
-from interlock.cli.catalog import COMMANDS, did_you_mean, execute, near, parser_of, root_help
-from interlock.cli.main import VERSION
+from interlock.cli.catalog import COMMANDS, command_of, execute, root_help
+from interlock.cli.version import VERSION
 from interlock.state.errors import InterlockError, RunError, StoppedError, UserError
 from interlock.state.text import visible
 
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
-_ELSEWHERE = {
-    **dict.fromkeys(("config", "settings"), "doctor"),
-    **dict.fromkeys(("login", "logout"), "auth"),
-    **dict.fromkeys(("ls", "list", "ps", "sessions", "status"), "runs"),
-    **dict.fromkeys(("cost", "usage"), "stats"),
-    "extensions": "mcp",
-    "version": "--version",
-}
-"""Commands of other agents, and ours that serves them; hardly anybody sends one of these words as a prompt."""
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _STARTING = frozenset(
     {"prompt", "run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor", "worker"}
@@ -134,58 +124,9 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
         raise UserError("No home directory is known for this user. Set HOME.") from error
     name, rest = command_of(argv)
     if own_process and name in _STARTING:
-        from interlock.cli import quick_start
+        from interlock.cli.startup import pause_collection
         from interlock.services.secrets.environment import clear_own_environment
 
         clear_own_environment()
-        quick_start.own_process = True
-        quick_start.start_lightly()
-        if name not in ("prompt", "acp"):  # these show a prompt, or answer, first
-            quick_start.begin()
+        pause_collection()
     return execute(name, rest)
-
-
-def command_of(argv: list[str]) -> tuple[str, list[str]]:
-    """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
-    place = _first_word(argv)
-    if place is None:
-        return "prompt", argv
-    word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
-    if word in COMMANDS:
-        return word, rest
-    meant = [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]
-    if word in _ELSEWHERE and not rest:
-        meant = [_ELSEWHERE[word]]
-    if meant:
-        prompt = shlex.quote(" ".join(argv))
-        raise UserError(
-            f"No command {word!r}.{did_you_mean(meant)} To send it as a prompt: interlock -p {prompt}"
-        )
-    return "prompt", argv
-
-
-def _fits(name: str, arguments: list[str]) -> bool:
-    """Whether a command accepts these words: `show` takes `latest`, but not `does the login work`."""
-    words = [argument for argument in arguments if argument not in ("-h", "--help")]
-    if not words or name == "help":
-        return not words
-    try:
-        parser_of(name).parse(words)
-    except UserError:
-        return False
-    return True
-
-
-def _first_word(argv: list[str]) -> int | None:
-    if argv and not argv[0].startswith("-"):
-        return 0
-    flags, words = None, enumerate(argv)
-    for place, word in words:
-        if word in ("-p", "--prompt", "--"):
-            return None
-        if not word.startswith("-") or word == "-":
-            return place
-        flags = flags or parser_of("prompt")  # built only where no -p comes first
-        if flags.takes_value(word):
-            next(words, None)
-    return None

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.catalog import nearest
 from interlock.cli.inputs import json_object, read_spec
+from interlock.cli.near import nearest
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import Paint, one_line
 from interlock.cli.render.pending import ALWAYS, PREVIEW_LINES, not_shown, question

@@ -5,10 +5,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from interlock.cli import quick_start
 from interlock.cli.render.output import close_stdout
+from interlock.cli.render.view import View
+from interlock.cli.startup import end_startup
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
 from interlock.services.process.stdout import kept_stdout, own_stdout
 from interlock.state.errors import InterlockError, UserError, bug
@@ -20,34 +21,23 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
 
 
-class View(Protocol):
-    """A command-line renderer: called with events on its own thread, then once with the outcome."""
-
-    def __call__(self, event: "Event", /) -> None:
-        """Show the event, or keep it for the end."""
-
-    def flush(self) -> None:
-        """Show the events so far."""
-
-    def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:  # noqa: ARG002 - for views that can ask
-        """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
-        return []
-
-    def finish(self, outcome: Outcome) -> None: ...
-
-    def failed(self, error: InterlockError) -> None:
-        """The run didn't start, or broke off. The error's line is written to stderr elsewhere."""
-
-
 def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:
     """The view for `--output-format`; a resumed run has a title and requests that were just decided."""
     if args.output_format in (None, "text"):
-        from interlock.cli.render.text import TextView
-
-        return TextView(title, decided, args.verbose, for_people=args.output_format == "text" or None)
+        return text_view(title, decided, args.verbose, for_people=args.output_format == "text" or None)
     from interlock.cli.render.structured import JsonView, StreamJsonView
 
     return JsonView() if args.output_format == "json" else StreamJsonView()
+
+
+def text_view(
+    title: str, decided: Sequence[str] = (), verbose: bool = False, for_people: bool | None = None
+) -> View:
+    """The view for a person, who is asked if they sit at a terminal."""
+    from interlock.cli.decisions import ask, can_ask
+    from interlock.cli.render.text import TextView
+
+    return TextView(title, decided, verbose, for_people, ask if can_ask() else None)
 
 
 def start(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
@@ -125,7 +115,7 @@ def is_plain() -> bool:
 
 
 class _Settling:
-    """A view that ends the quick start."""
+    """A view that ends the start-up."""
 
     def __init__(self, view: View) -> None:
         self._view, self.flush = view, view.flush
@@ -133,7 +123,7 @@ class _Settling:
 
     def __call__(self, event: "Event", /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
-            quick_start.settle()
+            end_startup()
         self._view(event)
 
 

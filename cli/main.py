@@ -1,14 +1,12 @@
 """main: the entry point: runs the process's command line in a fork of the warm process, if there is one, else here.
 
-It imports next to nothing: a warm start waits for what stands here and in `warm.py`.
+It imports next to nothing: a warm start waits for what stands here and in `warm`.
 """
 
 import os
 import sys
 from collections.abc import Sequence
 
-VERSION = "0.1.0"
-"""The package takes its version from here, not the other way round: metadata would take half of `--version`."""
 _NEVER_WARM = frozenset({"warm", "help", "-h", "--help", "-v", "--version", "completion", "__complete"})
 """Command lines that are quicker at home, or that are about the warm process."""
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from interlock.cli.catalog import nearest
+from interlock.cli.near import nearest
 from interlock.cli.render.output import out
 from interlock.state.errors import UserError
 from interlock.state.text import as_seconds

@@ -22,9 +22,8 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from interlock.cli.render.pending import commands
-from interlock.engine.client import Client, Decision, Outcome, Pending, stopper
+from interlock.engine.client import PIPELINES, Client, Decision, Outcome, Pending, stopper
 from interlock.engine.client.requests import Request, Way, asked, decided, filled, form, headline, ways
-from interlock.graphs import PIPELINES
 from interlock.state.errors import EXIT_CODES, InterlockError, UserError
 from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible, visible_json

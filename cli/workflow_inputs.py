@@ -6,7 +6,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from interlock.cli.parsing import Parser, flag, number, one_of
-from interlock.graphs import PIPELINES
+from interlock.engine.client import PIPELINES
 from interlock.state.run import WorkflowInput
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import load_settings
-from interlock.services.mcp.remote import TokenFile
+from interlock.services.mcp.tokens import TokenFile
 from interlock.services.secrets.environment import secret_headers, secret_variables
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import is_trusted

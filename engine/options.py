@@ -10,10 +10,11 @@ from interlock.state.names import LISTING as LISTING
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from interlock.engine.fleet.limited import FleetLimits
     from interlock.engine.store.connection import Connection
+    from interlock.engine.store.limited import FleetLimits
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
+    from interlock.state.tooling import Tool
     from interlock.state.workspace import Buffers
 
 Renderer = Callable[["Event"], None]
@@ -110,6 +111,8 @@ class Options:
     """Called in a transaction of each drive, before anything moves."""
     commits: "Callable[[], tuple[str, bytes] | None] | None" = None
     """For a drive in a clone: the clone's name, and what was done in its own git repository, if that has changed."""
+    own_tools: "Mapping[str, Tool]" = field(default_factory=dict[str, Any])
+    """For a drive of the workflow `tools`: these take the place of ours with their names."""
     stale_after_s: float = HEARTBEAT_STALE_S
     submitted: Mapping[str, Any] | None = None
     """Of a run that workers drive: its `user`, and its `priority`."""

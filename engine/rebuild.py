@@ -18,8 +18,9 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import set_status, stored_statuses
 from interlock.engine.store.saver import Saver, status_of
 from interlock.graphs import is_known, pipeline
+from interlock.graphs._graph import Compiled
 from interlock.graphs._langgraph import lost_nodes
-from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.graphs._pipeline import Pipeline
 from interlock.state.subagent import MOST_DEPTH
 
 Told = Callable[[int, int], None]

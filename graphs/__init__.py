@@ -8,7 +8,8 @@ from interlock.state.errors import UserError
 from interlock.state.text import nearest
 
 if TYPE_CHECKING:
-    from interlock.graphs._pipeline import Graph, Pipeline
+    from interlock.graphs._graph import Graph
+    from interlock.graphs._pipeline import Pipeline
 
 PIPELINES = {
     "main": "Run the main agent loop: turns and tools until the model answers",

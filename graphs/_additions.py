@@ -1,44 +1,29 @@
-"""_additions: adds to a declared graph: hooks, the session around it, and users' nodes.
+"""_additions: adds to a declared graph: hooks, checks, and users' nodes.
 
-A node that fires hooks is always `fire → ask → await`, whatever the event. The graph the user started is wrapped in
-`session_start` and `session_end`, entered only if such hooks are configured. Users' nodes go to five places of a graph
+A node that fires hooks is always `fire → ask → await`, whatever the event. Users' nodes go to five places of a graph
 that has turns and tools: edges into the node behind a place lead to the first of them, and edges out of the node before
 it start from the last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, update_wrapper
+from functools import cache
 from inspect import signature
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, NamedTuple, get_type_hints
-
-from langgraph.graph import END, START
+from typing import Any, NamedTuple
 
 from interlock.graphs import nested
-from interlock.graphs._contract import hints_of, state_of
+from interlock.graphs._graph import Graph, Replayed
+from interlock.graphs._langgraph_part import Node
 from interlock.graphs._own_nodes import called, run_or_replay
-from interlock.graphs._pipeline import Graph, Node, Pipeline, Router
-from interlock.graphs._subgraph import Replayed
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
-from interlock.nodes.hooks import (
-    SessionHooks,
-    after_await_session,
-    after_session,
-    ask_hook,
-    ask_session,
-    await_session,
-    by_session_end,
-    by_session_start,
-    session_end,
-    session_start,
-    session_start_in_talk,
-)
+from interlock.nodes.hooks import ask_hook
 from interlock.nodes.requests import await_person, notify
 from interlock.state.errors import UserError
 from interlock.state.node import spec_of, specified
-from interlock.state.run import HookEvent, RunChannels
+from interlock.state.run import HookEvent
 from interlock.state.text import nearest
 
 _Declare = Callable[..., None]
@@ -83,87 +68,6 @@ def checks(g: Graph, back: str) -> None:
 def after_await_hook(state: Mapping[str, str]) -> str:
     """Route back to the node that fired."""
     return state["hook_event"]
-
-
-@cache
-def rooted_of(build: Callable[..., Graph], depth: int | None) -> Graph:
-    """`rooted`, declared once per process, which takes 60 ms."""
-    return rooted(build() if depth is None else build(depth))
-
-
-def rooted(graph: Graph) -> Graph:
-    """The same nodes and edges, wrapped in the session's."""
-    given = _with_session(graph.input or graph.state)
-    root = replace(graph, state=_with_session(graph.state), input=given)
-    talks = "head" in get_type_hints(graph.state)
-    root.node("session_start", session_start_in_talk if talks else session_start)
-    root.node("session_end", session_end)
-    root.node("ask_session", ask_session)
-    root.node("await_session", await_session)
-    for declare, arguments in graph.declared:
-        if declare is Graph.edge:
-            _edge_in_session(root, *arguments)
-        elif declare is Graph.choose:
-            _choose_in_session(root, *arguments)
-        else:
-            declare(root, *arguments)
-    root.route("session_end", after_session, {"": END, "unknown": "ask_session"})
-    root.edge("ask_session", "await_session")
-    root.route("await_session", after_await_session, {"start": "session_start", "end": "session_end"})
-    return root
-
-
-def _with_session(state: type) -> type:
-    return state_of(state.__name__, {**hints_of(SessionHooks), **hints_of(state)})
-
-
-def _edge_in_session(root: Graph, source: str, target: str) -> None:
-    if source == START:
-        root.route(START, by_session_start, {"": target, "session": "session_start"})
-        root.route("session_start", after_session, {"": target, "unknown": "ask_session"})
-    elif target == END:
-        root.route(source, by_session_end, {"": END, "session": "session_end"})
-    else:
-        root.edge(source, target)
-
-
-def _choose_in_session(
-    root: Graph,
-    source: str,
-    router: Router,
-    reads: Sequence[str],
-    labels: Sequence[str],
-    targets: Mapping[str, str],
-) -> None:
-    """Double each label that leads to the end: the second leads there through `session_end`; begin with the hooks."""
-    if source == START:
-        known = {*reads, *hints_of(SessionHooks), *hints_of(RunChannels)}
-        for at, before, label, target in (
-            (START, by_session_start, "session", "session_start"),
-            ("session_start", after_session, "unknown", "ask_session"),
-        ):
-            ways = {**targets, label: target}
-            root.choose(at, _begun(before, router), (*known,), (*labels, label), ways)
-        return
-    over = {label: f"{label}, session" for label, target in targets.items() if target == END}
-    if not over:
-        root.choose(source, router, reads, labels, targets)
-        return
-
-    def route(state: Any) -> str:
-        label = router(state)
-        return over[label] if label in over and by_session_end(state) else label
-
-    update_wrapper(route, router, ("__name__",), ())
-    further = dict.fromkeys(over.values(), "session_end")
-    root.choose(source, route, (*reads, *hints_of(RunChannels)), (*labels, *further), {**targets, **further})
-
-
-def _begun(first: Callable[[Any], str], router: Router) -> Router:
-    def route(state: Any) -> str:
-        return first(state) or router(state)
-
-    return update_wrapper(route, router, ("__name__",), ())
 
 
 PLACES = {

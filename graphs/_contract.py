@@ -23,7 +23,7 @@ from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
 from interlock.state.node import NodeSpec, spec_of, specified
-from interlock.state.run import RunChannels, newest
+from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels, newest
 
 
 @cache
@@ -68,7 +68,10 @@ def check_keys(what: str, keys: type, state: type) -> None:
 def check_engines_channels(name: str, state: type) -> None:
     """A state may not declare a channel of the engine as something else: the engine would obey what nodes write."""
     declared = hints_of(state)
-    for key, kind in {**_RUN_CHANNELS, **_CHARTED}.items():
+    processes = {
+        key: "marked OF_PROCESS" for key in BY_PROCESS if OF_PROCESS not in _metadata(declared.get(key))
+    }
+    for key, kind in {**_RUN_CHANNELS, **_CHARTED, **processes}.items():
         if key in declared and declared[key] != kind:
             raise SetupError(
                 f"{name}: {state.__name__} declares {key!r} as {declared[key]}, but it is the engine's. Inherit it "
@@ -170,6 +173,10 @@ def _closure(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
             seen.add(node)
             todo.extend(edges.get(node, ()))
     return seen
+
+
+def _metadata(kind: Any) -> Sequence[Any]:
+    return getattr(kind, "__metadata__", ())
 
 
 _CHARTED: Mapping[str, Any] = {"approval_mode": ApprovalModeState, "plan_phase": str}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, cast
 
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
@@ -25,33 +25,14 @@ from interlock.graphs._langgraph import (
     asking_task,
     earlier_interrupt_id,
     is_interrupt_id,
-    usual_interrupt,
     validated_answer,
 )
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.deps import Deps
 
-
-class Answering(Protocol):
-    """Who answers what nodes ask."""
-
-    def answer(self, value: Any, response_schema: Any, /) -> Any:
-        """Return the answer. Raises `GraphInterrupt` where there is none."""
-        ...
-
-
-QUESTIONS: ContextVar[Answering | None] = ContextVar("questions of a foreign graph's drive", default=None)
 TOOL_CALL: ContextVar[str] = ContextVar("id of the tool call that runs", default="")
 _RAISED = "raised"
 """Stands for the tool call of a question that was raised as an exception."""
-
-
-def answer_here(value: Any, response_schema: Any) -> Any:
-    """Return the answer to what `interrupt` asks; outside a foreign graph's drive, as LangGraph does."""
-    questions = QUESTIONS.get()
-    if questions is None:
-        return usual_interrupt(value, response_schema=response_schema)
-    return questions.answer(value, response_schema)
 
 
 @dataclass

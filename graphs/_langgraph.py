@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from copy import copy
 from functools import cache
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from interlock.state.names import ERROR_HANDLER
 
@@ -88,13 +88,32 @@ def usual_interrupt(value: Any, *, response_schema: Any = None) -> Any:
     return _usual()(value, response_schema=response_schema)
 
 
+class Answering(Protocol):
+    """Who answers what nodes ask."""
+
+    def answer(self, value: Any, response_schema: Any, /) -> Any:
+        """Return the answer. Raises `GraphInterrupt` where there is none."""
+        ...
+
+
+QUESTIONS: ContextVar[Answering | None] = ContextVar("questions of a foreign graph's drive", default=None)
+
+
+def answer_here(value: Any, response_schema: Any) -> Any:
+    """Return the answer to what `interrupt` asks; outside a foreign graph's drive, as LangGraph does."""
+    questions = QUESTIONS.get()
+    if questions is None:
+        return usual_interrupt(value, response_schema=response_schema)
+    return questions.answer(value, response_schema)
+
+
 @cache
 def take_over_interrupts() -> None:
-    """Let `interrupt` ask `_interrupts.answer_here`. Its code is replaced, as nodes have imported it by name."""
+    """Let `interrupt` ask `answer_here`. Its code is replaced, as nodes have imported it by name."""
     from langgraph import types
 
     def interrupt(value: Any, *, response_schema: Any = None) -> Any:
-        from interlock.graphs._interrupts import answer_here
+        from interlock.graphs._langgraph import answer_here  # it runs with the globals of LangGraph's module
 
         return answer_here(value, response_schema)
 

@@ -18,11 +18,10 @@ from interlock.nodes.effects import place_of
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, exception_line
 from interlock.state.journal import NodeUpdate
+from interlock.state.run import BY_PROCESS
 from interlock.state.text import jsonable
 
 _HERE = Path(__file__).parents[1]
-_BY_PROCESS = ("noted_epoch", "route_ms", "time_left_s", "retry")
-"""State keys that depend on the driving process or a clock."""
 
 
 @cache
@@ -95,6 +94,6 @@ def _asks_runtime(function: Callable[..., Any]) -> bool:
 
 def _digest(state: Mapping[str, Any]) -> str:
     """What tells the states apart that a node was given."""
-    given = {key: value for key, value in state.items() if key not in _BY_PROCESS}
+    given = {key: value for key, value in state.items() if key not in BY_PROCESS}
     text = json.dumps(jsonable(given), sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

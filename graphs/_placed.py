@@ -6,7 +6,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs import nested
 from interlock.graphs._contract import hints_of, state_of
-from interlock.graphs._pipeline import Graph
+from interlock.graphs._graph import Graph
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.workflow import Node, begin_task, end_task, put_before_person, take_answer, take_approval
 from interlock.state.errors import SetupError

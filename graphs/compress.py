@@ -10,7 +10,8 @@ from typing import Any, cast
 from langgraph.graph import END, START
 
 from interlock.graphs._additions import hooks
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.compress import (
     accept,
     check_threshold,

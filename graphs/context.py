@@ -11,7 +11,8 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.context import at_files, directory, environment, history, ide, memory, tool_declarations
 from interlock.state.context import ContextInput, ContextOutput, ContextState, DeclaredTool, FileOutcome
 from interlock.state.workflow import WorkflowContext, append_history

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from langgraph.graph import END, START
 
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.edit import (
     apply,
     check_external_change,

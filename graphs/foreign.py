@@ -24,8 +24,9 @@ from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
 from interlock.graphs._asking import context_of, given_to, ignored, model_of, plain, prompt_of, taken
-from interlock.graphs._interrupts import QUESTIONS, Questions
+from interlock.graphs._interrupts import Questions
 from interlock.graphs._langgraph import (
+    QUESTIONS,
     compiled_graph,
     custom_parts,
     fields_of,

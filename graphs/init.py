@@ -10,7 +10,8 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.init import after_turn, check_file, finish, open_init
 from interlock.nodes.main import after_tools, nudge
 from interlock.state.init import InitInput, InitOutput, InitState

@@ -10,7 +10,8 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.mode import check_tool, load_modes
 from interlock.state.messages import Message, ToolCall
 from interlock.state.mode import DEFAULT, ModeInput, ModeOutput, ModeState

@@ -11,7 +11,8 @@ from langgraph.graph import END, START
 
 from interlock.graphs import nested
 from interlock.graphs._additions import hooks
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.main import after_context, before_agent, nudge
 from interlock.nodes.plan import after_agent, after_tools, after_turn, finish, hand_over, open_plan, remind
 from interlock.state.plan import PlanInput, PlanOutput, PlanState

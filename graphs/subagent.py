@@ -10,7 +10,8 @@ from langgraph.graph import END, START
 from pydantic import JsonValue
 
 from interlock.graphs import nested
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.main import nudge
 from interlock.nodes.subagent import (
     after_turn,

@@ -13,7 +13,8 @@ from langgraph.graph import END, START
 
 from interlock.graphs import nested
 from interlock.graphs._additions import checks, hooks
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.main import follow_up
 from interlock.nodes.main import after_context, before_agent, nudge
 from interlock.nodes.requests import await_person, notify

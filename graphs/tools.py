@@ -16,7 +16,8 @@ from pydantic import JsonValue
 
 from interlock.graphs import nested
 from interlock.graphs._additions import hooks
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (

@@ -14,7 +14,8 @@ from langgraph.graph import END, START
 
 from interlock.graphs import nested
 from interlock.graphs._additions import hooks
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.context import ide_context, note_undone
 from interlock.nodes.fit_window import fit_window
 from interlock.nodes.turn_messages import mask_tool_outputs

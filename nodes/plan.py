@@ -146,8 +146,12 @@ def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or
     return "rejected or stopped" if ended else "results"
 
 
-PLANNED = "enter_plan_mode read write_plan exit_plan_mode reject cancel no_review approve_default approve_auto_edit*"
-"""Moves of the node that follows a whole batch, call by call."""
+_REVIEWED = (
+    f"exit_plan_mode>{end}"
+    for end in ["reject", "cancel", "no_review", "approve_default", "approve_auto_edit"]
+)
+PLANNED = " ".join(("enter_plan_mode read write_plan no_review", *_REVIEWED)) + "*"
+"""Moves of the node that follows a whole batch, call by call: it leaves no plan in review."""
 
 
 class _Tracked(PlanMode, total=False):

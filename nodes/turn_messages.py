@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -70,7 +71,7 @@ class BadChangeError(ValueError):
     """A hook's change can't be applied; the text names the place."""
 
 
-class _Lenient(BaseModel, strict=True):
+class _Lenient(BaseModel, strict=True, defer_build=True):
     """Ignores unknown keys: hooks may send more than we read, like gemini-cli's."""
 
 
@@ -140,17 +141,27 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
 class _Outputs:
     def __init__(self) -> None:
         self.count, self.unseen = 0, -1
-        self.sizes: list[tuple[int, int]] = []
-        """Index and tokens of each output."""
-        self.total = 0
+        self.newer: deque[tuple[int, int]] = deque()
+        """Index and tokens of each output that isn't known to be older."""
+        self.newer_tokens = 0
+        self.older: list[int] = []
+        """Indices of the older outputs that can go."""
 
     def add(self, message: Message) -> None:
         if message.role == "assistant":
             self.unseen = self.count
         elif message.role == "tool":
-            self.sizes.append((self.count, size := estimate_tokens(message.text)))
-            self.total += size
+            self.newer.append((self.count, size := estimate_tokens(message.text)))
+            self.newer_tokens += size
         self.count += 1
+
+    def take_older(self, messages: Sequence[Message]) -> None:
+        """Move what is beyond the newest tokens, and was seen, to the older ones: it stays there."""
+        while self.newer_tokens > KEPT_OUTPUT_TOKENS and self.newer and self.newer[0][0] < self.unseen:
+            index, size = self.newer.popleft()
+            self.newer_tokens -= size
+            if _can_go(messages[index], size):
+                self.older.append(index)
 
 
 _outputs = Growing(_Outputs, _Outputs.add)
@@ -162,14 +173,8 @@ def older_outputs(messages: Sequence[Message], owner: object = None) -> list[int
     The one crossing the line counts as older. Outputs no model has seen yet never do. `owner`: see `Growing`.
     """
     outputs = _outputs(messages, owner)
-    left, found = outputs.total, list[int]()
-    for index, size in outputs.sizes:
-        if left <= KEPT_OUTPUT_TOKENS:
-            break
-        left -= size
-        if index < outputs.unseen and _can_go(messages[index], size):
-            found.append(index)
-    return found
+    outputs.take_older(messages)
+    return [*outputs.older]
 
 
 def masked(message: Message, path: str) -> Message:

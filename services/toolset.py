@@ -13,7 +13,16 @@ from pydantic import BaseModel, ValidationError
 
 from interlock.prompts import load
 from interlock.services.files.calls import FileCalls
-from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolError, ToolResult, failure
+from interlock.state.calls import (
+    CallKey,
+    CallView,
+    Planned,
+    Preview,
+    ToolError,
+    ToolResult,
+    failure,
+    result_of,
+)
 from interlock.state.errors import ModelError, UserError
 from interlock.state.events import Emit, ToolOutput
 from interlock.state.messages import Feature, Message, ModelCall, Models, Reply, ToolDeclaration
@@ -339,7 +348,7 @@ def unexpected(tool: str, error: Exception) -> ToolResult:
     if isinstance(error, GraphBubbleUp):
         raise error
     if isinstance(error, ToolError):
-        return error.result
+        return result_of(error)
     if isinstance(error, ValidationError):
         return failure("invalid_tool_params", " ".join(clean(str(error)).split()))
     text = clean(f"{type(error).__name__}: {error}")

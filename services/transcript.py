@@ -145,6 +145,10 @@ class ChainTranscript:
         own._agent, own._call, own._last = agent, call, ("", [])
         return own
 
+    def share(self, other: "ChainTranscript") -> None:
+        """Know the records that another transcript of the same store has read: they never change."""
+        self._cache, self._last = other._cache, other._last
+
     def _write(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)
         file = self._blobs.keep(body)

@@ -277,6 +277,11 @@ def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:
     return ToolResult(status="error", content=message, error={"type": kind, "message": message}, meta=meta)
 
 
+def result_of(error: ToolError) -> ToolResult:
+    """The result that answers a call which failed so."""
+    return failure(error.kind, str(error))
+
+
 def cancelled(message: str) -> ToolResult:
     """The result of a call that never ran or was stopped."""
     return ToolResult(status="cancelled", content=message, error={"type": "cancelled", "message": message})

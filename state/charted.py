@@ -21,9 +21,11 @@ class Obeys:
     """Channel with the state inside a compound state."""
     anew: str = ""
     """Channel whose change begins another life."""
+    verdict: str = ""
+    """Channel that names a person's verdict: an event of `VERDICTS` counts only in an update that writes its name."""
 
 
-ApprovalModeState = Annotated[str, Obeys("approval-mode", within="plan_phase")]
+ApprovalModeState = Annotated[str, Obeys("approval-mode", within="plan_phase", verdict="plan_verdict")]
 CallState = Annotated[str, Obeys("tool-call", anew="attempt")]
 
 
@@ -51,14 +53,15 @@ def check_moves(
     """Raises `RunError` for a value that no move of the node leads to from the state's."""
     if not channels:
         return
-    from interlock.state.charts import CHARTS, reached
+    from interlock.state.charts import CHARTS, VERDICTS, reached
 
     for key, obeys in channels:
         if key not in update and obeys.within not in update:
             continue
         begins = obeys.anew in update and update[obeys.anew] != state.get(obeys.anew)
         old, new = "" if begins else _at(key, obeys, state), _at(key, obeys, {**state, **update})
-        if new != old and new not in reached(CHARTS[obeys.chart], old, moves):
+        withheld = VERDICTS - {str(update.get(obeys.verdict))} if obeys.verdict else frozenset[str]()
+        if new != old and new not in reached(CHARTS[obeys.chart], old, moves, withheld):
             may = f"It may: {', '.join(moves)}." if moves else "It declares no moves."
             raise RunError(
                 f"{where} moved {key!r} from {old!r} to {new!r}, which this node may not. {may} "

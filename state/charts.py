@@ -150,17 +150,27 @@ def moves_in(chart: type[Chart], state: str) -> dict[str, str]:
 
 
 REPEATED = "*"
-"""Ends a list of events that may happen in any order, and again."""
+"""Ends a list of events that may happen in any order, and again; `a>b` is one event right after another."""
+
+
+VERDICTS = frozenset({"approve_default", "approve_auto_edit"})
+"""Events of `ApprovalModeChart` that a person's verdict on a plan causes, and that end plan mode."""
 
 
 @cache
-def reached(chart: type[Chart], state: str, moves: tuple[str, ...]) -> frozenset[str]:
+def reached(
+    chart: type[Chart], state: str, moves: tuple[str, ...], withheld: frozenset[str] = frozenset()
+) -> frozenset[str]:
     """The states that one of the moves leads to: each is an event, or several after each other. From none, as before a
-    start: from the initial state, or to it."""
+    start: from the initial state, or to it. `withheld`: events that didn't happen."""
     at = state or initial(chart)
     found: set[str] = set() if state else {at}
     for move in moves:
         events = move.removesuffix(REPEATED).split()
+        if move.endswith(REPEATED):
+            events = [event for event in events if withheld.isdisjoint(event.split(">"))]
+        elif not withheld.isdisjoint(events):
+            continue
         found |= _closure(chart, at, events) if move.endswith(REPEATED) else _after(chart, at, events)
     return frozenset(found)
 
@@ -180,7 +190,7 @@ def _closure(chart: type[Chart], state: str, events: Sequence[str]) -> set[str]:
     found, ahead = {state}, [state]
     while ahead:
         at = ahead.pop()
-        following = {new for event in events for new in _after(chart, at, [event])} - found
+        following = {new for event in events for new in _after(chart, at, event.split(">"))} - found
         found |= following
         ahead += following
     return found

@@ -1,12 +1,6 @@
 """errors: exception types and their exit codes. Imported by the fast commands, so no pydantic here."""
 
 import re
-from functools import cached_property
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from interlock.state.calls import ToolResult
-
 
 _STOPS = re.compile(r"(?<=[\w)'\"”])\.\.(?=\s|$)")
 """Two full stops at the end of a sentence; neither an ellipsis nor a path."""
@@ -61,17 +55,11 @@ class ConfigError(InterlockError):
 
 
 class ToolError(Exception):
-    """Raised anywhere below a tool's functions to fail the call; carries the result that answers it."""
+    """Raised anywhere below a tool's functions to fail the call; `calls.result_of` makes the result that answers it."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-
-    @cached_property
-    def result(self) -> "ToolResult":
-        from interlock.state.calls import failure
-
-        return failure(self.kind, str(self))
 
 
 class RunError(InterlockError):

@@ -1,6 +1,6 @@
 """main: state, input and output of the main agent loop."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -9,7 +9,7 @@ from interlock.state.context import IDE_FIELD, Ide
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.hooks import HookedPrompt
 from interlock.state.plan import PlanMode
-from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import OF_PROCESS, ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 
 MainStatus = Literal[
     "running",
@@ -52,7 +52,7 @@ class MainState(HookedPrompt, CheckedAnswer, Conversation, PlanMode, BatchEnd, t
     """Head of a detached chain of the model's texts in this prompt, for AfterAgent hooks; empty: none."""
     fed_back: bool
     """An AfterAgent hook made the model continue in this prompt (`stop_hook_active`)."""
-    noted_epoch: int
+    noted_epoch: Annotated[int, OF_PROCESS]
     """Drive in which the model last heard which background processes had ended."""
     next_speaker_check: bool
     """Whether to check, after an answer without calls, if the model must continue."""

@@ -1,5 +1,6 @@
 """node: what a node reads and writes, declared where it is defined."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -96,7 +97,7 @@ _PERSONS = frozenset({"use_default", "use_auto_edit", "use_yolo"})
 
 def persons_move(moves: tuple[str, ...]) -> str | None:
     """Return the first event that is a person's alone."""
-    events = (event for move in moves for event in move.rstrip("*").split())
+    events = (event for move in moves for event in re.split("[ >*]+", move))
     return next((event for event in events if event in _PERSONS), None)
 
 

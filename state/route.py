@@ -1,12 +1,12 @@
 """route: state, input and output of model selection."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.charted import ApprovalModeState
-from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.run import OF_PROCESS, HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 AUTO = "auto"
 """The name that requests routing."""
@@ -44,7 +44,7 @@ class Routing(TypedDict, total=False):
     """Empty: undecided."""
     strategy: str
     route_reason: str
-    route_ms: int
+    route_ms: Annotated[int, OF_PROCESS]
     """Milliseconds spent in strategies, helper calls included."""
 
 
@@ -59,14 +59,14 @@ class RouteState(Labelled, Routing, total=False):
     """Model → how long it is unavailable: `run` or `prompt`; or `EXCLUDED`."""
 
 
-class ModelChoice(BaseModel):
+class ModelChoice(BaseModel, defer_build=True):
     """What the classifier answers."""
 
     reasoning: str
     model_choice: Literal["flash", "pro"]
 
 
-class Complexity(BaseModel):
+class Complexity(BaseModel, defer_build=True):
     """What the numerical classifier answers."""
 
     complexity_reasoning: str

@@ -18,7 +18,7 @@ Protocol = Literal["native", "xml", "json", "auto"]
 """How a model calls tools: the provider's native way, or by tags in its text."""
 
 
-class Closed(BaseModel, extra="forbid"):
+class Closed(BaseModel, extra="forbid", defer_build=True):
     """An unknown key is an error."""
 
 
@@ -62,6 +62,15 @@ def input_error(workflow: str, kind: type[WorkflowInput], error: ValidationError
 def newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
     """Reducer for concurrent writers: either value may win, so only the writing branch may rely on it."""
     return new
+
+
+class OfProcess:
+    """Marks a channel whose value depends on the driving process or a clock: replays don't compare it."""
+
+
+OF_PROCESS = OfProcess()
+BY_PROCESS = frozenset({"noted_epoch", "retry", "route_ms", "time_left_s"})
+"""Names of these channels. A LangGraph graph's own keys may have any name."""
 
 
 class RunChannels(TypedDict, total=False):

@@ -9,7 +9,7 @@ from interlock.state.calls import OneCall
 from interlock.state.charted import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
-from interlock.state.run import Closed, ErrorInfo, Labelled, WorkflowInput, WorkflowOutput, newest
+from interlock.state.run import OF_PROCESS, Closed, ErrorInfo, Labelled, WorkflowInput, WorkflowOutput, newest
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
 """Defaults for agents that don't set them (gemini-cli's)."""
@@ -102,7 +102,7 @@ class SubagentState(Labelled, OneCall, Conversation, BatchEnd, total=False):
     """Chain record (detached) of the task until it is in the conversation."""
     approval_mode: ApprovalModeState
     approved_plan: bool
-    time_left_s: float
+    time_left_s: Annotated[float, OF_PROCESS]
     """Time limit of the next turn."""
     scratchpad: Scratchpad
     sent_back: bool

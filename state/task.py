@@ -10,7 +10,7 @@ from interlock.state.conversation import BatchEnd, Conversation, LoopEnd, Refusa
 from interlock.state.hooks import HookedPrompt
 from interlock.state.main import MainStatus
 from interlock.state.plan import PlanMode
-from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import OF_PROCESS, ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 from interlock.state.system_prompt import PromptKind
 
 REPEATS = 4
@@ -98,7 +98,7 @@ class TaskState(
     children: list[str]
     fed_back: bool
     """An AfterAgent hook sent the model on in this prompt (`stop_hook_active`)."""
-    noted_epoch: int
+    noted_epoch: Annotated[int, OF_PROCESS]
     status: str
 
 

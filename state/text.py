@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _json_escaped(found: re.Match[str]) -> str:
 
 def clean(text: str) -> str:
     """Replace lone surrogates, which neither UTF-8 nor SQLite can store, with U+FFFD."""
-    return _SURROGATES.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def is_visible(text: str) -> bool:
@@ -162,9 +163,9 @@ def clean_json(value: object) -> object:
         return value if -_MAX_INT <= value < _MAX_INT else str(value)
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):  # the classes first: an abstract one takes ten times as long to ask
         return {clean(str(k)): clean_json(v) for k, v in cast(Mapping[object, object], value).items()}
-    if isinstance(value, Sequence):
+    if isinstance(value, list | tuple | Sequence):
         return [clean_json(v) for v in cast(Sequence[object], value)]
     return clean(str(value))
 
@@ -255,6 +256,19 @@ def as_seconds(text: str) -> float:
 def counted(number: int, what: str, several: str = "") -> str:
     """`1 call`, `3 calls`, `1,200 calls`; `several`: of a word whose plural is another."""
     return f"{number:,} {what if number == 1 else several or f'{what}s'}"
+
+
+def amount(n: int) -> str:
+    """`950`, `12.3k`, `1.20M`."""
+    if n < 1000:
+        return str(n)
+    return f"{n / 1000:.1f}k" if n < 999_950 else f"{n / 1_000_000:.2f}M"
+
+
+def place(folder: str) -> str:
+    """A folder, with the home directory as `~`."""
+    home = str(Path.home())
+    return "~" + folder[len(home) :] if folder == home or folder.startswith(home + "/") else folder
 
 
 def estimate_tokens(text: str) -> int:

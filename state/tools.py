@@ -10,7 +10,7 @@ from interlock.state.charted import ApprovalModeState, CallState
 from interlock.state.conversation import BatchEnd, LoopEnd
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanMode
-from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.run import OF_PROCESS, HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 CallKind = Literal["tool", "question", "agent", "review"]
 
@@ -61,7 +61,7 @@ class ToolsState(Labelled, PlanMode, BatchEnd, LoopEnd, total=False):
     """Chain record (detached) of the newest todo list; empty: none."""
     ended: str
     """`stopped` if the run must end; else empty."""
-    noted_epoch: int
+    noted_epoch: Annotated[int, OF_PROCESS]
     """Drive in which the model last heard which background processes had ended."""
     withheld: dict[str, str]
     """Index of each call the task loop withholds → why."""

@@ -11,7 +11,7 @@ from interlock.state.loop_check import LoopWatch
 from interlock.state.messages import RetryPlan
 from interlock.state.plan import PlanStep
 from interlock.state.route import Routing
-from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput, newest
+from interlock.state.run import OF_PROCESS, ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput, newest
 
 STREAM_ATTEMPTS = 4
 """Tries at an answer whose stream was invalid (gemini-cli: 4, with delays of 1, 2, 4 s between)."""
@@ -63,7 +63,7 @@ class TurnState(HookWait, Conversation, Routing, total=False):
     """Chain record of an answer not yet accepted by `check_stream`."""
     stream_problem: str
     """Why the last try was invalid; empty: it wasn't."""
-    retry: RetryPlan | None
+    retry: Annotated[RetryPlan | None, OF_PROCESS]
     """What went wrong last while trying for this answer; null or absent: nothing."""
     overflows: int
     """Requests of this turn that were too long for the model, as its server said."""
@@ -79,7 +79,7 @@ class TurnState(HookWait, Conversation, Routing, total=False):
     """The temperature a hook chose; null: none."""
     request_tools: list[str] | None
     """Names of the tools hooks allow in this request; null: all."""
-    time_left_s: float
+    time_left_s: Annotated[float, OF_PROCESS]
     """Seconds the answer may take, for an agent with a time limit; absent: no limit."""
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from interlock.cli.main import VERSION
+from interlock.cli.version import VERSION
 from interlock.engine.diagrams import render
 from interlock.graphs import PIPELINES
 from interlock.tools.table import TOOLS

@@ -25,7 +25,8 @@ from patience import HANG_S, until
 from scripted import says, shell, tools
 
 from interlock.cli.catalog import parser_of
-from interlock.engine.store import Store, audit, note_error, state_home
+from interlock.engine.store import Store, audit, note_error
+from interlock.engine.store.address import state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
 from interlock.engine.store.queue import hand_to_workers, put_job, take_back, unsure

@@ -20,7 +20,7 @@ from test_fleet import fleet
 from test_fleet_git import Begin, begin, git, origin, settings
 
 from interlock.engine.fleet import checkout, delivery, job, mirrors
-from interlock.engine.store import state_home
+from interlock.engine.store.address import state_home
 
 __all__ = ["begin", "fleet", "origin", "run", "settings"]
 

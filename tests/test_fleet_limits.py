@@ -14,7 +14,8 @@ from patience import until
 from scripted import shell, tools
 from test_fleet import Worker, fleet
 
-from interlock.engine.store import Store, state_home
+from interlock.engine.store import Store
+from interlock.engine.store.address import state_home
 from interlock.engine.store.admission import admit
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import hand_to_workers, take_over, unsure

@@ -55,6 +55,34 @@ SERVICES_MAY_IMPORT = {
 """Each sub-room of `services/` with those it may import; imports go one way."""
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
+ENGINE_ORDER = (
+    *("effect_hints", "masking", "user_code", "working_folder"),
+    "store",
+    "options",
+    "read",
+    *("graph_files", "workflows", "diagrams", "run_files"),
+    "telemetry",
+    "driver",
+    *("rebuild", "fleet"),
+    "travel",
+    "engine",
+    "client",
+    "studio",
+)
+"""The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
+CLI_ORDER = (
+    *("near", "version", "warm", "startup"),
+    "render",
+    *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
+    *("catalog", "candidates", "driving", "batch"),
+    "session",
+    *("web", "acp", "serve"),
+    "commands",
+    *("command_line", "main"),
+)
+"""The rooms and modules of `cli/`, as `ENGINE_ORDER`."""
+ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
+
 FRONT_ENDS = ("cli",)
 THE_CLIENT = "interlock.engine.client"
 
@@ -92,6 +120,55 @@ def imported(path: Path) -> tuple[str, ...]:
         if isinstance(node, ast.Import):
             found += [a.name for a in node.names]
     return tuple(found)
+
+
+PATHS = {name_of(path): path for path in MODULES}
+
+
+@cache
+def modules_imported(name: str) -> frozenset[str]:
+    """The modules of ours that one imports, inside functions and for types, too. A table of names isn't an import."""
+    found = {*re.findall(r'import_module\("([\w.]+)"', PATHS[name].read_text(encoding="utf-8"))}
+    for node in statements(tree(PATHS[name])):
+        if isinstance(node, ast.ImportFrom):
+            found |= {
+                f"{node.module}.{one.name}" for one in node.names if f"{node.module}.{one.name}" in PATHS
+            }
+            if any(f"{node.module}.{one.name}" not in PATHS for one in node.names):
+                found.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+    return frozenset(found & PATHS.keys() - {name})
+
+
+def test_no_two_modules_import_each_other_however_far_around() -> None:
+    """Whoever reads one module of a circle has to read all of them."""
+    left = {name: set(modules_imported(name)) for name in PATHS}
+    while free := {name for name, others in left.items() if not others}:
+        left = {name: others - free for name, others in left.items() if name not in free}
+    while above := left.keys() - {other for others in left.values() for other in others}:
+        left = {name: others for name, others in left.items() if name not in above}
+    assert not left, "\n".join(f"{name} → {other}" for name in sorted(left) for other in sorted(left[name]))
+
+
+def test_the_rooms_of_engine_and_cli_only_look_down() -> None:
+    wrong: list[str] = []
+    for top, order in ORDERS.items():
+        rank = {name: place for place, name in enumerate(order)}
+
+        def room_of(name: str, top: str = top) -> str:
+            return name.split(".")[2] if name.count(".") > 1 else top
+
+        names = [name for name in PATHS if name.startswith(f"interlock.{top}.") or name == f"interlock.{top}"]
+        rooms = {room_of(name) for name in names if tree(PATHS[name]).body}
+        assert rooms == {*order}, f"name each room of {top}/ in its order: {sorted(rooms ^ {*order})}"
+        wrong += [
+            f"{name} imports {other}: {room_of(other)} comes after {room_of(name)}"
+            for name in names
+            for other in modules_imported(name)
+            if other in names and rank[room_of(other)] > rank[room_of(name)]
+        ]
+    assert not wrong, "\n".join(sorted(wrong))
 
 
 def test_rooms_only_look_down() -> None:

@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 from interlock.engine import Options, resume, run
 from interlock.engine.read import list_runs
 from interlock.graphs import register
-from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs._graph import Graph
+from interlock.graphs._pipeline import Pipeline
 from interlock.state.charted import ApprovalModeState
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, InterlockError, RunError, UserError

@@ -22,7 +22,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._pipeline import Graph
+from interlock.graphs._graph import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps, Token
 from interlock.state.errors import SetupError, UserError

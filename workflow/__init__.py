@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from interlock.graphs import main, pipeline, tools
-from interlock.graphs._pipeline import Graph
+from interlock.graphs._graph import Graph
 from interlock.graphs._placed import agent, approve, ask_person, loop
 from interlock.graphs.foreign import Workflow
 from interlock.nodes.chat_model import model

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.catalog import nearest
 from interlock.cli.flags import MODE, options_here, permission_flags, permissions
 from interlock.cli.inputs import batch_lines, json_object, read_spec
+from interlock.cli.near import nearest
 from interlock.cli.parsing import Args, Parser, option, takes, word
 from interlock.cli.render.output import (
     DECIDED,

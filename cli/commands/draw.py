@@ -1,24 +1,20 @@
 """draw: draws a graph as a diagram, a run as a page, and the diagrams kept in the repository."""
 
-import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from interlock.cli.exporting import draw_graph, load_workflow, written
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Args, Parser, either, number, one_of, option, takes, word
-from interlock.cli.render.output import err, one_line, out, place, visible_json
-from interlock.engine.client import Client, Options, RunRow
-from interlock.engine.client.requests import headline
-from interlock.state.errors import InterlockError, UserError
+from interlock.cli.render.output import err, out, place
+from interlock.engine.client import Client
+from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.client.diagrams import RunPath
-    from interlock.graphs._pipeline import Pipeline
+    pass
 
 _DRAWN = {"mermaid": ("mmd", "mermaid"), "dot": ("dot", "gv"), "svg": ("svg",), "png": ("png",)}
 _EXPORTED = {"html": ("html", "htm"), "md": ("md", "markdown"), "json": ("json",), "patch": ("patch", "diff")}
@@ -75,59 +71,15 @@ def diagram(args: Args) -> int | None:
         options = options_here(args)
         if run and not args.workspace and (place := Path(run.workspace)).is_dir():
             options = replace(options, workspace=place)
-        chosen = _pipeline(workflow, options)
+        chosen = load_workflow(workflow, options)
     if args.show and workflow in CHARTS:
         raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
     if args.call and (run is None or workflow != "tool-call"):
         raise UserError(
             "--call needs the statechart of calls and a run: interlock diagram tool-call --run RUN --call N"
         )
-    drawn = _drawn(chosen, shape, args.depth, run, args.call, args.show)
+    drawn = draw_graph(chosen, shape, args.depth, run, args.call, args.show)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
-
-
-def _pipeline(workflow: str, options: Options) -> "Pipeline":
-    return Client(options).workflow(workflow, with_own_nodes=True)
-
-
-def _drawn(
-    workflow: "Pipeline | str",
-    shape: str,
-    depth: int,
-    run: RunRow | None,
-    call: str | None = None,
-    show: Sequence[str] | None = None,
-) -> str | bytes:
-    from interlock.engine.client.diagrams import GROUPS, render
-    from interlock.state.charts import CHARTS
-
-    if isinstance(workflow, str) and workflow in CHARTS:
-        life = Client.at_home().life(run.run, workflow, call) if run else None
-        return render(workflow, shape, depth, life=life)
-    return render(workflow, shape, depth, _path(run) if run else None, show=show or GROUPS)
-
-
-def _path(run: RunRow) -> "RunPath":
-    return Client.at_home().graph_path(run.run, _asks(run.run))
-
-
-def _asks(run: str) -> list[str]:
-    """What a run waits for and since when, why each thing is asked, and how to decide."""
-    requests = Client.at_home().requests(run)
-    lines: list[str] = []
-    for nth, request in enumerate(requests, 1):
-        lines += [f"{nth}. {one_line(headline(request.fields), 60)}", *_wrapped(request.fields["reason"])]
-    if not lines:
-        return []
-    asked = time.strftime("%a %H:%M", time.localtime(requests[0].asked_at))
-    return [f"asked {asked}:", *lines, f"decide: interlock resume {run}"]
-
-
-def _wrapped(text: str) -> list[str]:
-    indent = "\u00a0" * 4
-    return wrap(
-        one_line(text, 200), 60, initial_indent=indent, subsequent_indent=indent, drop_whitespace=True
-    )
 
 
 def _put(data: bytes, file: Path | None) -> None:
@@ -173,22 +125,6 @@ def export(args: Args) -> int | None:
     _put(data, args.output)
     if args.output:
         err().print(f"Exported run {run.run} to {place(str(args.output))}.")
-
-
-def written(run: RunRow, shape: str) -> str:
-    """A run's export as html, md or json."""
-    record = Client.at_home().export(run.run)
-    if shape == "json":
-        return visible_json(record, 2) + "\n"
-    from interlock.cli.render.export import page, report
-
-    options = Options(home=Client.at_home().home, workspace=Path(run.workspace), env=dict(os.environ))
-    try:
-        workflow = _pipeline(run.workflow, options)
-    except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
-        workflow = run.workflow
-    drawn = _drawn(workflow, "svg" if shape == "html" else "mermaid", 1, run)
-    return page(record, drawn) if isinstance(drawn, bytes) else report(record, drawn)
 
 
 @takes(

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, action, duration, number, option, takes, word
 from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import counted, elapsed, err, one_line, out, show_json, show_table
+from interlock.cli.warm.forked import FORKER
 from interlock.engine.client import Client, Options, RunRow, state_home
 from interlock.engine.client.cancel import cancel as cancel_run
 from interlock.engine.client.fleet import (
@@ -234,10 +234,9 @@ def cancel(args: Args) -> int:
     became, row = cancel_run(options, args.run)
     next_step = f"Resume it with: interlock resume {row.run}"
     if became == "decided" and not row.queue:
-        from interlock.cli.driving import go_on
-        from interlock.cli.render.text import TextView
+        from interlock.cli.driving import go_on, text_view
 
-        go_on(row.run, (), None, options, TextView(row.title, (), False))
+        go_on(row.run, (), None, options, text_view(row.title))
     elif became == "over":
         err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
         return 1

@@ -9,8 +9,7 @@ from interlock.cli.flags import folder_of, options_here
 from interlock.cli.parsing import Args, Parser, either, option, takes, word
 from interlock.cli.render.output import err, out, show_json, show_table, warn
 from interlock.cli.render.results import groups_of
-from interlock.engine.client import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
-from interlock.graphs import PIPELINES
+from interlock.engine.client import LISTING, PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.state.errors import UserError
 from interlock.state.text import visible
 

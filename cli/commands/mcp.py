@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.catalog import nearest
 from interlock.cli.flags import MODE, folder_of, options_here
+from interlock.cli.near import nearest
 from interlock.cli.parsing import Args, Parser, number, one_of, option, takes, word
 from interlock.cli.render.output import (
     counted,
@@ -23,8 +23,7 @@ from interlock.cli.render.output import (
     show_table,
     warn,
 )
-from interlock.engine.client import Client
-from interlock.graphs import PIPELINES
+from interlock.engine.client import PIPELINES, Client
 from interlock.state.errors import UserError
 
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}

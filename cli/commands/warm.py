@@ -1,16 +1,12 @@
 """warm: the warm process, which makes starts quick: begin it, stop it, and say what a start from here would be."""
 
-import os
 import subprocess
 import sys
-from contextlib import closing
-from pathlib import Path
 
-from interlock.cli import warm as warm_start
 from interlock.cli.parsing import Args, Parser, duration, option, takes
 from interlock.cli.render.output import out, show_json
-from interlock.state.errors import ConfigError, SetupError, UserError
-from interlock.state.text import as_seconds
+from interlock.cli.warm.keep import from_here, started, wanted_s
+from interlock.state.errors import SetupError, UserError
 
 _UNUSED_S = 900.0
 
@@ -32,7 +28,7 @@ def warm(args: Args) -> int | None:
         text = f"The warm process {pid} has ended." if pid else "There was no warm process."
     else:
         if pid is None:
-            with _started(getattr(args, "for") or _wanted_s() or _UNUSED_S, subprocess.PIPE) as starter:
+            with started(getattr(args, "for") or wanted_s() or _UNUSED_S, subprocess.PIPE) as starter:
                 said = starter.stdout.readline().decode().strip() if starter.stdout else ""
             if said != "ready":
                 raise SetupError(f"The warm process didn't start: {said or 'it ended'}.")
@@ -44,55 +40,3 @@ def warm(args: Args) -> int | None:
     else:
         out().print(text)
     return None
-
-
-def from_here(stop: bool = False) -> tuple[int | None, str]:
-    """The warm process, and why a command that is started here isn't handed over; empty: it is.
-
-    `stop`: end it.
-    """
-    if (conn := warm_start.connected()) is None:
-        return None, "there is no warm process"
-    with closing(conn):
-        if stop:
-            conn.sendall(warm_start.STOP)
-            conn.recv(1)  # it has closed its end
-        why = "stopped" if stop else warm_start.why_cold() or warm_start.asked(conn, [])[1]
-        return warm_start.peer_of(conn)[0], why
-
-
-def keep() -> None:
-    """Begin it if the user's settings say so and nothing speaks against it; returns at once."""
-    try:
-        wanted = not warm_start.why_cold() and _wanted_s()
-    except ConfigError:  # changed meanwhile; the next start reports it
-        return
-    if wanted and from_here()[0] is None:
-        _started(wanted, subprocess.DEVNULL)
-
-
-def _wanted_s() -> float:
-    """For how long the user's settings say to keep it; 0: not at all."""
-    from interlock.services.config.settings import load_settings
-
-    home = Path.home()
-    loaded = load_settings(workspace=home, home=home, env=os.environ, overrides={}, trusted=False)
-    return as_seconds(loaded.settings.start.keep_warm)
-
-
-def _started(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
-    """A shell starts it and ends, so that no process has it as a child."""
-    door = Path(warm_start.door()).absolute()
-    words = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(door), str(unused_s)]
-    starter = subprocess.Popen(
-        ["/bin/sh", "-c", '"$0" "$@" &', *words],
-        env={**warm_start.imported_with(os.environ), "PATH": os.defpath},
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        umask=0o077,
-    )
-    starter.wait()
-    return starter

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from interlock.services.process.stdout import own_stdout
 from interlock.state.clock import unix_time
+from interlock.state.text import amount as amount
 from interlock.state.text import counted as counted
 from interlock.state.text import cut as cut
 from interlock.state.text import diff_stat as diff_stat
@@ -19,6 +19,7 @@ from interlock.state.text import elapsed as elapsed
 from interlock.state.text import harmless, visible, visible_json
 from interlock.state.text import is_diff as is_diff
 from interlock.state.text import one_line as one_line
+from interlock.state.text import place as place
 
 if TYPE_CHECKING:
     from interlock.state.events import NotificationEvent
@@ -117,22 +118,9 @@ def dollars(usd: float | None) -> str:
     return "—" if usd is None else f"${usd:.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
 
 
-def amount(n: int) -> str:
-    """`950`, `12.3k`, `1.20M`."""
-    if n < 1000:
-        return str(n)
-    return f"{n / 1000:.1f}k" if n < 999_950 else f"{n / 1_000_000:.2f}M"
-
-
 def way(path: Iterable[tuple[str, int]]) -> str:
     """`turn → tools ×2 → turn`."""
     return " → ".join(node if times == 1 else f"{node} ×{times}" for node, times in path)
-
-
-def place(folder: str) -> str:
-    """A folder, with the home directory as `~`."""
-    home = str(Path.home())
-    return "~" + folder[len(home) :] if folder == home or folder.startswith(home + "/") else folder
 
 
 _NARROW = 10

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from interlock.cli.driving import View
 from interlock.cli.render.output import write_json
+from interlock.cli.render.view import View
 from interlock.engine.client import Outcome
 from interlock.services.process.stdout import own_stdout
 from interlock.state.errors import InterlockError

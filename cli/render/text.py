@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from interlock.cli.driving import View
 from interlock.cli.render.events import Bar, RunningCall, call_mark
 from interlock.cli.render.output import (
     Paint,
@@ -25,6 +24,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending import screen
 from interlock.cli.render.results import result_lines, without_text
+from interlock.cli.render.view import View
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.requests import PLAN_REVIEW
 from interlock.engine.client.words import agent_end, call_facts, call_summary, custom, notice
@@ -63,6 +63,10 @@ def _batch(request: str) -> str:
     return f"{run}-{place.partition('.')[0]}"
 
 
+Ask = Callable[[str, Sequence[Pending], Paint], list[Decision]]
+"""Returns what a person decides on the requests of a run."""
+
+
 class TextView(View):
     """Lines for a person. On a terminal the answer streams; otherwise it is written whole, at the end."""
 
@@ -72,8 +76,9 @@ class TextView(View):
         decided: Sequence[str] = (),
         verbose: bool = False,
         for_people: bool | None = None,
+        ask: Ask | None = None,
     ) -> None:
-        """`decided`: requests of a resumed run that were decided just before.
+        """`decided`: requests of a resumed run that were decided just before. `ask`: None: nobody can be asked.
 
         `for_people`: draw a workflow's result, also in a pipe; by default only on a terminal, and JSON elsewhere.
         """
@@ -81,6 +86,7 @@ class TextView(View):
         self._streams = own_stdout().isatty()
         self._for_people = self._streams if for_people is None else for_people
         self._title, self._decided, self._verbose = title, decided, verbose
+        self._ask = ask
         self._tools = ToolLines(self._paint, self._line)
         self._text = ""
         """The model's text since its last request."""
@@ -106,14 +112,12 @@ class TextView(View):
                 self._spin()
 
     def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
-        from interlock.cli.decisions import ask, can_ask
-
-        if not can_ask():
+        if self._ask is None:
             return []
         with self._lock:
             self._end()
             self._intermediate()
-            decisions = ask(outcome.run, requests, self._paint)
+            decisions = self._ask(outcome.run, requests, self._paint)
             self._decided = [decision.approval for decision in decisions]
             self._ended = not decisions
         return decisions

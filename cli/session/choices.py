@@ -9,8 +9,9 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.enums import EditingMode
 from rich.text import Text
 
-from interlock.cli.catalog import execute, nearest
+from interlock.cli.catalog import execute
 from interlock.cli.driving import is_plain
+from interlock.cli.near import nearest
 from interlock.cli.render.output import CHANGED, ago, one_line, place
 from interlock.cli.session.asking import Row
 from interlock.cli.session.programs import show_printed, words

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.table import Table
 
-from interlock.cli.catalog import nearest
-from interlock.cli.commands.completion import candidates
+from interlock.cli.candidates import candidates
+from interlock.cli.near import nearest
 from interlock.cli.render.results import without_text
 from interlock.cli.session import choices
 from interlock.cli.session.choices import Complete, Run, choice

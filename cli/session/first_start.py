@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from interlock.cli.driving import is_plain
-from interlock.engine.client import Options
-from interlock.state.errors import CredentialsError, UserError
+from interlock.engine.client import Options, first_model
+from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, TIERS
-from interlock.state.text import counted, nearest, object_of, visible
+from interlock.state.text import counted, nearest, visible
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -99,11 +99,8 @@ Welcome to Interlock. It needs a model to work with:
 """
 _LOCAL = "http://localhost:11434/v1"
 """Ollama's address, unless another is set."""
-_LOADING_S = 300.0
-"""A local server may have to read a model from disk first."""
 _SHOWN = 20
 _NO_KEY = "Paste the key, then press Enter; Ctrl-C leaves."
-_TRIAL = "This is a test of the connection. Answer with one word: ready"
 
 
 @dataclass(frozen=True)
@@ -112,36 +109,10 @@ class _Chosen:
     model: str = "auto"
 
 
-def is_needed(options: Options) -> bool:
-    """Whether no flag names a model and the configured one has no key."""
-    if options.model or options.fake or any(options.env.get(name) for name in GEMINI_KEYS):
-        return False
-    from interlock.services.models.names import check_credentials
-
-    try:
-        check_credentials(*_settings(options))
-    except CredentialsError:
-        return True
-    except UserError:  # an unknown model, or one that isn't installed: the run reports it
-        return False
-    return False
-
-
-def _settings(options: Options) -> "tuple[Settings, Mapping[str, str]]":
-    from interlock.services.config.formats import load_dotenv
-    from interlock.services.config.settings import load_settings
-
-    root, home = (options.workspace or Path.cwd()).resolve(), options.user_home
-    trusted = options.trusts(root)
-    env = load_dotenv(start=root, home=home, env=options.env, trusted=trusted).values
-    loaded = load_settings(workspace=root, home=home, env=env, overrides=options.overrides, trusted=trusted)
-    return loaded.settings, env
-
-
 def ask(options: Options) -> None:
     """Ask until something works, then store it. Raises `KeyboardInterrupt` if the person leaves; nothing is stored."""
     print(_WELCOME)
-    settings, env = _settings(options)
+    settings, env = first_model.settings_and_env(options)
     try:
         chosen = _until_it_works(lambda: _asked(settings, env), "\n\n")
     except (EOFError, KeyboardInterrupt):
@@ -215,9 +186,7 @@ def _auto_or_another(settings: "Settings", models: Sequence[str]) -> str:
     print(f"It works. Models: {_list([*short, *models])}")
 
     def known(text: str) -> str:
-        from interlock.services.models.names import resolve
-
-        resolve(settings, text)
+        first_model.check_model(settings, text)
         return text
 
     return _typed("Model [auto: chosen for each prompt] ", "auto", known)
@@ -227,17 +196,14 @@ def _key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], _Chosen]
     """Return what asks for the key of a provider, tries it and asks for a model."""
 
     def asks(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-        from interlock.services.models.names import PROVIDERS, check_package
-        from interlock.services.models.probe import models_at
-
-        check_package(f"{provider}:any")
-        spec = PROVIDERS[provider]
+        first_model.check_installed(provider)
+        variable, address = first_model.key_variables(provider)
 
         def tried() -> tuple[str, list[str]]:
             if not (key := _secret("Key (hidden): ")):
                 raise UserError(_NO_KEY)
             print("Trying it …")
-            return key, models_at(provider, {**env, spec.key: key})
+            return key, first_model.models_with(provider, {**env, variable: key})
 
         with unechoed():
             key, models = _until_it_works(tried)
@@ -248,8 +214,8 @@ def _key_of(provider: str) -> Callable[["Settings", Mapping[str, str]], _Chosen]
             model = (
                 f"{provider}:{_typed('Model, such as anthropic/claude-sonnet-4.5: ', '', _one_in(models))}"
             )
-        elsewhere = {spec.url: env[spec.url]} if env.get(spec.url) else {}  # the key belongs to it
-        return _Chosen({spec.key: key, **elsewhere}, model)
+        elsewhere = {address: env[address]} if env.get(address) else {}  # the key belongs to it
+        return _Chosen({variable: key, **elsewhere}, model)
 
     return asks
 
@@ -265,25 +231,17 @@ def _one_in(models: Sequence[str]) -> Callable[[str], str]:
 
 def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
     """A working key, and the models it gives access to."""
-    from interlock.services.models.probe import fetched, gemini_models
-
     if not (key := _secret("Key (hidden): ")):
         raise UserError(_NO_KEY)
-    models = gemini_models(base, key)
-    trial = settings.model.aliases.get("flash-lite", "")
-    if models and trial not in models:
-        trial = next((name for name in models if "flash" in name), models[0])
+    models = first_model.models_of_gemini(base, key)
+    trial = first_model.cheap_gemini(settings, models)
     print(f"Trying {trial} …")
-    body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
-    fetched(f"{base}/v1beta/models/{trial}:generateContent", {"x-goog-api-key": key}, body, _LOADING_S)
+    first_model.try_gemini(base, key, trial)
     return key, models
 
 
 def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
-    from interlock.services.models.names import check_package
-    from interlock.services.models.probe import bearer, fetched
-
-    check_package("openai:any")
+    first_model.check_installed("openai")
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
 
     def server() -> tuple[str, str, list[str]]:
@@ -291,15 +249,14 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         base = base if "://" in base else f"http://{base}"
         with unechoed():
             key = _secret("Key (hidden; leave empty if none is needed): ")
-            return key, *_served(base, bearer(key))
+            return key, *first_model.models_served(base, key)
 
     key, base, models = _until_it_works(server)
 
     def answers() -> str:
         model = _picked(models)
         print(f"Trying {visible(model)} …")
-        body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
-        fetched(f"{base}/chat/completions", bearer(key), body, _LOADING_S)
+        first_model.try_served(base, key, model)
         return model
 
     model = _until_it_works(answers)
@@ -315,20 +272,6 @@ _WAYS = {
     "5": _compatible,
 }
 """Number in `_WELCOME` → what asks."""
-
-
-def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The base address, with `/v1` added if it was missing, and the models served there."""
-    from interlock.services.models.probe import fetched
-
-    try:
-        found = fetched(f"{base}/models", headers)
-    except UserError:
-        if base.endswith("/v1"):
-            raise
-        base = f"{base}/v1"
-        found = fetched(f"{base}/models", headers)
-    return base, [str(one["id"]) for one in map(object_of, found.get("data", [])) if "id" in one]
 
 
 def _picked(models: Sequence[str]) -> str:
@@ -349,17 +292,7 @@ def _picked(models: Sequence[str]) -> str:
 
 
 def _store(chosen: _Chosen, home: Path) -> None:
-    from interlock.services.config.formats import changed_settings, set_variables
-
-    file, settings = home / ".gemini" / ".env", home / ".interlock" / "settings.json"
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both are written, or neither
-    try:
-        if chosen.model != "auto":
-            with changed_settings(settings, "model") as data:
-                data.setdefault("model", {})["name"] = chosen.model
-        set_variables(file, chosen.variables)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    first_model.store_choice(chosen.variables, chosen.model, home)
     key = "key" if any(name.endswith("KEY") for name in chosen.variables) else "address"
     model = "; the model in ~/.interlock/settings.json" if chosen.model != "auto" else ""
     print(f"Stored: the {key} in ~/.gemini/.env, readable only by you{model}.\n")

@@ -9,8 +9,9 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from interlock.cli.web import drives
-from interlock.cli.web.answers import RefusedError, Served, body, object_of, run_of, submitted
+from interlock.cli.web.answers import RefusedError, body, object_of, run_of, submitted
 from interlock.cli.web.driver import Work
+from interlock.cli.web.served import Served
 from interlock.engine.client import Decision
 from interlock.engine.client.cancel import cancel
 from interlock.engine.client.requests import answered, rewritten

@@ -4,15 +4,13 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from interlock.cli.web.apart import Apart
-from interlock.cli.web.guard import BODY_LIMIT
-from interlock.cli.web.prompts import Prompts
+from interlock.cli.web.paths import BODY_LIMIT
 from interlock.cli.web.roles import Person, role_needed
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options, RunRow
 from interlock.engine.client.fleet import submitted_here
@@ -24,15 +22,6 @@ _HIGHEST = 100
 
 
 _Wrap = Callable[..., Callable[[Request], Awaitable[Response]]]
-
-
-class Served(NamedTuple):
-    """What answers are made of. `options` are those of each run that is started here."""
-
-    options: Options
-    client: Client
-    apart: Apart
-    prompts: Prompts
 
 
 class RefusedError(InterlockError):

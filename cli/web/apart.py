@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from interlock.cli.forked import FORKER, Child
+from interlock.cli.warm.forked import FORKER, Child
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options
 from interlock.state.errors import InterlockError, UserError, bug
 
@@ -101,7 +101,7 @@ def _stamps(folder: Path) -> list[float]:
 
 
 def _workflows(asked: Asked) -> dict[str, Any]:
-    from interlock.graphs import PIPELINES
+    from interlock.engine.client import PIPELINES
 
     own, ignored = Client(asked.options).own_workflows()
     rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]
@@ -153,7 +153,7 @@ def _replay(asked: Asked) -> dict[str, Any]:
 
 
 def _export(asked: Asked) -> dict[str, Any]:
-    from interlock.cli.commands.draw import written
+    from interlock.cli.exporting import written
 
     client = Client(asked.options)
     return {"text": written(client.run(asked.name), asked.given["format"])}

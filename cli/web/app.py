@@ -16,12 +16,14 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from interlock.cli.web import acts, looks, stats, stream
-from interlock.cli.web.answers import RefusedError, Served, body, failed, routed, whole
+from interlock.cli.web.answers import RefusedError, body, failed, routed, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
 from interlock.cli.web.api.visitors import TheirRoutes, Visitors
-from interlock.cli.web.guard import BODY_LIMIT, Access, Guard, Tokens, is_shell
+from interlock.cli.web.guard import Access, Guard, Tokens
+from interlock.cli.web.paths import BODY_LIMIT, is_shell
 from interlock.cli.web.prompts import Prompts
+from interlock.cli.web.served import Served
 from interlock.engine.client import Client, Options
 from interlock.state.errors import UserError
 

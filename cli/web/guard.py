@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from interlock.cli.web.paths import BODY_LIMIT, is_shell
 from interlock.cli.web.roles import Person
 from interlock.engine.client.served import all_served, change, serve, unserve
 from interlock.services.files.disk import write_private
@@ -28,8 +29,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-BODY_LIMIT = 8_000_000
-"""Bytes of one request's body."""
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
 """Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
 _AGAIN_S = 2.0
@@ -37,7 +36,6 @@ _AGAIN_S = 2.0
 _NAME = 100
 """Characters of a person's name."""
 _OPEN = ("/login", "/proof", "/ok")
-_PAGES = ("request", "run", "all", "start", "flows", "stats")
 _OF_TAB = "tab."
 """Begins the tokens of tabs."""
 _SIGNED_S = 30 * 24 * 3600
@@ -306,16 +304,6 @@ def _cut(send: Send) -> None:
     )  # uvicorn's; ASGI has no word for it
     if isinstance(transport, asyncio.Transport):
         transport.abort()
-
-
-def is_shell(path: str) -> bool:
-    """Whether a path is the page itself, which holds no data."""
-    return path == "/" or path.startswith("/static/") or first_part(path) in _PAGES
-
-
-def first_part(path: str) -> str:
-    """The first name of a path; a request may ask for `*` or `x`, too, which have none."""
-    return path.split("/")[1] if "/" in path else ""
 
 
 def _bounded(receive: Receive) -> Receive:

@@ -10,9 +10,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from interlock.cli.web.answers import RefusedError, Served, body, check_role, number, run_of, step_of
+from interlock.cli.web.answers import RefusedError, body, check_role, number, run_of, step_of
 from interlock.cli.web.apart import Asked as Work
 from interlock.cli.web.roles import role_needed
+from interlock.cli.web.served import Served
 from interlock.engine.client import ENDED, TALKING, Client, RunRow
 from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked

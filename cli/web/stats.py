@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from interlock.cli.parsing import since
 from interlock.cli.render.output import amount, dollars, elapsed
-from interlock.cli.web.answers import Served
+from interlock.cli.web.served import Served
 
 if TYPE_CHECKING:
     from interlock.engine.client.views import Sums

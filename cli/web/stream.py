@@ -9,9 +9,10 @@ from typing import Any
 
 from starlette.requests import Request
 
-from interlock.cli.web.answers import Served, run_of
+from interlock.cli.web.answers import run_of
 from interlock.cli.web.api.streams import Streaming
 from interlock.cli.web.drives import pieces
+from interlock.cli.web.served import Served
 from interlock.engine.client import Client
 from interlock.engine.client.following import Standing, changed
 from interlock.engine.client.record import Cursor

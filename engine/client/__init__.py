@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock import engine
-from interlock.engine.client.views import Views, changes, later, of_run, record, settings_of
+from interlock.engine.client.views import Views, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
 from interlock.engine.options import (
     LISTING,
@@ -27,16 +27,21 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, diagnosed, reading, state_home
+from interlock.engine.store import Store, reading
 from interlock.engine.store import runs as rows
+from interlock.engine.store.address import state_home
+from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.places import carry_over
 from interlock.engine.store.runs import Shown
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
+from interlock.graphs import PIPELINES
 
 if TYPE_CHECKING:
+    from interlock.engine.client.changes import Rewind
     from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.stop import Stop
     from interlock.engine.graph_files import ListedApp
+    from interlock.engine.run_files import Change
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
@@ -47,6 +52,7 @@ __all__ = [
     "ENDED",
     "FORBIDDEN",
     "LISTING",
+    "PIPELINES",
     "STATUSES",
     "TALKING",
     "WORKFLOWS_FOLDER",
@@ -95,14 +101,6 @@ class Client(Views):
         """`drives`: those of another client of the same front end, which are followed and stopped as its own."""
         super().__init__(options)
         self._drives = drives
-
-    open_session = later(lambda: rows.open_session)
-    point_session = later(lambda: rows.point_session)
-    sessions = later(lambda: rows.sessions)
-    remove = later(lambda: rows.remove_run)
-    rewind = of_run(lambda: changes.rewind)
-    undo = of_run(lambda: changes.undo)
-    last_change = of_run(lambda: changes.last_change)
 
     @classmethod
     def at_home(cls) -> "Client":
@@ -261,7 +259,7 @@ class Client(Views):
 
         `by`: who decided; empty: this user.
         """
-        from interlock.engine.store.approvals import record_decisions
+        from interlock.engine.driver.decisions import record_decisions
 
         record_decisions(
             Store(self.home), self.innermost(self.run(run).run), decisions, by, self.options.door
@@ -311,6 +309,46 @@ class Client(Views):
         if row is None:
             return shown and shown._replace(run="")
         return shown or Shown(row.run, row.workspace, {})
+
+    def open_session(self, workspace: Path) -> str:
+        """A new session, which shows a run to be started under the session's id."""
+        return rows.open_session(self.home, workspace)
+
+    def point_session(self, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
+        """Let a session show another run, or keep what was chosen for its next prompt."""
+        rows.point_session(self.home, session, run, workspace, chosen)
+
+    def sessions(self) -> dict[str, Shown]:
+        """Each session by its id, the newest first."""
+        return rows.sessions(self.home)
+
+    def remove(self, run: str) -> list[str]:
+        """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
+
+        Returns a line for each name in its rows that leads out of the state directory: what is there stays.
+        """
+        return rows.remove_run(self.home, run)
+
+    def rewind(self, run: str, step: int | None) -> "Rewind":
+        """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
+        from interlock.engine.client.changes import rewind
+
+        return rewind(self.home, self.run(run), step)
+
+    def undo(self, run: str, call: str | None = None) -> "list[Change]":
+        """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
+        from interlock.engine.client.changes import undo
+
+        return undo(self.home, self.run(run), call)
+
+    def last_change(self, run: str) -> tuple[str, Call]:
+        """The newest call whose change is still in place, with its number. Raises `UserError`.
+
+        A call that changed nothing but generated files doesn't count.
+        """
+        from interlock.engine.client.changes import last_change
+
+        return last_change(self.home, self.run(run))
 
     def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
@@ -366,7 +404,9 @@ class Client(Views):
 
     def end(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""
-        return str(record.Cursor().past(self.told(run)))
+        from interlock.engine.client.record import Cursor
+
+        return str(Cursor().past(self.told(run)))
 
 
 def stopper() -> "Stop":

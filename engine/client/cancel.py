@@ -3,10 +3,11 @@
 from typing import Literal, NamedTuple
 
 from interlock.engine.client.fleet import Fleet, has_fleet
+from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import cancel_run, ends_run, record_decisions
+from interlock.engine.store.approvals import cancel_run, ends_run
 from interlock.engine.store.runs import ask_to_stop, deepest, first_task, with_subtasks
 
 
@@ -41,6 +42,6 @@ def _cancel_waiting(options: Options, store: Store, row: RunRow, by: str) -> Can
         with store.writing("FULL") as conn:
             cancel_run(conn, inner)
     record_decisions(store, inner, [Decision(one["id"], "cancel") for one in requests], by, options.door)
-    if requests and not any(map(ends_run, requests)):
+    if requests and not any(ends_run(request["choices"]) for request in requests):
         return Cancelled("decided", row)
     return Cancelled("ended", find_run(store.home, row.run))

@@ -23,8 +23,9 @@ from interlock.services.hooks.configured import Hook, subjects_of
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.endpoint import streams
-from interlock.services.mcp.remote import WAIT_S, Show, TokenFile, sign_in
+from interlock.services.mcp.remote import WAIT_S, Show, sign_in
 from interlock.services.mcp.spec import ServerSpec, specs_of
+from interlock.services.mcp.tokens import TokenFile
 from interlock.services.policy.checkers import CheckerAnswer, lowered
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.fields import MODE_NAMES

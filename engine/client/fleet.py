@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from interlock.engine.read import named_runs
 from interlock.engine.store import (
     Store,
-    address_of,
     admission,
     explained,
     limits,
-    placed,
     queue,
     queue_schema,
     reading,
     schedules,
 )
+from interlock.engine.store.address import address_of, placed
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import Delivery, Job
 from interlock.engine.store.runs import new_run_id

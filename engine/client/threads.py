@@ -8,13 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+from interlock.engine.driver.decisions import OUTCOMES
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire
 from interlock.engine.graph_files import kept_graph
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
 from interlock.engine.store import Store, reading, views
-from interlock.engine.store.approvals import OUTCOMES
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog

@@ -70,7 +70,7 @@ def leave_others(home: Path, runs: Collection[str]) -> None:
 
 def limited(options: Options) -> Options:
     """Options of a drive whose model calls count for the limits over all workers."""
-    from interlock.engine.fleet.limited import FleetLimits
+    from interlock.engine.store.limited import FleetLimits
 
     return replace(options, limited=FleetLimits())
 

@@ -1,99 +1,47 @@
 """views: everything that a front end looks at, as the typed rows that `--json` prints. Imports neither LangGraph nor
 pydantic until the content of messages or files is asked for."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from interlock.engine import read
 from interlock.engine.client.deciders import sentence
 from interlock.engine.options import Options
-from interlock.engine.read import RunRow
+from interlock.engine.read import Place, Request, RunRow, Step
 from interlock.engine.read import calls as of_calls
-from interlock.engine.read.calls import Call
+from interlock.engine.read.calls import Agent, Call, Effect, Reason
 from interlock.engine.store import checkpoints as of_states
 from interlock.engine.store.blobs import patch_of
-from interlock.engine.store.places import undone as undone_of
+from interlock.engine.store.checkpoints import Due, RootCheckpoint
+from interlock.engine.store.places import Undone, undone
 from interlock.engine.store.runs import deepest
+from interlock.engine.store.views import Row
 from interlock.state.errors import UserError
 from interlock.state.names import display_name, is_hidden_node
 from interlock.state.text import one_line
 
 if TYPE_CHECKING:
-    from interlock.engine import masking
-    from interlock.engine.client import changes as changes
-    from interlock.engine.client import ended, record
+    from interlock.engine.client.record import Seen
     from interlock.engine.effect_hints import Hint
-    from interlock.engine.read import run_path
     from interlock.engine.read.lives import Life
-    from interlock.engine.store import audited, keeping, usage
-    from interlock.engine.store import chain as records
-    from interlock.engine.store import damage as losses
+    from interlock.engine.read.run_path import Marks, RunPath
+    from interlock.engine.store import keeping
+    from interlock.engine.store.audited import Record
+    from interlock.engine.store.usage import By
     from interlock.engine.store.usage import Sums as Sums
-    from interlock.engine.travel import files
-    from interlock.engine.travel import record as whole
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
+    from interlock.state.events import Event
     from interlock.state.messages import Message
     from interlock.state.settings import Settings
-else:
-
-    class _Late:
-        """A module that is imported when something of it is first asked for."""
-
-        def __init__(self, name: str) -> None:
-            self._name = f"interlock.engine.{name}"
-
-        def __getattr__(self, part: str) -> Any:
-            return getattr(import_module(self._name), part)
-
-    audited, keeping, usage, losses, records = map(
-        _Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.chain")
-    )
-    changes, ended, record, files, whole, run_path, masking = map(
-        _Late,
-        (
-            "client.changes",
-            "client.ended",
-            "client.record",
-            "travel.files",
-            "travel.record",
-            "read.run_path",
-            "masking",
-        ),
-    )
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def settings_of(folder: Path) -> "Settings":
     """A folder's settings as they are now. Raises `ConfigError`."""
-    return files.settings_of(folder)
+    from interlock.engine.run_files import settings_of
 
-
-def later(find: Callable[[], Callable[Concatenate[Path, P], R]]) -> Callable[Concatenate["Views", P], R]:
-    """A method that calls a function with the client's state directory first.
-
-    `find` returns the function; it isn't called before the method is, so that no import comes early.
-    """
-
-    def method(self: "Views", *args: P.args, **kwargs: P.kwargs) -> R:
-        return find()(self.home, *args, **kwargs)
-
-    return method
-
-
-def of_run(
-    find: Callable[[], Callable[Concatenate[Path, RunRow, P], R]],
-) -> Callable[Concatenate["Views", str, P], R]:
-    """As `later`, of a function that takes a run's row next: the method takes the run's name, and finds the row."""
-
-    def method(self: "Views", run: str, *args: P.args, **kwargs: P.kwargs) -> R:
-        return find()(self.home, self.run(run), *args, **kwargs)
-
-    return method
+    return settings_of(folder)
 
 
 _TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
@@ -120,44 +68,196 @@ class Views:
         self.options = options
         self.home = options.home
 
-    runs = later(lambda: read.list_runs)
-    named_runs = later(lambda: read.named_runs)
-    undone = later(lambda: undone_of)
-    requests = later(lambda: read.waiting_requests)
-    past_requests = later(lambda: read.past_requests)
-    idle = later(lambda: read.idle)
-    steps = later(lambda: read.steps)
-    places = later(lambda: read.places)
-    here = later(lambda: read.here)
-    step_rows = later(lambda: read.step_rows)
-    waits = later(lambda: read.waits)
-    checkpoints = later(lambda: of_states.root_checkpoints)
-    due = later(lambda: of_states.due_within)
-    current_state = later(lambda: of_states.current_state)
-    calls = later(lambda: of_calls.calls)
-    results = later(lambda: of_calls.results)
-    agents = later(lambda: of_calls.agents)
-    reasons = later(lambda: of_calls.reasons)
-    effects = later(lambda: of_calls.effects)
-    answered = later(lambda: of_calls.answered)
-    models = later(lambda: read.models)
-    exact = later(lambda: read.exact_run)
-    innermost = later(lambda: deepest)
-    dropped = later(lambda: records.dropped)
-    told = later(lambda: record.events)
-    seen_at = later(lambda: record.seen_at)
-    statistics = later(lambda: usage.statistics)
-    sizes = later(lambda: keeping.sizes)
-    prune_plan = later(lambda: keeping.plan)
-    prune = later(lambda: keeping.prune)
-    audit_problems = later(lambda: audited.verify)
-    audit_records = later(lambda: audited.records)
-    audit_head = later(lambda: audited.head)
-    export = of_run(lambda: whole.record_of)
-    output = of_run(lambda: ended.output_of)
-    unkept = of_run(lambda: files.unkept)
-    graph_path = of_run(lambda: run_path.read_path)
-    file_text = of_run(lambda: files.text_of)
+    def runs(
+        self, status: str | None = None, limit: int | None = None, offset: int = 0, **like: str
+    ) -> list[RunRow]:
+        """Runs, most recently changed first; empty if there is no store. Raises `StoreError`.
+
+        `limit`: of all, only so many of the newest, but for the first `offset`. `like`: values of stored fields.
+        """
+        return read.list_runs(self.home, status, limit, offset, **like)
+
+    def named_runs(self, names: Sequence[str]) -> list[RunRow]:
+        """The runs with exactly these ids, as far as they exist; most recently changed first."""
+        return read.named_runs(self.home, names)
+
+    def undone(self, run: str) -> list[Undone]:
+        """What was taken back, in order."""
+        return undone(self.home, run)
+
+    def requests(self, run: str | None = None, limit: int | None = None, offset: int = 0) -> list[Request]:
+        """Requests pending a person's answer, of one run or all: the longest wait first, a run's in the order asked.
+
+        `limit`: of so many runs, but for the first `offset`.
+        """
+        return read.waiting_requests(self.home, run, limit, offset)
+
+    def past_requests(self, run: str) -> dict[str, str]:
+        """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
+        return read.past_requests(self.home, run)
+
+    def idle(self, run: str) -> str:
+        """Why no request of a run waits, and what to do."""
+        return read.idle(self.home, run)
+
+    def steps(self, run: str) -> list[Step]:
+        """Every executed node, in the order they ended."""
+        return read.steps(self.home, run)
+
+    def places(self, run: str, since: int = 0, deep: bool = False) -> list[Place]:
+        """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
+        return read.places(self.home, run, since, deep)
+
+    def here(self, run: str) -> str:
+        """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
+        return read.here(self.home, run)
+
+    def step_rows(self, run: str) -> list[Row]:
+        """The rows of `steps`."""
+        return read.step_rows(self.home, run)
+
+    def waits(self, run: str) -> list[Row]:
+        """Tasks that have asked a person, where their graph stands now; some may be done."""
+        return read.waits(self.home, run)
+
+    def checkpoints(self, run: str) -> list[RootCheckpoint]:
+        """Root checkpoints, the oldest first. A step repeated after a crash has two: the newer counts."""
+        return of_states.root_checkpoints(self.home, run)
+
+    def due(self, run: str) -> list[Due]:
+        """The nodes that the newest checkpoints of a run's graphs lead to and that haven't ended, innermost ones."""
+        return of_states.due_within(self.home, run)
+
+    def current_state(self, run: str) -> dict[str, Any]:
+        """The newest state; empty for a run that was killed before its first checkpoint."""
+        return of_states.current_state(self.home, run)
+
+    def calls(self, run: str) -> list[Call]:
+        """Tool calls in the order they finished; those without a result last."""
+        return of_calls.calls(self.home, run)
+
+    def results(self, run: str) -> dict[str, dict[str, Any]]:
+        """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
+        return of_calls.results(self.home, run)
+
+    def agents(self, run: str) -> list[Agent]:
+        """Every sub-agent started, each below its parent, in call order."""
+        return of_calls.agents(self.home, run)
+
+    def reasons(self, run: str) -> list[Reason]:
+        """Reasons in the order the nodes ended."""
+        return of_calls.reasons(self.home, run)
+
+    def effects(self, run: str) -> list[Effect]:
+        """The effects of the run's nodes, in the order in which they began."""
+        return of_calls.effects(self.home, run)
+
+    def answered(self, run: str) -> Iterator[dict[str, Any]]:
+        """Answered requests: id, kind, tool, choice, by whom, when."""
+        return of_calls.answered(self.home, run)
+
+    def models(self, run: str) -> dict[str, dict[str, Any]]:
+        """Model → requests, tokens and cost."""
+        return read.models(self.home, run)
+
+    def exact(self, name: str) -> RunRow | None:
+        """The run with exactly this id; None: there is none."""
+        return read.exact_run(self.home, name)
+
+    def innermost(self, run: str) -> str:
+        """The innermost subtask a task is waiting for; the run itself if there is none."""
+        return deepest(self.home, run)
+
+    def dropped(self, run: str, head: str | None = None) -> "list[list[Message]]":
+        """The messages each compression or masking removed from the conversation, verbatim, oldest first."""
+        from interlock.engine.store.chain import dropped
+
+        return dropped(self.home, run, head)
+
+    def told(self, run: str, step: int | None = None) -> "list[Event]":
+        """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
+        from interlock.engine.client.record import events
+
+        return events(self.home, run, step)
+
+    def seen_at(self, run: str, step: int) -> "Seen":
+        """The part of `told` that a root step had. Raises `UserError` naming the existing steps."""
+        from interlock.engine.client.record import seen_at
+
+        return seen_at(self.home, run, step)
+
+    def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
+        """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time."""
+        from interlock.engine.store.usage import statistics
+
+        return statistics(self.home, by, since)
+
+    def sizes(self) -> dict[str, int]:
+        """Part of the state directory → bytes, the largest first; the database without the pages that are free."""
+        from interlock.engine.store.keeping import sizes
+
+        return sizes(self.home)
+
+    def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "keeping.Plan":
+        """What to delete: ended runs unchanged for `keep_days`, then the oldest until the rest fits into `max_gb`."""
+        from interlock.engine.store.keeping import plan
+
+        return plan(self.home, now, keep_days, max_gb)
+
+    def prune(self, planned: "keeping.Plan") -> "Iterator[keeping.Due]":
+        """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
+        from interlock.engine.store.keeping import prune
+
+        return prune(self.home, planned)
+
+    def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
+        """How many records there are, and a line for each that was changed, removed, inserted or moved."""
+        from interlock.engine.store.audited import verify
+
+        return verify(self.home, heads)
+
+    def audit_records(self, since: float = 0.0, run: str | None = None) -> "Iterator[Record]":
+        """The audit's records from a time on (unix, seconds), of a run or of all."""
+        from interlock.engine.store.audited import records
+
+        return records(self.home, since, run)
+
+    def audit_head(self) -> dict[str, Any]:
+        """The newest record's number and hash, signed. Raises `UserError` where there is none."""
+        from interlock.engine.store.audited import head
+
+        return head(self.home)
+
+    def export(self, run: str) -> dict[str, Any]:
+        """The record of a run, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
+        from interlock.engine.travel.record import record_of
+
+        return record_of(self.home, self.run(run))
+
+    def output(self, run: str) -> Mapping[str, Any]:
+        """The output of a run that ended well, as it is shown; empty for others, and if its workflow doesn't load."""
+        from interlock.engine.client.ended import output_of
+
+        return output_of(self.home, self.run(run))
+
+    def unkept(self, run: str) -> str:
+        """A line on what can't be taken back: calls without snapshots, files of included directories; else empty."""
+        from interlock.engine.run_files import unkept
+
+        return unkept(self.home, self.run(run))
+
+    def graph_path(self, run: str, asks: Iterable[str] = (), until: int | None = None) -> "RunPath":
+        """The path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
+        from interlock.engine.read.run_path import read_path
+
+        return read_path(self.home, self.run(run), asks, until)
+
+    def file_text(self, run: str, path: str, limit: int) -> str:
+        """The text of a file as the run's tools may read it, without secrets."""
+        from interlock.engine.run_files import text_of
+
+        return text_of(self.home, self.run(run), path, limit)
+
     settings = staticmethod(settings_of)
 
     def to_continue(self, prompted: bool) -> RunRow:
@@ -177,7 +277,9 @@ class Views:
         return self._masked(run, of_states.state_within(self.home, run))
 
     def _masked(self, run: str, values: dict[str, Any]) -> dict[str, Any]:
-        return masking.masked(values, masking.redactor_at(Path(self.run(run).workspace), self.home))
+        from interlock.engine.masking import masked, redactor_at
+
+        return masked(values, redactor_at(Path(self.run(run).workspace), self.home))
 
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
@@ -185,9 +287,11 @@ class Views:
 
     def graph_marks(
         self, run: str, declared: Mapping[str, Iterable[tuple[str, str]]], until: int | None = None
-    ) -> "run_path.Marks":
+    ) -> "Marks":
         """What a drawing with these edges marks of the run's path; `until`: only up to this root step."""
-        return run_path.marks_of(self.graph_path(run, until=until), declared)
+        from interlock.engine.read.run_path import marks_of
+
+        return marks_of(self.graph_path(run, until=until), declared)
 
     def stopped_in(self, run: RunRow) -> list[str]:
         """The nodes that an interrupted run was in, with the graphs around them; empty for other runs."""
@@ -214,11 +318,15 @@ class Views:
 
     def damage(self, run: str) -> list[str]:
         """A line for each record that was lost or changed."""
-        return list(losses.damage(self.home, run))
+        from interlock.engine.store.damage import damage
+
+        return list(damage(self.home, run))
 
     def messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
         """The messages up to the record that a state names."""
-        return records.messages_at(self.home, run, str(state.get(key) or ""))
+        from interlock.engine.store.chain import messages_at
+
+        return messages_at(self.home, run, str(state.get(key) or ""))
 
     def call(self, run: str, name: str) -> Call:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
@@ -242,7 +350,9 @@ class Views:
 
     def costs(self, run: str) -> dict[str, dict[str, Any]]:
         """`models`, with what each cost in US dollars; null where no price is known."""
-        return whole.costs(self.run(run), self.models(run))
+        from interlock.engine.travel.record import costs
+
+        return costs(self.run(run), self.models(run))
 
     def patch(self, run: str) -> bytes:
         """What a run changed, for `git apply`. Raises `UserError` if there is nothing."""
@@ -260,16 +370,17 @@ class Views:
         empty if that is nothing. Raises `UserError`.
         """
         from interlock.engine.fleet.checkout import at_hand
+        from interlock.engine.run_files import chosen_of, diff_of, inherited_here
 
         row = self.run(run)
-        before = [] if call or until is not None else files.inherited_here(self.home, row)
-        chosen = before or files.chosen_of(self.home, row, call)
+        before = [] if call or until is not None else inherited_here(self.home, row)
+        chosen = before or chosen_of(self.home, row, call)
         if until is not None:
             chosen = [one for one in chosen if one.after and one.root_step < until]
         if not chosen:
             return ""
         with at_hand(self.home, row, files=not all(one.after for one in chosen)) as here:
-            return files.diff_of(self.home, here, chosen)
+            return diff_of(self.home, here, chosen)
 
     def no_worker(self, rows: Sequence[RunRow]) -> str:
         """A line on those of these runs that wait because no worker is alive; empty if none does."""

@@ -24,7 +24,8 @@ from interlock.engine.diagrams.shape import (
 from interlock.engine.read.lives import Life
 from interlock.engine.read.run_path import RunPath, path_of, run_path
 from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.graphs._graph import Compiled
+from interlock.graphs._pipeline import Pipeline
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 

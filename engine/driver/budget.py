@@ -16,7 +16,7 @@ from interlock.state.messages import Usage as Tokens
 from interlock.state.run import Limits
 
 if TYPE_CHECKING:
-    from interlock.engine.fleet.limited import LimitedCalls
+    from interlock.engine.store.limited import LimitedCalls
     from interlock.engine.store.limits import Wait
 
 REPLY_TOKENS = 8_192

@@ -370,10 +370,8 @@ def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
         UPDATE_TODO_LIST.name: not task.todo_list,
         APPLY_DIFF.name: not task.diff,
     }
-    if prepared.options.repository and info.workflow == "tools":
-        from interlock.engine.fleet.delivery import with_push
-
-        with_push(tools, prepared.options.home, info.workspace, prepared.options.repository)
+    if info.workflow == "tools":
+        tools |= prepared.options.own_tools
     return {name: tool for name, tool in tools.items() if not off.get(name)}
 
 

@@ -20,23 +20,19 @@ from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.driver.secret_notice import SecretNotice
 from interlock.engine.driver.stop import Stop, may_block, overdue
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, diagnosed
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import ready_answers, supersede
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.foreign import (
-    ForeignSaver,
-    Memory,
-    given_answers,
-    note_node_sources,
-    paused_at,
-)
+from interlock.engine.store.diagnosis import diagnosed
+from interlock.engine.store.foreign import ForeignSaver, Memory, given_answers, note_node_sources, paused_at
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import fence, how_it_ended, lost
 from interlock.engine.store.saver import ClassKeepingSaver, Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
+from interlock.graphs._graph import Compiled
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._node_sources import node_sources
-from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign, NodeError, Workflow, input_of, told_of
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load

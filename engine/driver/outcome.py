@@ -8,14 +8,16 @@ from typing import Any
 
 from langgraph.types import StateSnapshot
 
+from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.of_run import WORKER
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.masking import masked
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
-from interlock.engine.store import Store, diagnosed, keep_option, note_error, read_options, stopped
-from interlock.engine.store.approvals import number_requests, ready_answers, record_decisions, supersede
+from interlock.engine.store import Store, keep_option, note_error, read_options, stopped
+from interlock.engine.store.approvals import number_requests, ready_answers, supersede
+from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.runs import end_run, first_task
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign, Workflow

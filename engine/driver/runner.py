@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
+from interlock.engine.driver.decisions import cancels_run, record_decisions
 from interlock.engine.driver.drive import (
     Drive,
     check_context,
@@ -61,17 +62,10 @@ from interlock.engine.driver.prepare import (
 from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.store import Store, change_first_input, diagnosed, forget_error, keep_option
-from interlock.engine.store.approvals import cancel_run, cancels_run, record_decisions
-from interlock.engine.store.runs import (
-    NewRun,
-    above,
-    check_run_id,
-    deepest,
-    insert_run,
-    new_run_id,
-    topmost,
-)
+from interlock.engine.store import Store, change_first_input, forget_error, keep_option
+from interlock.engine.store.approvals import cancel_run
+from interlock.engine.store.diagnosis import diagnosed
+from interlock.engine.store.runs import NewRun, above, check_run_id, deepest, insert_run, new_run_id, topmost
 from interlock.engine.store.seals import Definition, read_definition, seal
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
@@ -165,7 +159,7 @@ async def begin(
     root = place_of(options) or str(prepared.workspace.root)
 
     if options.schedule:
-        from interlock.engine.fleet.scheduled import keep
+        from interlock.engine.driver.schedule import keep
 
         return keep(store, options, str(workflow), title, root, kept, prepared.redact.json(dict(input)))
 
@@ -377,7 +371,9 @@ async def _followed(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str
         return await _held(door, chosen, prepared, run, first)
     from interlock.engine.telemetry import followed
 
-    with followed(prepared, store, run) as (told, more):
+    settings, env, warnings = prepared.settings.telemetry, prepared.env, prepared.warnings
+    with followed(settings, env, warnings, store, run) as (env, more):
+        told = replace(prepared, env=env)
         return await _held(replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from interlock.engine.fleet.commits import Commits, restore
 from interlock.engine.fleet.mirrors import Mirror
 from interlock.engine.read import RunRow
+from interlock.engine.run_files import RunFiles, settings_of, taken
 from interlock.engine.store import Store, kept_repository, reading
 from interlock.engine.store.blobs import blob, bring_commit, keep_commit
 from interlock.engine.store.connection import Connection
@@ -27,18 +28,13 @@ from interlock.engine.store.places import (
     place_of,
 )
 from interlock.engine.store.runs import check_run_id
-from interlock.engine.travel.files import RunFiles, settings_of, taken
 from interlock.services.config.settings import load_settings
 from interlock.services.files.disk import private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import started_at
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Repository as Snapshots
-from interlock.services.snapshots.snapshots import (
-    WorkspaceSnapshots,
-    continue_after,
-    repository_name,
-)
+from interlock.services.snapshots.snapshots import WorkspaceSnapshots, continue_after, repository_name
 from interlock.state.errors import BusyError, RunError, UserError
 from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
 

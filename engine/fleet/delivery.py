@@ -14,10 +14,12 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from interlock import engine
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.driver.of_run import restored
+from interlock.engine.driver.runner import begin
+from interlock.engine.driver.stop import stoppable
 from interlock.engine.fleet.checkout import (
     UNKEPT,
     Checkout,
@@ -193,7 +195,12 @@ def _begin_push(
     what.pop("pushed_by", None)  # a push that failed
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
     call = {"name": TOOL.name, "args": {"command": command(what), "description": f"deliver run {run}"}}
-    asyncio.run(engine.run("tools", {"calls": [call]}, options=begun, run_id=name))
+    asyncio.run(_begun({"calls": [call]}, begun, name))
+
+
+async def _begun(input: Mapping[str, Any], options: Options, name: str) -> Outcome:
+    with stoppable() as stop:
+        return await begin("tools", input, options, [], name, stop)
 
 
 def command(what: Mapping[str, str]) -> str:
@@ -205,7 +212,12 @@ def _branch(what: Mapping[str, str]) -> str:
     return f"interlock/{what['pushes']}"
 
 
-def push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
+def own_tools(home: Path, folder: Path, what: Mapping[str, str]) -> dict[str, Tool]:
+    """The shell that pushes, in the run that delivers another; other runs have no tools of their own."""
+    return {TOOL.name: _push_tool(home, folder, what)} if "pushes" in what else {}
+
+
+def _push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
     """Takes the place of the shell in the run that pushes."""
 
     async def run(args: RunShellCommandArgs, _context: ToolContext) -> ToolResult:
@@ -316,9 +328,3 @@ def _identity(mirror: Mirror) -> list[tuple[str, str]]:
         return git("config", "--default", default, "--get", name, at=mirror.folder, alone=False)
 
     return [("NAME", setting("user.name", _AUTHOR)), ("EMAIL", setting("user.email", "interlock@localhost"))]
-
-
-def with_push(tools: dict[str, Tool], home: Path, folder: Path, what: Mapping[str, str]) -> None:
-    """Let the shell push, in the run that delivers another."""
-    if "pushes" in what:
-        tools[TOOL.name] = push_tool(home, folder, what)

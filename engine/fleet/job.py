@@ -12,15 +12,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from interlock import engine
 from interlock.engine.driver.of_run import WORKER
+from interlock.engine.driver.runner import go_on
+from interlock.engine.driver.stop import stoppable
 from interlock.engine.fleet.checkout import UNKEPT, Checkout, check_out, workspaces_of
 from interlock.engine.fleet.commits import CloneCommits
-from interlock.engine.fleet.delivery import deliver
-from interlock.engine.fleet.limited import FleetLimits
-from interlock.engine.options import Options
+from interlock.engine.fleet.delivery import deliver, own_tools
+from interlock.engine.options import Options, Outcome
 from interlock.engine.store import Store, kept_repository
 from interlock.engine.store.admission import put_back
+from interlock.engine.store.limited import FleetLimits
 from interlock.engine.store.places import set_repository
 from interlock.engine.store.postgres_sessions import keep_only_for
 from interlock.engine.store.queue import give_up, note_stopped, submitted
@@ -48,7 +49,7 @@ def main(run: str, at: str) -> int:
         check_run_id(run)  # it comes from a row, and names folders here
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
-        outcome = asyncio.run(engine.resume(run, options=options))
+        outcome = asyncio.run(_driven(run, options))
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
         return TRY_AGAIN
@@ -70,6 +71,11 @@ def main(run: str, at: str) -> int:
     return 0
 
 
+async def _driven(run: str, options: Options) -> Outcome:
+    with stoppable() as stop:
+        return await go_on(run, [], None, options, [], stop)
+
+
 def _given_up(home: Path, run: str, kind: str, why: str) -> int:
     """End a run that would fail again, however often it is driven, unless another process drives it by now."""
     with Store(home).writing() as conn:
@@ -82,6 +88,7 @@ def _given_up(home: Path, run: str, kind: str, why: str) -> int:
 def on_clone(options: Options, run: str, files: Checkout) -> Options:
     """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
     where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
+    tools = own_tools(options.home, files.folder, files.options)
     clone = CloneCommits(files.folder, files.mirror, files.options["commit"])
 
     def commits() -> tuple[str, bytes] | None:
@@ -92,7 +99,8 @@ def on_clone(options: Options, run: str, files: Checkout) -> Options:
             raise
         return None if body is None else (files.folder.name, body)
 
-    return replace(options, **where, commits=commits, skip_trust=files.trusted, sandbox=files.isolated)
+    made = replace(options, **where, commits=commits, own_tools=tools)
+    return replace(made, skip_trust=files.trusted, sandbox=files.isolated)
 
 
 def _note_unkept(home: Path, run: str, place: str) -> None:

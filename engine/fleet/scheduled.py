@@ -1,49 +1,26 @@
-"""scheduled: keeps what a schedule starts, and starts a run of it when its time has come, in a process of its own."""
+"""scheduled: starts a run of a schedule when its time has come, in a process of its own."""
 
 import asyncio
 import os
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock import engine
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.driver.of_run import WORKER, restored
+from interlock.engine.driver.runner import begin
+from interlock.engine.driver.schedule import STATE_OPTIONS
+from interlock.engine.driver.stop import stoppable
 from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
-from interlock.engine.store import Store, diagnosed, reading, schedules
-from interlock.engine.store.queue_schema import need_queue
+from interlock.engine.store import Store, reading, schedules
 from interlock.engine.store.schedules import Schedule
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 _UNDER_WAY = ("running", "queued", "waiting")
-_MORE = ("mode", "protocol")
-"""Options that a run's state keeps, not its row."""
-
-
-def keep(
-    store: Store, options: Options, workflow: str, title: str, root: str, kept: Mapping[str, Any], input: Any
-) -> Outcome:
-    """Keep a schedule in place of a run; the outcome's `run` is its name, and its `output` has the first time."""
-    assert options.schedule
-    kept = {**kept, **{name: getattr(options, name) for name in _MORE}}
-    made = Schedule(
-        **options.schedule,
-        workflow=workflow,
-        title=title,
-        workspace=root,
-        queue=options.queue,
-        options=kept,
-        input=input,
-    )
-    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
-        first = schedules.add(need_queue(conn), made)
-    return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})
 
 
 def main(name: str, due: str, at: str) -> int:
@@ -73,9 +50,7 @@ def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     if earlier and earlier.status in _UNDER_WAY:
         return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
     try:
-        asyncio.run(
-            engine.run(schedule.workflow, schedule.input, options=_options(home, schedule), run_id=run)
-        )
+        asyncio.run(_begun(schedule, _options(home, schedule), run))
     except (BusyError, StoreError):
         raise
     except InterlockError as error:
@@ -83,9 +58,14 @@ def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     return run, ""
 
 
+async def _begun(schedule: Schedule, options: Options, run: str) -> Outcome:
+    with stoppable() as stop:
+        return await begin(schedule.workflow, schedule.input, options, [], run, stop)
+
+
 def _options(home: Path, schedule: Schedule) -> Options:
     kept = schedule.options
     new = Options(home=home, door=WORKER, env=dict(os.environ), queue=schedule.queue)
     made = restored(new, kept, schedule.workspace)
-    more: Any = {name: kept[name] for name in _MORE}
+    more: Any = {name: kept[name] for name in STATE_OPTIONS}
     return replace(made, **more, workspace=None if kept.get("repository") else made.workspace)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.options import Pending
 from interlock.engine.store import views
+from interlock.engine.store.request_ids import place_of
 from interlock.engine.store.runs import deepest
 from interlock.engine.store.views import Row
 from interlock.services.process.identity import Owner, is_alive
@@ -213,23 +214,6 @@ def idle(home: Path, run: str) -> str:
     if row.status == "queued":
         return f"Run {run!r} waits for a worker, and no request of it waits. Follow it with: interlock logs {run} -f"
     return f"Run {run!r} was interrupted, and no request of it waits. Resume it with: interlock resume {run}"
-
-
-def place_of(name: str) -> tuple[int, int]:
-    """Batch and call from an id like `k3m9x2pa-2.1`, for sorting in call order instead of the order of asking.
-
-    Requests from hooks, like `k3m9x2pa-h1`, come first; a foreign graph has only its own, like `k3m9x2pa-q1`.
-    """
-    place = name.rpartition("-")[2]
-    if place.startswith(("h", "q")):
-        return 0, int(place[1:])
-    batch, call = place.split(".")[:2]
-    return int(batch), int(call)
-
-
-def is_foreign(name: str) -> bool:
-    """Whether a foreign graph made the request of this id."""
-    return name.rpartition("-")[2].startswith("q")
 
 
 def _fields(name: str, number: int, request: dict[str, Any]) -> Pending:

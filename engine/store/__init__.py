@@ -3,95 +3,23 @@
 It is SQLite (WAL) in the state directory, or PostgreSQL on a server that the directory names.
 """
 
-import hashlib
 import json
-import os
-import re
 import zlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
+from interlock.engine.store.address import ADDRESS
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.seals import PROGRESS, resealed
 from interlock.engine.store.sqlite import Sqlite
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.blobs import Blobs
-from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory, write_private
+from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory
 from interlock.state.clock import unix_time
-from interlock.state.errors import STOPPED, ConfigError, InterlockError, StoreError, UserError
+from interlock.state.errors import STOPPED, ConfigError, StoreError, UserError
 from interlock.state.text import clean
-
-PARTS = (
-    "interlock.db",
-    "interlock.db-wal",
-    "interlock.db-shm",
-    *(
-        "outputs",
-        "audit",
-        "plans",
-        "snapshots",
-        "input",
-        "index",
-        "sandbox",
-        "live",
-        "clones",
-        "page.token",
-        "served",
-        "seals",
-    ),
-)
-"""What is in the state directory."""
-ADDRESS = "store.url"
-"""File of a state directory that names the server; readable by its owner only: the address may hold a password."""
-_SCHEME = re.compile(r"postgres(?:ql)?://")
-
-
-def is_server(url: str) -> bool:
-    return bool(_SCHEME.match(url))
-
-
-def placed(home: Path, url: str) -> Path:
-    """The state directory for the store with this address; empty: `home`, with SQLite. Raises `ConfigError`.
-
-    Each server's is a folder of its own below `home`, so that no file of another store is taken for one of its own.
-    """
-    if not url:
-        return home
-    if not is_server(url):
-        raise ConfigError(
-            f"INTERLOCK_STORE or --store names {without_password(url)!r}; expected postgresql://USER@HOST/DATABASE. "
-            "For SQLite, leave it out and choose the folder with INTERLOCK_HOME."
-        )
-    found = home / "stores" / hashlib.sha256(without_password(url).encode()).hexdigest()[:12]
-    if _read(found) != url:
-        private_directory(found)
-        write_private(found / ADDRESS, url)
-    return found
-
-
-def _read(home: Path) -> str:
-    try:
-        return (home / ADDRESS).read_text(encoding="utf-8")
-    except OSError:
-        return ""
-
-
-def address_of(path: Path) -> str:
-    """The address of the server that holds this store; empty: it is the file itself."""
-    return _read(path.parent)
-
-
-def shown(path: Path) -> str:
-    """How people know the store."""
-    return without_password(address_of(path)) or str(path)
-
-
-def without_password(url: str) -> str:
-    """An address as it may be shown."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1…", url))
 
 
 def adapter_of(path: Path) -> Adapter:
@@ -124,19 +52,6 @@ def changes(home: Path) -> Changes:
     return adapter_of(home / "interlock.db").changes()
 
 
-def state_home(env: Mapping[str, str] = os.environ) -> Path:
-    """`$INTERLOCK_HOME`, else `$XDG_STATE_HOME/interlock`, else `~/.local/state/interlock`.
-
-    If `$INTERLOCK_STORE` names a database: the folder in there for what this host keeps of that store.
-    """
-    if home := env.get("INTERLOCK_HOME"):
-        found = Path(home).expanduser().absolute()
-    else:
-        base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or Path.home()) / ".local" / "state")
-        found = Path(base).expanduser().absolute() / "interlock"
-    return placed(found, env.get("INTERLOCK_STORE", ""))
-
-
 @contextmanager
 def reading(home: Path) -> Generator[Connection | None]:
     """A read-only connection; None if there is no store yet. Raises `StoreError` in one line."""
@@ -160,6 +75,15 @@ def select(home: Path, sql: str, *values: object) -> list[Any]:
     values = tuple(clean(value) if isinstance(value, str) else value for value in values)
     with reading(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
+
+
+AMONG = "(select key from json_each(?))"
+"""What `listed_as_keys` lists, for `in`: SQLite takes 32,766 parameters, PostgreSQL 65,535."""
+
+
+def listed_as_keys(values: Iterable[str]) -> str:
+    """Return one parameter that lists any number of texts; both databases read the keys of a JSON object alike."""
+    return json.dumps(dict.fromkeys(map(clean, values)))
 
 
 _Again = Literal["refuse", "replace", "keep"]
@@ -231,46 +155,6 @@ class Store:
     def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
         return self.database.connect("NORMAL", buffers=True)
-
-
-def blobs_of(conn: Connection, outputs: Path) -> Blobs:
-    """Where a store's long bodies are. `outputs`: its folder for them."""
-    if not conn.blobs:
-        return Blobs(outputs)
-    from interlock.engine.store.blobs import RowBlobs
-
-    return RowBlobs(outputs, conn)
-
-
-@contextmanager
-def diagnosed(path: Path) -> Generator[None]:
-    """Like `explained`, but also blames unreadable rows for any other failure, as they are its most likely cause."""
-    with explained(path):
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, (InterlockError, *adapter_of(path).connection.errors)):
-                _raise_if_damaged(path, error)
-            raise
-
-
-_MOST = 3
-"""Damaged rows an error lists; `doctor --store` lists all."""
-
-
-def _raise_if_damaged(path: Path, error: Exception) -> None:
-    """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
-    from interlock.engine.store.damage import unreadable
-
-    with reading(path.parent) as conn:
-        found = list(unreadable(conn, path.parent / "outputs")) if conn else []
-    if found:
-        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        raise StoreError(
-            f"The store {str(path)!r} is damaged: {'; '.join(found[:_MOST])}{more}. See all with: interlock doctor "
-            "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What failed, "
-            f"if that isn't why: {type(error).__name__}: {error}"
-        ) from error
 
 
 _DEFLATED, _PRESET = "+deflate", "+deflate1"

@@ -1,20 +1,15 @@
-"""approvals: requests pending a person's answer, and the answers, checked and persisted before the run resumes."""
+"""approvals: requests pending a person's answer, and the answers, persisted before the run resumes."""
 
 import json
 import os
 import pwd
-import socket
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
-from interlock.engine.options import Decision, Pending
-from interlock.engine.read import Request, check_edit, is_foreign, place_of, waiting_requests
-from interlock.engine.store import Store, explained, keep_option, note_error, put, read_options
+from interlock.engine.store import Store, keep_option, note_error, put, read_options
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.request_ids import place_of
 from interlock.engine.store.runs import RELATED, ask_to_stop, first_task, with_subtasks
 from interlock.engine.store.seals import resealed
 from interlock.services.policy.rule import USER
@@ -22,8 +17,6 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
-from interlock.state.text import clean, clean_json, first_fault
-from interlock.tools.table import TOOLS
 
 
 @dataclass
@@ -52,7 +45,9 @@ class SqlApprovals:
 
     def _ends_run(self, key: str, answer: Answer) -> bool:
         """Whether somebody ended the run in place of an answer."""
-        return answer.choice == "cancel" and (request := self.get(key)) is not None and ends_run(request)
+        return (
+            answer.choice == "cancel" and (request := self.get(key)) is not None and ends_run(request.choices)
+        )
 
     def _value(self, column: str, key: str) -> str | None:
         found = self.conn.execute(
@@ -146,9 +141,9 @@ class SqlApprovals:
                         keep_option(conn, run, "rights", {**rights, "files": files})
 
 
-def ends_run(request: ApprovalRequest | Pending) -> bool:
-    """Whether *cancel* at this request ends the run itself: there is nothing in it that would take the choice."""
-    return "cancel" not in (request.choices if isinstance(request, ApprovalRequest) else request["choices"])
+def ends_run(choices: Collection[str]) -> bool:
+    """Whether *cancel* at a request with these choices ends the run itself: nothing in it would take the choice."""
+    return "cancel" not in choices
 
 
 def answered_requests(conn: Connection, run: str, tool: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -238,48 +233,6 @@ def ready_answers(conn: Connection, run: str) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
-def record_decisions(
-    store: Store, run: str, decisions: Sequence[Decision], by: str = "", door: str = "program"
-) -> None:
-    """Persist each answer, power-safe. Every decision is checked before the first is written.
-
-    `by`: who decided; empty: this user. `door`: where, unless the decision says.
-
-    Raises `UserError` for a request that isn't pending, a choice it doesn't offer, or invalid arguments.
-    """
-    if not decisions:
-        return
-    waiting = {request.id: request for request in waiting_requests(store.home, run)}
-    with explained(store.path), closing(store.connect("FULL")) as conn:
-        for decision in decisions:
-            if decision.approval != "all" and decision.approval not in waiting:
-                raise not_waiting(conn, run, decision.approval)
-        named = [(name, d) for d in decisions for name in _named(waiting, d)]
-        chosen = [
-            (name, _answer(waiting, name, d, by, door)) for name, d in [*named, *_cancelled(waiting, named)]
-        ]
-        with conn.transaction():
-            for name, answer in chosen:
-                decide(conn, run, name, answer)
-            if any(d.choice == "cancel" and ends_run(waiting[name].fields) for name, d in named):
-                return cancel_run(conn, run)
-            (queue,) = conn.execute("select queue from runs where run = ?", (run,)).fetchone()
-            if queue:
-                from interlock.engine.store.queue import put_job  # its packages come with an extra
-
-                note_error(conn, run, None)
-                put_job(conn, run, queue)
-
-
-def cancels_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
-    """Whether one of these decisions ends the run itself."""
-    if all(decision.choice != "cancel" for decision in decisions):
-        return False
-    waiting = {request.id: request for request in waiting_requests(store.home, run)}
-    named = [name for d in decisions if d.choice == "cancel" for name in _named(waiting, d)]
-    return any(ends_run(waiting[name].fields) for name in named if name in waiting)
-
-
 def cancel_run(conn: Connection, run: str) -> None:
     """Inside a transaction: end a run that waits, with the tasks above it. Its driver, if it has one, stops."""
     for one in with_subtasks(conn, first_task(conn, run)):
@@ -290,6 +243,16 @@ def cancel_run(conn: Connection, run: str) -> None:
             (one,),
         )
         _note_cancelled(conn, one)
+
+
+def put_in_queue(conn: Connection, run: str) -> None:
+    """Inside a transaction: let a worker drive a run that has a queue, now that somebody decided."""
+    (queue,) = conn.execute("select queue from runs where run = ?", (run,)).fetchone()
+    if queue:
+        from interlock.engine.store.queue import put_job  # its packages come with an extra
+
+        note_error(conn, run, None)
+        put_job(conn, run, queue)
 
 
 def _note_cancelled(conn: Connection, run: str) -> None:
@@ -311,83 +274,12 @@ def _note_cancelled(conn: Connection, run: str) -> None:
         take_back(conn, run)
 
 
-def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
-    """Request ids; `all` means every pending permission, but no question or unknown outcome unless that is all."""
-    if decision.approval != "all":
-        return [decision.approval]
-    found = [name for name, request in waiting.items() if request.fields["kind"] == "approval"]
-    return found or ([*waiting] if decision.choice == "cancel" else [])
-
-
-def _cancelled(
-    waiting: dict[str, Request], named: Sequence[tuple[str, Decision]]
-) -> list[tuple[str, Decision]]:
-    """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
-    batches = {place_of(name)[0]: decision for name, decision in named if decision.choice == "cancel"}
-    batches.pop(0, None)  # requests of hooks: in no batch
-    decided = {name for name, _ in named}
-    return [
-        (name, batches[batch])
-        for name, request in waiting.items()
-        if (batch := place_of(name)[0]) in batches
-        and name not in decided
-        and "cancel" in request.fields["choices"]
-    ]
-
-
-OUTCOMES = {"redo": "proceed_once", "skip": "reject"}
-"""What is said of an unknown outcome, and the choice that acts on it: a call that was to be left must not run again."""
-
-
-def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str, door: str) -> Answer:
-    request = waiting[name].fields
-    if decision.choice not in (*request["choices"], "cancel"):
-        raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
-    means = OUTCOMES.get(decision.text or "") if request["kind"] == "outcome" else None
-    if means not in (None, decision.choice):
-        raise UserError(
-            f"Request {name!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
-        )
-    args = None
-    if is_foreign(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
-        from interlock.graphs._asking import check_answer
-
-        check_answer(name, decision.text or "", schema)
-    if decision.choice == "modify":
-        args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
-        check_edit(request, args)
-        if not is_foreign(name):  # its tools may have the names of ours
-            _check_arguments(name, request["tool_name"], args)
-    return Answer(
-        choice=decision.choice,
-        feedback=clean(decision.feedback) if decision.feedback else None,
-        args=args,
-        text=clean(decision.text) if decision.text else None,
-        by=clean(by) or f"{this_user()}@{socket.gethostname()}",
-        door=decision.door or door,
-        at=unix_time(),
-    )
-
-
 def this_user() -> str:
     """The account that this process was started by, whatever the environment says: limits go by it."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container's user may have a number only
         return f"uid {os.getuid()}"
-
-
-def _check_arguments(name: str, tool: str, args: object) -> None:
-    """Report a person's mistake to the person, not to the model."""
-    found = TOOLS.get(tool)
-    if found is None:
-        return
-    try:
-        found.args.model_validate(args)
-    except ValidationError as error:
-        place, what = first_fault(error)
-        place = place or "arguments"
-        raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {what}.") from error
 
 
 def stored_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:

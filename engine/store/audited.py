@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine.store import blobs_of, reading
+from interlock.engine.store import reading
 from interlock.engine.store.audit import (
     AUDITED,
     CUT_OFF,
@@ -23,6 +23,7 @@ from interlock.engine.store.audit import (
     mac_of,
     sha,
 )
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
 from interlock.services.transcript import record_id

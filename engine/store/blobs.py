@@ -19,18 +19,6 @@ from interlock.state.clock import unix_time
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import Repository
 
-SCHEMA = """
-create table if not exists blobs (
-    name text not null,               -- outputs/NAME, plans/RUN/NAME, snapshots/COMMIT
-    part integer not null,
-    body blob not null,
-    owner text not null,              -- a plan's run, a snapshot's repository; '' for outputs
-    base text not null,               -- the snapshot that this one continues; '' for none
-    at real not null,
-    primary key (name, part)
-)
-"""
-"""In PostgreSQL only."""
 _PIECE = 1 << 20
 """Longer ones are stored in pieces of this size."""
 
@@ -46,6 +34,11 @@ class RowBlobs(Blobs):
 
     def load(self, name: str) -> bytes | None:
         return blob(self.conn, f"outputs/{name}")
+
+
+def blobs_of(conn: Connection, outputs: Path) -> Blobs:
+    """Where a store's long bodies are. `outputs`: its folder for them."""
+    return RowBlobs(outputs, conn) if conn.blobs else Blobs(outputs)
 
 
 def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "", base: str = "") -> None:

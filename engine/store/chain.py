@@ -5,7 +5,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.store import blobs_of, put, reading, select
+from interlock.engine.store import put, reading, select
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import note_files
@@ -37,8 +38,10 @@ class SqlChain:
         rows = self.conn.execute("select id from chain where parent = ?", (parent,))
         return [name for (name,) in rows.fetchall()]
 
-    def messages(self) -> list[str]:
-        return [name for (name,) in self.conn.execute("select id from chain where parent <> ''").fetchall()]
+    def messages(self, run: str) -> list[tuple[str, str]]:
+        """Each message's record and the one before it; those of this run first."""
+        query = "select id, parent from chain where parent <> '' order by run <> ?"
+        return self.conn.execute(query, (run,)).fetchall()
 
 
 def first_prompt(home: Path, run: str) -> str:

@@ -5,13 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from interlock.engine.store.audit import Audit
 from interlock.services.files.disk import BUSY_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from interlock.engine.store.saver import Saver
 
 Values = Sequence[object] | Mapping[str, object]
 
@@ -40,6 +37,24 @@ class Fetched:
 
     def __iter__(self) -> Iterator[Any]:
         return self._rows
+
+
+class BufferedCheckpoints(Protocol):
+    """Checkpoints that wait for the connection's next commit: the saver's."""
+
+    @property
+    def waits(self) -> bool: ...
+    def write(self) -> None:
+        """Write them, inside the transaction."""
+        ...
+
+    def written(self) -> None:
+        """They are committed."""
+        ...
+
+    def give_up(self) -> None:
+        """They are lost."""
+        ...
 
 
 class Column(NamedTuple):
@@ -73,7 +88,7 @@ class Connection(ABC):
         """By row, where one is named."""
         self._tables: set[str] = set()
         """Tables with buffered rows."""
-        self.saver: Saver | None = None
+        self.saver: BufferedCheckpoints | None = None
         """Buffers checkpoints of its own until the connection commits."""
         self._check: Callable[[], None] | None = None
         self.turn = threading.RLock()

@@ -7,8 +7,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, blobs_of, explained, insertion, put, read_options, reading, select
-from interlock.engine.store.blobs import bring_commit, keep_commit, plans_of, put_plan
+from interlock.engine.store import Store, explained, insertion, put, read_options, reading, select
+from interlock.engine.store.blobs import blobs_of, bring_commit, keep_commit, plans_of, put_plan
 from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.ignored import ignored_in

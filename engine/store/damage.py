@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.engine.store import Store, blobs_of, reading
+from interlock.engine.store import Store, reading
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from interlock.engine.store import blobs_of, put
+from interlock.engine.store import put
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import note_files
 from interlock.services.hooks.configured import Hook

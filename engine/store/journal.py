@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from interlock.engine.store import blobs_of, put
+from interlock.engine.store import put
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import note_files

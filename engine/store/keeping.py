@@ -5,7 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.engine.store import PARTS, Store, reading, select
+from interlock.engine.store import Store, reading, select
+from interlock.engine.store.address import PARTS
 from interlock.engine.store.runs import remove_run
 from interlock.state.errors import BusyError
 

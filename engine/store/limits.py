@@ -11,36 +11,6 @@ from interlock.engine.store.connection import Connection
 EACH = "*"
 _ONE_COUNT = 0x1A7E_0003
 """Advisory lock of whoever counts: nobody else reads the figures before its commit."""
-SCHEMA = """
-create table if not exists limits (
-    kind text not null,               -- user | workflow | model
-    name text not null,               -- or *
-    runs integer,                     -- driven at once
-    requests integer,                 -- to models, a minute
-    tokens integer,                   -- a minute
-    usd_per_day real,
-    usd_per_month real,
-    primary key (kind, name)
-);
-create table if not exists limit_use (
-    kind text not null,
-    name text not null,
-    period text not null,             -- day | month
-    since integer not null,           -- unix time at which the period began
-    requests integer not null,
-    tokens integer not null,
-    usd real not null,
-    primary key (kind, name, period)
-);
-create table if not exists limit_seconds (
-    kind text not null,
-    name text not null,
-    since integer not null,           -- unix time at which the second began
-    requests integer not null,
-    tokens integer not null,
-    primary key (kind, name, since)
-)
-"""
 _KEPT_S = 61
 """Seconds that a second counts from its beginning: what came at its end is used for 60 s, too."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from interlock.engine.store import put, read_options
+from interlock.engine.store import AMONG, listed_as_keys, put, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import with_subtasks
 from interlock.services.models.request import ModelRequest
@@ -128,17 +128,17 @@ def _usage(row: Sequence[Any]) -> Usage:
 def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
     """Tokens and calls of a run and its subtasks, in total and by model, as `stats` shows them."""
     runs = with_subtasks(conn, run)
-    of_task = f"run in ({', '.join('?' * len(runs))})"
+    of_task, among = f"run in {AMONG}", (listed_as_keys(runs),)
     rows = conn.execute(
         "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms), "
         f"case when count(usd) = count(*) then sum(usd) end from model_calls where {of_task} "
         "group by model order by model",
-        runs,
+        among,
     ).fetchall()
     names = ("requests", "input_tokens", "output_tokens", "cached", "duration_ms", "usd")
     models = {model: dict(zip(names, figures, strict=True)) for model, *figures in rows}
     (calls,) = conn.execute(
-        f"select count(*) from journal where {of_task} and state = 'done'", runs
+        f"select count(*) from journal where {of_task} and state = 'done'", among
     ).fetchone()
     total = {
         key: sum(model[key] for model in models.values())

@@ -4,15 +4,14 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from interlock.engine.store import blobs_of, put
+from interlock.engine.store import AMONG, listed_as_keys, put
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 
 _KEPT = re.compile(rb"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
 """Names given by `services/files/filesystem.py`, in texts for the model."""
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 """Checked because a damaged row may name anything."""
-_AT_ONCE = 500
-"""Most names in a query."""
 
 
 def note_files(conn: Connection, run: str, body: bytes, file: str | None) -> None:
@@ -37,13 +36,8 @@ def named_by_others(conn: Connection, outputs: Path, names: Collection[str]) -> 
     """Which of these the rows of any run name. Inside a transaction: it completes the list of an earlier version."""
     if names and not _is_complete(conn):
         _complete(conn, outputs)
-    found, wanted = set[str](), sorted(names)
-    for start in range(0, len(wanted), _AT_ONCE):
-        some = wanted[start : start + _AT_ONCE]
-        marks = ", ".join("?" * len(some))
-        query = f"select distinct name from named_files where name in ({marks})"
-        found |= {name for (name,) in conn.execute(query, some).fetchall()}
-    return found
+    query = f"select distinct name from named_files where name in {AMONG}"
+    return {name for (name,) in conn.execute(query, (listed_as_keys(names),)).fetchall()}
 
 
 def list_again(conn: Connection, outputs: Path, run: str) -> None:

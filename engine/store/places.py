@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, kept_repository, read_options, select
+from interlock.engine.store import AMONG, Store, kept_repository, listed_as_keys, read_options, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.ignored import ignored_in
 from interlock.engine.store.runs import first_task, with_subtasks
@@ -62,12 +62,11 @@ def first_snapshot(conn: Connection, run: str) -> str:
 def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
     """Time, place in the run, name and base of each snapshot of the run's folder."""
     runs = _in_folder(conn, run)
-    places = ", ".join("?" * len(runs))
     query = (
         f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
-        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in ({places})"
+        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {AMONG}"
     )
-    rows = conn.execute(query, runs).fetchall()
+    rows = conn.execute(query, (listed_as_keys(runs),)).fetchall()
     if changed := kept_repository(conn, run).get("changed"):
         by_person = "select ?, 0, name, base from blobs where part = 0 and name = ?"
         rows += conn.execute(by_person, (unix_time(), f"snapshots/{changed}")).fetchall()

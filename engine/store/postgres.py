@@ -11,7 +11,7 @@ from typing import Any, Literal
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from interlock.engine.store import shown
+from interlock.engine.store.address import shown
 from interlock.engine.store.audit import Audit, begin
 from interlock.engine.store.connection import Adapter, Column, Connection, Rows, Values
 from interlock.engine.store.postgres_schema import NOTED, SCHEMA_VERSION, definitions, dialect

@@ -61,18 +61,14 @@ def schema_of(text: str) -> str:
 
 def definitions() -> Iterator[str]:
     """The statements that make the tables, or what a store of an earlier version lacks of them, and the triggers."""
-    from interlock.engine.store import blobs, limits, schedules  # of which lists and pages need nothing
-
     yield "create table if not exists store_version (version bigint primary key, at double precision)"
-    schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
     for name, *_ in CONVERTED:
         yield _if_table(name, f"alter table {name} rename to {name}_before")
-    yield from (part.strip() for part in schema_of(schema).split(";\n") if part.strip())
+    yield from _tables_of("schema.sql")
     for changed, table, name, kind, _ in ADDED:
         if changed > _FIRST:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
-    for own in (blobs, limits, schedules):
-        yield from (part.strip() for part in schema_of(own.SCHEMA).split(";\n"))
+    yield from _tables_of("server.sql")
     for name, *statements in CONVERTED:
         yield _if_table(
             f"{name}_before", *(schema_of(dialect(one)) for one in statements), f"drop table {name}_before"
@@ -80,6 +76,11 @@ def definitions() -> Iterator[str]:
     yield from ("drop index if exists runs_open", *DROPPED)
     yield from (f"create index if not exists {index}" for index in _INDEXES)
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
+
+
+def _tables_of(file: str) -> Iterator[str]:
+    schema = files("interlock.engine.store").joinpath(file).read_text(encoding="utf-8")
+    yield from (part.strip() for part in schema_of(schema).split(";\n") if part.strip())
 
 
 def _if_table(name: str, *statements: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from interlock.engine.store import kept_repository, note_error, stopped
+from interlock.engine.store import AMONG, kept_repository, listed_as_keys, note_error, stopped
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue_schema import app, has_queue, need_queue
 from interlock.engine.store.runs import IS_SUBTASK, end_lease, first_task, with_subtasks
@@ -289,8 +289,8 @@ def connections(conn: Connection) -> tuple[int, int]:
 
 def unserved(conn: Connection, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
     """Queue and seconds of waiting of each of these runs that could go on, if no worker at all gives a sign of life."""
-    query = _UNSERVED.format(", ".join("?" * len(runs)))
-    return conn.execute(query, (*runs, stalled_s)).fetchall() if has_queue(conn) else []
+    values = (listed_as_keys(runs), stalled_s)
+    return conn.execute(_UNSERVED, values).fetchall() if has_queue(conn) else []
 
 
 def _waits(error: str | None) -> str:
@@ -357,7 +357,7 @@ _AGE = (
 )
 _UNSERVED = f"""
 select j.queue_name, {_AGE} from procrastinate_jobs j
-where j.status = 'todo' and j.queueing_lock in ({{}}) and j.queue_name not like '{HELD}%' and not exists (
+where j.status = 'todo' and j.queueing_lock in {AMONG} and j.queue_name not like '{HELD}%' and not exists (
     select 1 from procrastinate_workers
     where last_heartbeat > now() - make_interval(secs => cast(? as double precision)))
 """

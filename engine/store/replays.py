@@ -6,7 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, blobs_of, reading, select, views
+from interlock.engine.store import Store, reading, select, views
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.copies import copy_table
 from interlock.engine.store.runs import related

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from interlock.engine.store import Store, explained, put, select
 from interlock.engine.store.connection import Connection
@@ -22,9 +22,6 @@ from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
 from interlock.state.errors import BusyError, RunError, StoreError, UserError
-
-if TYPE_CHECKING:
-    from interlock.engine.driver.lease import Lease
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""
@@ -296,7 +293,15 @@ def refuse_driven(conn: Connection, run: str) -> None:
         raise BusyError(f"Run {run!r} is driven by process {owner.pid} on {owner.host}. Stop it there first.")
 
 
-def fence(conn: Connection, lease: "Lease") -> None:
+class HeldLease(Protocol):
+    """A driver's right to write the rows of its run."""
+
+    run: str
+    epoch: int
+    held: bool
+
+
+def fence(conn: Connection, lease: HeldLease) -> None:
     """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
 
     def check() -> None:
@@ -308,7 +313,7 @@ def fence(conn: Connection, lease: "Lease") -> None:
     conn.guard(check)
 
 
-def lost(conn: Connection, lease: "Lease") -> BusyError:
+def lost(conn: Connection, lease: HeldLease) -> BusyError:
     """The error for a run that was taken over, removed or released."""
     row = conn.execute("select pid, host, epoch from lease where run = ?", (lease.run,)).fetchone()
     if row is None:

@@ -12,21 +12,6 @@ from interlock.engine.store.queue import defer, in_seconds
 from interlock.state.errors import ConfigError, UserError
 
 START = "interlock.start"
-SCHEMA = """
-create table if not exists schedules (
-    name text primary key,
-    cron text not null,
-    zone text not null,               -- time zone that the cron line counts in
-    workflow text not null,
-    title text not null,
-    workspace text not null,
-    queue text not null,
-    options text not null,            -- JSON: what its runs are started with
-    input text not null,              -- JSON
-    run text not null default '',     -- that was started last
-    said text not null default ''     -- why none was started the last time
-)
-"""
 _DEATHS = 3
 _AGAIN_S = 2
 _EXPECTED = "Expected minute hour day month weekday, in quotes: '30 2 * * 1-5'; or @hourly, @daily, @weekly."

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.store import Store, address_of, put, select
+from interlock.engine.store import Store, put, select
+from interlock.engine.store.address import address_of
 from interlock.state.clock import unix_time
 
 Kind = Literal["thread", "drive", "assistant", "token", "prompt"]

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import keep_option, put, read_options, reading, select
+from interlock.engine.store import AMONG, keep_option, listed_as_keys, put, read_options, reading, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.ignored import IGNORED, Ignored, ignored_in
 from interlock.engine.store.runs import origins
@@ -111,17 +111,14 @@ class SqlSnapshots:
 
         What it came from may have worked in another folder; what else shares records with it began there later.
         """
-        marks, related = self._related()
-        rows = self.conn.execute(
-            f"select run, repository, before from snapshots where run in ({marks}) order by at, seq", related
-        ).fetchall()
+        query = f"select run, repository, before from snapshots where run in {AMONG} order by at, seq"
+        rows = self.conn.execute(query, (self._related(),)).fetchall()
         own = {self.run, *origins(self.conn, self.run)}
         return next((row for row in rows if row[0] in own or row[1] == repository.name), None)
 
-    def _related(self) -> tuple[str, list[str]]:
-        """The runs that share records with this one, itself first, and placeholders for them."""
-        runs = [self.run, *related_runs(self.conn, self.run)]
-        return ", ".join("?" * len(runs)), runs
+    def _related(self) -> str:
+        """List this run and those that share records with it."""
+        return listed_as_keys([self.run, *related_runs(self.conn, self.run)])
 
     def _note_unsaved(self, key: CallKey) -> None:
         """Keep which call changes files that nothing can take back."""
@@ -163,15 +160,15 @@ class SqlSnapshots:
 
         None: nothing has been changed since. Raises `RunError` if that can't be told.
         """
-        marks, related = self._related()
+        related = (self._related(),)
         unseen = (
-            f"select count(*) from journal j where run in ({marks}) and planned is not null and state = 'done' and not "
+            f"select count(*) from journal j where run in {AMONG} and planned is not null and state = 'done' and not "
             "exists (select 1 from snapshots s where (s.run, s.message, s.idx, s.attempt) = "
             "(j.run, j.message, j.idx, j.attempt))"
         )
         if self.conn.execute(unseen, related).fetchone()[0]:
             raise RunError("Files were changed before there was a snapshot of them.")
-        begun = self.conn.execute(f"select 1 from snapshots where run in ({marks}) limit 1", related)
+        begun = self.conn.execute(f"select 1 from snapshots where run in {AMONG} limit 1", related)
         if not begun.fetchone() and self.make is not None:
             return None
         commit = await self._taken()

@@ -101,7 +101,7 @@ TABLES = (
         ("id",),
         "answered_at <= :made",
         holds={
-            "id": "interlock.engine.read:place_of",
+            "id": "interlock.engine.store.request_ids:place_of",
             "request": f"{_STATE}.calls:ApprovalRequest",
             "answer": f"{_STATE}.calls:Answer",
             "rule": f"{_STATE}.calls:SessionRule",

@@ -11,7 +11,7 @@ from math import gcd
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.store import put, select
+from interlock.engine.store import AMONG, listed_as_keys, put, select
 from interlock.engine.store.connection import Connection
 from interlock.state.clock import unix_time
 
@@ -19,10 +19,10 @@ TURN = "case when role = 'main' and finish_reason is not null and problem is nul
 """An answer that counts as a turn; retries don't."""
 
 
-_LATEST = """
+_LATEST = f"""
 select model, input_tokens + output_tokens, coalesce(usd, 0.0), cached_tokens + written_tokens, at from (
     select *, row_number() over (partition by model order by at desc, ordinal desc) as place
-    from model_calls where {}) as of_model where place = 1
+    from model_calls where run in {AMONG}) as of_model where place = 1
 """
 """A model's latest call."""
 
@@ -91,15 +91,16 @@ class Usage:
 
     def answered(self, runs: Sequence[str]) -> list[Answered]:
         """What the runs' answered calls used, by model."""
+        among = (listed_as_keys(runs),)
         rows = self.conn.execute(
             f"select model, sum(input_tokens), sum(output_tokens), sum({TURN}), "
             f"sum({TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
             "sum(case when usd is null then input_tokens else 0 end), "
             "sum(case when usd is null then output_tokens else 0 end) "
-            f"from model_calls where {_among(runs)} group by model",
-            runs,
+            f"from model_calls where run in {AMONG} group by model",
+            among,
         )
-        found = self.conn.execute(_LATEST.format(_among(runs)), runs)
+        found = self.conn.execute(_LATEST, among)
         latest = {model: figures for model, *figures in found}
         return [
             Answered(name, spent, out, turns, agents, usd, (unpriced_in, unpriced_out), *latest[name])
@@ -111,14 +112,10 @@ class Usage:
         rows = self.conn.execute(
             "select model, sum(tokens), count(*), "
             "case when under_way = 1 and run = ? and epoch = ? then 1 else 0 end as open "
-            f"from reservations where {_among(runs)} group by model, open",
-            (self.run, self.epoch, *runs),
+            f"from reservations where run in {AMONG} group by model, open",
+            (self.run, self.epoch, listed_as_keys(runs)),
         )
         return [Reserved(model, tokens, count, bool(is_open)) for model, tokens, count, is_open in rows]
-
-
-def _among(runs: Sequence[str]) -> str:
-    return f"run in ({', '.join('?' * len(runs))})"
 
 
 By = Literal["day", "model", "workflow", "repository"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.engine.store import blobs_of, reading, select
+from interlock.engine.store import AMONG, listed_as_keys, reading, select
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflated
 
@@ -43,10 +44,6 @@ _WAITED_LONGEST = (
     "and a.run in (select a.run from approvals a "
     f"where {_WAITS} group by a.run order by min(a.asked_at), a.run limit ? offset ?) "
 )
-
-
-_AT_ONCE = 900
-"""Values that any SQLite takes with one statement."""
 
 
 def runs(
@@ -106,21 +103,17 @@ def _condition(wanted: Wanted) -> tuple[str, list[object]]:
             parts.append(f"r.{column} = ?")
             values.append(value)
     if wanted.rests is not None:
-        parts.append(f"({AT_REST[wanted.rests]} or r.run in ({_marks(wanted.also)}))")
-        values += wanted.also
+        parts.append(f"({AT_REST[wanted.rests]} or r.run in {AMONG})")
+        values.append(listed_as_keys(wanted.also))
     if wanted.names is not None:
-        parts.append(f"r.run in ({_marks(wanted.names)})")
-        values += wanted.names
+        parts.append(f"r.run in {AMONG}")
+        values.append(listed_as_keys(wanted.names))
     if wanted.without is None:
         parts.append("r.run not in (select run from served where kind = 'thread')")
     elif wanted.without:
-        parts.append(f"r.run not in ({_marks(wanted.without)})")
-        values += wanted.without
+        parts.append(f"r.run not in {AMONG}")
+        values.append(listed_as_keys(wanted.without))
     return " and ".join(parts), values
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values)) or "null"
 
 
 def count_roots(home: Path, wanted: Wanted) -> int:
@@ -159,10 +152,7 @@ def workflows(home: Path) -> list[str]:
 
 def named(home: Path, names: Sequence[str]) -> list[Row]:
     """The runs with these ids, as `runs` has them."""
-    parts = (names[place : place + _AT_ONCE] for place in range(0, len(names), _AT_ONCE))
-    return [
-        row for part in parts for row in select(home, _RUNS.format(f"where run in ({_marks(part)})"), *part)
-    ]
+    return select(home, _RUNS.format(f"where run in {AMONG}"), listed_as_keys(names)) if names else []
 
 
 def of_batches(home: Path, workflow: str) -> list[Row]:

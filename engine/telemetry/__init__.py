@@ -9,29 +9,15 @@ import secrets
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from interlock.engine.store import Store
 from interlock.engine.store.traces import exported, fresh, open_trace
 from interlock.engine.store.traces import waiting as requests_waiting
 from interlock.engine.telemetry.sending import Batch, Log, Sender
-from interlock.engine.telemetry.spans import (
-    KIND,
-    Attributes,
-    Figure,
-    Span,
-    Spans,
-    of_event,
-    of_span,
-    waiting,
-)
+from interlock.engine.telemetry.spans import KIND, Attributes, Figure, Span, Spans, of_event, of_span, waiting
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
-
-if TYPE_CHECKING:
-    from interlock.engine.driver.prepare import RunConfig
 
 _EVERY_S = 5.0
 """Seconds after which a long drive's new rows are sent."""
@@ -71,18 +57,20 @@ def _ambient() -> tuple[str, str] | None:
 
 @contextmanager
 def followed(
-    prepared: "RunConfig", store: Store, run: str
-) -> Generator[tuple["RunConfig", list["Telemetry"]]]:
-    """What a drive gets if settings ask for telemetry: a renderer, and its trace for commands and servers."""
-    if why := problem_of(prepared.settings.telemetry):
-        prepared.warnings.append(why)
-        yield prepared, []
+    settings: TelemetrySettings, env: Mapping[str, str], warnings: list[str], store: Store, run: str
+) -> Generator[tuple[Mapping[str, str], list["Telemetry"]]]:
+    """What a drive gets if settings ask for telemetry: its trace in the environment of commands and servers, and a
+    renderer. What is wrong with the telemetry is added to `warnings`.
+    """
+    if why := problem_of(settings):
+        warnings.append(why)
+        yield env, []
         return
-    if said := _unsent(_sender(prepared.settings.telemetry.model_dump_json())):
-        prepared.warnings.append(said)
-    watch = Telemetry(prepared.settings.telemetry, store, run, prepared.env)
+    if said := _unsent(_sender(settings.model_dump_json())):
+        warnings.append(said)
+    watch = Telemetry(settings, store, run, env)
     with watch.current():
-        yield replace(prepared, env={**prepared.env, VARIABLE: watch.traceparent}), [watch]
+        yield {**env, VARIABLE: watch.traceparent}, [watch]
 
 
 def deliver() -> list[str]:

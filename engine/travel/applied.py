@@ -26,9 +26,10 @@ from interlock.engine.store.foreign import node_sources_of, task_writes
 from interlock.engine.store.replays import answered_requests
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import readable
-from interlock.graphs._interrupts import QUESTIONS, RecordedAnswers
+from interlock.graphs._interrupts import RecordedAnswers
 from interlock.graphs._langgraph import (
     BOOKKEEPING,
+    QUESTIONS,
     DueTask,
     checkpoint_after,
     due_tasks,

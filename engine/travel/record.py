@@ -8,11 +8,11 @@ from interlock.engine.fleet.checkout import at_hand
 from interlock.engine.masking import masked, redactor_at
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
+from interlock.engine.run_files import RunFiles, diff_of, settings_of
 from interlock.engine.store.chain import messages_at
 from interlock.engine.store.checkpoints import current_state
 from interlock.engine.store.places import undone
 from interlock.engine.store.snapshots import snapshots
-from interlock.engine.travel.files import RunFiles, diff_of, settings_of
 from interlock.services.models.facts import ModelFacts
 from interlock.state.errors import InterlockError
 from interlock.state.messages import Usage

@@ -2,8 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePath
@@ -14,19 +14,20 @@ from pydantic import JsonValue
 from interlock.engine.driver.checks import SUBJECT
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
-from interlock.engine.read import RunRow, steps
+from interlock.engine.read import RunRow, Step
 from interlock.engine.store import options_of, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
 from interlock.graphs._additions import nondeterministic, with_node, with_replayed
+from interlock.graphs._langgraph_part import Node
 from interlock.graphs._own_nodes import run_or_replay
-from interlock.graphs._pipeline import Node, Pipeline
+from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import digest
 from interlock.services.checks.table import CheckTable
 from interlock.services.hooks.reply import HookReply, Reply, merged
-from interlock.services.models.script import write_reply
+from interlock.services.models.script import Scripted, entry_of
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
 from interlock.state.checks import CheckEnd, Checks, TestChanges
@@ -44,18 +45,16 @@ from interlock.state.tooling import Tool, ToolRun, Toolset
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 
 
-def write_script(conn: Connection, transcript: ChainTranscript, run: str, file: Path) -> None:
-    """Write the run's replies as a script, as `--record-responses` does."""
-    file.touch()
+def entries_of(conn: Connection, transcript: ChainTranscript, run: str) -> list[Scripted]:
+    """Return the run's replies as entries of a script, as `--record-responses` writes them."""
+    found = list[Scripted]()
     filled = Counter[tuple[str, str]]()
     for reply in sorted(recorded_replies(conn, run), key=lambda reply: reply.ordinal):
         who = (reply.agent, reply.role)
         for ordinal in range(filled[who], reply.ordinal):  # of the run before, or without a reply
-            nothing = Message(role="assistant", content="")
-            write_reply(file, nothing, role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage())
+            found.append(Scripted(role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage()))
         filled[who] = reply.ordinal + 1
-        write_reply(
-            file,
+        entry = entry_of(
             transcript.message(reply.record),
             role=reply.role,
             agent=reply.agent,
@@ -64,12 +63,16 @@ def write_script(conn: Connection, transcript: ChainTranscript, run: str, file: 
             finish_reason=reply.finish_reason,
             problem=reply.problem,
         )
+        found.append(entry)
+    return found
 
 
 class Record(NamedTuple):
     """What a run's drives are answered from, read once: each answer is given once, whichever drive asks."""
 
     context: "Context"
+    undone: Mapping[str, Sequence[str]]
+    """Record → the notes about undone files that follow it."""
     results: Mapping[str, ToolResult]
     """Of `results_of`."""
     hooks: "RecordedHooks"
@@ -79,7 +82,13 @@ def record_of(services: DriveServices, hooked: str) -> Record:
     """Read the record. `hooked`: the events that had hooks."""
     journal = services.journal
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
-    return Record(context_of(journal.conn, services.transcript), results_of(journal), hooks)
+    chain = SqlChain(journal.conn).messages(journal.run)
+    messages = [(parent, services.transcript.message(name)) for name, parent in chain]
+    undone: dict[str, list[str]] = {}
+    for parent, message in messages:
+        if text := message.part(UNDONE):
+            undone.setdefault(parent, []).append(text)
+    return Record(context_of(messages), undone, results_of(journal), hooks)
 
 
 def recorded_services(services: DriveServices, record: Record) -> DriveServices:
@@ -88,13 +97,13 @@ def recorded_services(services: DriveServices, record: Record) -> DriveServices:
     services.mcp().replay(recorded_servers(journal.conn))
     transcript = services.transcript
     same_context = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
-    transcript.recorded = partial(_as_recorded, transcript, journal.conn, same_context)
-    kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL})
+    transcript.recorded = partial(_as_recorded, record.context.messages, same_context)
+    kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL}, recorded=record.undone)
     toolset, hooks = RecordedToolset(services.deps.toolset, record.results), record.hooks
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     deps = replace(deps, checks=hooks.checks(services.deps.checks))
     deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
-    deps = replace(deps, context=RecordedContext(deps.context, *record.context))
+    deps = replace(deps, context=RecordedContext(deps.context, record.context.memory, record.context.in_git))
     if isinstance(deps.agents, RunAgents):
         real = deps.agents.toolset
 
@@ -110,37 +119,36 @@ def recorded_services(services: DriveServices, record: Record) -> DriveServices:
 _JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
 
 
-def _as_recorded(
-    transcript: ChainTranscript, conn: Connection, alike: bool, parent: str, message: Message
-) -> Message:
+def _as_recorded(contexts: Mapping[str, Message], alike: bool, parent: str, message: Message) -> Message:
     """Replace a context message (workspace, repository, date) by the recorded one.
 
-    Without `alike`, the prompts that make it have changed since, so its structured form is kept.
+    `contexts`: by the record before. Without `alike`, the prompts that make it have changed since, so its structured
+    form is kept.
     """
-    if not alike and not isinstance(message.content, str):
+    if (not alike and not isinstance(message.content, str)) or message.origin != "context":
         return message
-    if message.origin != "context" or not parent:
-        return message
-    for name in SqlChain(conn).after(parent):
-        found = transcript.message(name)
-        if found.origin == "context":
-            return found
-    return message
+    return contexts.get(parent, message)
 
 
 class Context(NamedTuple):
+    messages: Mapping[str, Message]
+    """Record → the context message that follows it."""
     memory: Set[str]
+    """Names of the memory files the run came across."""
     in_git: bool
+    """Whether the model was told of a git repository."""
 
 
-def context_of(conn: Connection, transcript: ChainTranscript) -> Context:
-    """Names of the memory files the run came across, and whether the model was told of a git repository."""
-    messages = [transcript.message(name) for name in SqlChain(conn).messages()]
-    contents = (m.content for m in messages if m.origin == "context")
-    parts = (part for content in contents if not isinstance(content, str) for part in content)
-    named = (part.section or "" for part in parts if isinstance(part, TextPart))
-    shown = {name.removeprefix(MEMORY) for name in named if name.startswith(MEMORY)}
-    return Context(shown, any(m.role == "system" and m.part("git") for m in messages))
+def context_of(messages: Iterable[tuple[str, Message]]) -> Context:
+    """Return what messages tell of the context. `messages`: each with the record before it."""
+    found, memory, in_git = dict[str, Message](), set[str](), False
+    for parent, message in messages:
+        in_git = in_git or (message.role == "system" and bool(message.part("git")))
+        if message.origin == "context":
+            found.setdefault(parent, message)
+            sections = (part.section or "" for part in message.content if isinstance(part, TextPart))
+            memory |= {name.removeprefix(MEMORY) for name in sections if name.startswith(MEMORY)}
+    return Context(found, memory, in_git)
 
 
 class RecordedContext:
@@ -163,8 +171,12 @@ class RecordedContext:
         return getattr(self._inner, name)
 
 
+@dataclass
 class RecordedJournal(SqlJournal):
     """Never repeats a call or replaces a result."""
+
+    recorded: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Record → the notes about undone files that follow it."""
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row: JournalRow | None = self.find(key, call)
@@ -173,8 +185,7 @@ class RecordedJournal(SqlJournal):
 
     def _untold(self, head: str) -> list[tuple[int, str]]:
         """What the recorded conversation tells there."""
-        told = (self.transcript.message(name) for name in SqlChain(self.conn).after(head))
-        return [(0, text) for message in told if (text := message.part(UNDONE))]
+        return [(0, text) for text in self.recorded.get(head, ())]
 
 
 def results_of(journal: SqlJournal) -> dict[str, ToolResult]:
@@ -313,13 +324,15 @@ class NoSnapshots:
 class Seen:
     """Recorded writes of the nodes that read files, an index or a clock."""
 
-    def __init__(self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]]) -> None:
-        """`states`: by root step."""
+    def __init__(
+        self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]], steps: Sequence[Step]
+    ) -> None:
+        """`states`: by root step. `steps`: all of the run."""
         self._row = row
         self._alike = options_of(home, row.run).get("context_prompts") in (None, digest("context"))
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}
-        taken = [step for step in steps(home, row.run) if step.depth == 0 and not step.failed]
+        taken = [step for step in steps if step.depth == 0 and not step.failed]
         lone = {number for number, count in Counter(step.step for step in taken).items() if count == 1}
         for step in reversed(taken):
             if (values := states.get(step.step)) is not None:

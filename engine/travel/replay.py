@@ -4,13 +4,14 @@ It uses a temporary store, so the run and its workspace aren't touched. One of t
 from a user's file. Rule: `docs/internals.md#a-replay-reaches-nothing`.
 """
 
+import gc
 import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
 from pathlib import Path
@@ -23,7 +24,7 @@ from interlock.engine.driver.of_run import restored
 from interlock.engine.driver.settling import Asker, settled
 from interlock.engine.driver.stop import Stop, stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, find_run, path, step_rows, steps
+from interlock.engine.read import RunRow, Step, find_run, path, step_rows, steps
 from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
@@ -32,16 +33,19 @@ from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
-from interlock.engine.travel.recorded import Record, Seen, record_of, recorded_services, write_script
+from interlock.engine.travel.recorded import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import begun_with, executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
-from interlock.graphs._pipeline import Node, Pipeline
+from interlock.graphs._langgraph_part import Node
+from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
+from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
 from interlock.state.node import spec_of
+from interlock.state.run import BY_PROCESS
 from interlock.state.text import nearest
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
@@ -109,10 +113,6 @@ def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -
     raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
 
 
-_UNLIKE = ("noted_epoch", "route_ms", "time_left_s", "retry")
-"""State keys that depend on the driving process or a clock."""
-
-
 class Point(NamedTuple):
     """A root step: the nodes that led to it, and the state after it."""
 
@@ -156,19 +156,24 @@ async def replay(
     foreign = foreign_of(home, row)
     if live and foreign is None:
         raise _not_theirs(row)
+    if foreign is not None:
+        recorded = points(home, row.run, theirs=True)
     if foreign is not None and not live:
         return await _applied(home, row, foreign, until, swapped)
     swap = swap_from(swapped, until) if swapped else None
     last = None if swap else _last(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, stoppable() as stop:
         store = Store(Path(folder, "home")).open()
-        script = Path(folder, "script.yaml")
+        script = Path(folder, "script.json")
         _seed(home, store, row.run, script)
         started = time.monotonic()
         end = _End(row.run, last, stop)
-        outcome = await _driven(home, store, row, script, swap, end)
+        taken = steps(home, row.run)
+        seen = Seen(home, row, {point.step: point.values for point in recorded}, taken)
+        with _seldom_collected():
+            outcome = await _driven(home, store, row, script, swap, end, seen)
         took = time.monotonic() - started
-        made = points(store.home, row.run)
+        made = points(store.home, row.run, theirs=foreign is not None)
         if end.stopped:
             last = made[-1].step if made else 0
         within = [p for p in made if last is None or p.step <= last]
@@ -184,10 +189,21 @@ async def replay(
             error = outcome.error if outcome else None
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
-        ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
-    roots = (step for step in steps(home, row.run) if step.depth == 0 and not step.failed)
+        ways = Paths(_path_until(taken, last), way(store.home, row.run, last))
+    roots = (step for step in taken if step.depth == 0 and not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return Replayed(row.run, within, found, ways, ran, took)
+
+
+@contextmanager
+def _seldom_collected() -> Generator[None]:
+    """Look for garbage less often: a long run's record is much to look through, and took a seventh of a replay."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def foreign_of(home: Path, row: RunRow) -> Foreign | None:
@@ -218,7 +234,7 @@ async def _applied(
     started = time.monotonic()
     made = await apply_record(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
-    points = [_point(one.step, one.replayed, one.now) for one in made if one.now is not None]
+    points = [_point(one.step, one.replayed, one.now, theirs=True) for one in made if one.now is not None]
     found: dict[str, Any] | None = None
     if made and not is_same(made[-1]):
         last = made[-1]
@@ -244,8 +260,8 @@ def _way_of(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
     return [(node, len([*times])) for node, times in nodes]
 
 
-def _point(step: int, nodes: tuple[str, ...], values: Mapping[str, Any]) -> Point:
-    kept = {key: value for key, value in values.items() if key not in _UNLIKE}
+def _point(step: int, nodes: tuple[str, ...], values: Mapping[str, Any], *, theirs: bool) -> Point:
+    kept = {key: value for key, value in values.items() if theirs or key not in BY_PROCESS}
     digest = hashlib.sha256(repeatable_text(kept).encode()).hexdigest()
     return Point(step, nodes, digest, kept)
 
@@ -273,16 +289,20 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
 
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
-    taken = (step for step in steps(home, run) if until is None or step.step <= until)
-    return path([step for step in taken if not is_hidden_node(step.node)])
+    return _path_until(steps(home, run), until)
 
 
-def points(home: Path, run: str) -> list[Point]:
-    """The root steps; of one repeated after a kill, the newer."""
+def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
+    within = (step for step in taken if until is None or step.step <= until)
+    return path([step for step in within if not is_hidden_node(step.node)])
+
+
+def points(home: Path, run: str, *, theirs: bool = False) -> list[Point]:
+    """The root steps; of one repeated after a kill, the newer. `theirs`: of a LangGraph graph, whose keys all count."""
     nodes = _nodes_by_step(home, run)
     found: dict[int, Point] = {}
     for one in root_checkpoints(home, run):
-        found[one.step] = _point(one.step, nodes.get(one.step, ()), one.values)
+        found[one.step] = _point(one.step, nodes.get(one.step, ()), one.values, theirs=theirs)
     return [found[number] for number in sorted(found)]
 
 
@@ -333,7 +353,7 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
         subtasks = with_subtasks(recorded, run)[1:] if recorded else []
     seed(home, store, run, subtasks, script)
     with closing(store.connect()) as conn:
-        write_script(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run, script)
+        write_script(script, entries_of(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run))
 
 
 class _End:
@@ -360,26 +380,36 @@ class _End:
 
 
 async def _driven(
-    home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None, end: _End
+    home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None, end: _End, seen: Seen
 ) -> Outcome | None:
     """Drive to the end, to the last step asked for, or to a request with no recorded answer; None: stopped before."""
 
     def services(own: DriveServices) -> DriveServices:
-        own.transcript.origins = [*_origins(home, row)]
+        own.transcript.origins = origins
+        if begun:
+            own.transcript.share(begun[-1].transcript)
+            own.models().share(begun[-1].models())
+        begun[:] = [own]
         if own.journal.run not in records:
             records[own.journal.run] = record_of(own, hooked)
         rewired = swap.services(own) if swap else end.services(own)
         return recorded_services(rewired, records[own.journal.run])
 
+    is_foreign = foreign_of(home, row) is not None
+    origins = [*_origins(home, row)]
+    begun: list[DriveServices] = []  # the drive before: the next one needn't read its messages again
     records: dict[
         str, Record
     ] = {}  # the same for every drive: what one was given, the next isn't given again
+    workflows: dict[str, tuple[Pipeline, Pipeline]] = {}
     hooked = first_state_of(store.home, row.run).get("hooked", "")
     options = Options(home=store.home, workspace=_folder(row, store), fake=script, env=dict(os.environ))
-    seen = Seen(home, row, {point.step: point.values for point in points(home, row.run)})
 
     def workflow(own: Pipeline) -> Pipeline:
-        return swap.workflow(seen.workflow(own)) if swap else seen.workflow(own)
+        """Declaring it takes as long as five turns, so it is done once, not for each prompt."""
+        if own.name not in workflows or workflows[own.name][0] != own:
+            workflows[own.name] = (own, swap.workflow(seen.workflow(own)) if swap else seen.workflow(own))
+        return workflows[own.name][1]
 
     async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
         rewire = runner.Rewire(services, workflow, prompt.asked if prompt else {})
@@ -389,13 +419,12 @@ async def _driven(
         over = end.stop.why or outcome.status == "waiting"
         return not over and (outcome.error or {}).get("type") != "script"
 
-    theirs = foreign_of(home, row) is not None
     answers: dict[str, list[Mapping[str, Any]]] = {}
     for _, request, answer in answered_requests(home, row.run):
         call = request["call"]
         asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
-        answers.setdefault(_asked(asked, theirs), []).append(answer)
-    people = AsRecorded(answers, lambda request: _asked(request, theirs))
+        answers.setdefault(_asked(asked, is_foreign), []).append(answer)
+    people = AsRecorded(answers, lambda request: _asked(request, is_foreign))
     prompts = prompts_after(home, row.run)
     try:
         return await gone_through(store.home, row.run, people, resume, prompts, goes_on)

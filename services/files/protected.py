@@ -54,6 +54,18 @@ def protected_names() -> Mapping[str, Kind]:
 
 
 @cache
+def pattern_examples() -> Sequence[str]:
+    """Return names that the patterns of the table stand for, a few for each."""
+    return [name.replace("*", by) for name in _table() if "*" in name for by in ("", "a", "local", "json")]
+
+
+def makes_nothing_run(name: str) -> bool:
+    """Whether making a file of this name could only take rights away: an ignore file."""
+    kind = _names(tuple(protected_names())).get(folded(name))
+    return kind is not None and not kind.new
+
+
+@cache
 def _families() -> Sequence[tuple[re.Pattern[str], Kind]]:
     """Return patterns of further names, folded."""
     patterns = ((fnmatch.translate(name.casefold()), kind) for name, kind in _table().items() if "*" in name)

@@ -19,9 +19,10 @@ from interlock.services.mcp.connection import (
     known,
 )
 from interlock.services.mcp.content import Content, Data, InputWantedError
-from interlock.services.mcp.remote import Learn, signed_in
+from interlock.services.mcp.remote import signed_in
 from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
+from interlock.services.mcp.tokens import Learn
 from interlock.services.mcp.wire import AnsweredError, LostError, NotRunError
 from interlock.services.toolset import BuiltinToolset, nearest_names, unexpected
 from interlock.state.calls import CallView, Preview, ToolResult, failure

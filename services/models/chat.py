@@ -16,14 +16,8 @@ from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
 from interlock.services.models.media import MediaPlaces
-from interlock.services.models.names import (
-    Providers,
-    provider_of,
-    provider_spec,
-    resolve,
-    role_model,
-    scripts_in,
-)
+from interlock.services.models.names import provider_of, provider_spec, resolve, role_model, scripts_in
+from interlock.services.models.providers import Providers
 from interlock.services.models.request import (
     Answer,
     Budget,
@@ -266,6 +260,10 @@ class ChatModels:
         own = copy(self)
         own._agent, own._temperature = agent, temperature
         return own
+
+    def share(self, other: "ChatModels") -> None:
+        """Know what another drive of the run computed of each message. Both redact the same."""
+        self._sizes, self._redacted, self._hash = other._sizes, other._redacted, other._hash
 
     def limit(self, model: str) -> int:
         return self.facts.limit(model)

@@ -118,8 +118,8 @@ def _parsed(path: Path, text: str) -> Any:
         raise UserError(f"Script {str(path)!r} isn't valid YAML or JSON: {line}.") from error
 
 
-def write_reply(path: Path, message: Message, **more: Any) -> None:
-    """Like `write_entry`, for a reply's message; `more` holds the entry's other fields."""
+def entry_of(message: Message, **more: Any) -> Scripted:
+    """Return the entry for a reply's message; `more` holds the entry's other fields."""
     calls = (
         ScriptedCall(
             name=call.name,
@@ -131,14 +131,27 @@ def write_reply(path: Path, message: Message, **more: Any) -> None:
     )
     said = {"text": message.text, "thought": message.thought or "", "tool_calls": tuple(calls)}
     kept = {"signature": message.signature, "opaque": message.opaque}
-    write_entry(path, Scripted.model_validate({**said, **kept, **more}))
+    return Scripted.model_validate({**said, **kept, **more})
+
+
+def write_reply(path: Path, message: Message, **more: Any) -> None:
+    """Like `write_entry`, for a reply's message; `more` holds the entry's other fields."""
+    write_entry(path, entry_of(message, **more))
 
 
 def write_entry(path: Path, entry: Scripted) -> None:
     """Append one entry in a single write: the file stays a valid list, even after a kill."""
-    fields = entry.model_dump(mode="json", exclude_defaults=True)
     with path.open("ab", buffering=0) as file:
-        file.write(_dumped(fields).encode())
+        file.write(_dumped(_fields(entry)).encode())
+
+
+def write_script(path: Path, entries: Sequence[Scripted]) -> None:
+    """Write a whole script as JSON, which is read and written much faster than YAML."""
+    path.write_text(json.dumps([_fields(entry) for entry in entries]), encoding="utf-8")
+
+
+def _fields(entry: Scripted) -> dict[str, Any]:
+    return entry.model_dump(mode="json", exclude_defaults=True)
 
 
 def _dumped(fields: dict[str, Any]) -> str:

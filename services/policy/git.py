@@ -292,6 +292,86 @@ def _names_of(folder: str, asked: _Asked, _second: int) -> tuple[str, ...] | Non
     return () if known is not None and known.returncode != 0 else None
 
 
+def tracked_files(folder: Path, words: Sequence[str]) -> Iterator[str]:
+    """Yield what `git ls-files WORDS…` lists."""
+    options = [
+        word for word in words if word.startswith("--exclude") or word in ("-o", "-m", "-c", "--others")
+    ]
+    done = _git(str(folder), "ls-files", "-z", *options, "--", *(w for w in words if not w.startswith("-")))
+    yield from (os.fsdecode(name) for name in (done.stdout if done else b"").split(b"\0") if name)
+
+
+_OPTIONS_OF_CHECKOUT = names("-b -B --orphan -d --detach -t --track -p --patch")
+
+
+def changed_by_checkout(folder: Path, words: Sequence[str], *, staged: bool) -> Iterator[str]:
+    """Yield the files that `git checkout … PATHS` or `git restore … PATHS` names or changes; none for a switch.
+
+    `staged`: another command of the line changes the index before.
+    """
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        if rest[0] == "-C" and len(rest) > 1:
+            folder = folder / rest[1]
+        rest = rest[2:] if rest[0] in ("-C", "-c", "--git-dir", "--work-tree") else rest[1:]
+    if not rest or rest[0] not in ("checkout", "restore", "checkout-index", "read-tree"):
+        return
+    command, given = rest[0], rest[1:]
+    if command == "read-tree":
+        given = ["-s", given[-1], "."] if "-u" in given else ["--staged"]
+    switches = command == "checkout"
+    found = _paths_of_checkout(str(folder), given) if switches else _paths_of_restore(given)
+    if found is None:
+        return
+    tree, paths = found
+    yield from (os.path.join(folder, path) for path in paths)  # noqa: PTH118 - texts of a line
+    if staged:
+        yield from (os.path.join(folder, name) for name in tracked_files(folder, paths))  # noqa: PTH118 - as above
+    top = _git(str(folder), "rev-parse", "--show-toplevel")
+    done = _git(str(folder), "diff", *_NAMES, *tree, "--", *paths)
+    if top is None or done is None or done.returncode != 0 or top.returncode != 0:
+        return
+    names_there = [os.fsdecode(name) for name in done.stdout.split(b"\0") if name][1::2]
+    yield from (os.path.join(os.fsdecode(top.stdout).strip(), name) for name in names_there)  # noqa: PTH118 - texts of git
+
+
+def _paths_of_checkout(folder: str, given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
+    """Return the revision, if one is named, and the paths; None: it switches the whole tree."""
+    if not _OPTIONS_OF_CHECKOUT.isdisjoint(given):
+        return None
+    if any(word.startswith("--pathspec-from-file") for word in given):
+        return [word for word in given if not word.startswith("-")][:1], ["."]
+    if "--" in given:
+        at = given.index("--")
+        return [w for w in given[:at] if not w.startswith("-")][:1], given[at + 1 :]
+    operands = [word for word in given if not word.startswith("-")]
+    if not operands:
+        return None
+    known = _git(folder, "rev-parse", "--verify", "--quiet", f"{operands[0]}^{{tree}}")
+    if known is not None and known.returncode == 0:
+        return (operands[:1], operands[1:]) if len(operands) > 1 else None
+    return [], operands
+
+
+def _paths_of_restore(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
+    """As `_paths_of_checkout`; None: only the index changes."""
+    if {"--staged", "-S"} & {*given} and not {"--worktree", "-W"} & {*given}:
+        return None
+    tree: list[str] = []
+    paths: list[str] = []
+    rest = iter(given)
+    for word in rest:
+        if word in ("-s", "--source"):
+            tree = [next(rest, "")]
+        elif word.startswith("--source="):
+            tree = [word.partition("=")[2]]
+        elif re.match(r"-s.", word):
+            tree = [word[2:]]
+        elif not word.startswith("-"):
+            paths.append(word)
+    return tree, paths or ["."]
+
+
 def _git(folder: str, *words: str) -> "subprocess.CompletedProcess[bytes] | None":
     env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "--no-pager", *_SAFE, *words]

@@ -12,9 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from interlock.services.files.protected import folded, is_private, private_twin
+from interlock.services.policy.expansion import is_unknown, names_of
+from interlock.services.policy.fed import texts_of
 from interlock.services.policy.git import shows_nothing_private
 from interlock.services.policy.reading import Reading
-from interlock.services.shell.commands import LANGUAGES, known_program
+from interlock.services.shell.commands import LANGUAGES, known_program, reads_instructions
 from interlock.services.shell.model import ShellCommand, Word, literal, names, program_of
 
 _SHOWS_NOTHING = names(
@@ -37,6 +39,7 @@ _NAMES_IT = re.compile(
 _GIVES_CODE = re.compile(r"-[a-zA-Z]*[ef].|--(?:regexp|expression|file)=")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MOST_TEXTS = 100
+_HIDDEN_PATTERN = re.compile(r"(?<![\w.*])\.[\w.?*\[\]-]*[*?\[][\w.?*\[\]-]*")
 _PARTS = re.compile("[=:,]")
 _RECURSES = re.compile(
     r"-[A-Za-z]*[rR][A-Za-z]*|--(?:dereference-)?recursive|-d=?recurse|--directories=recurse"
@@ -48,9 +51,9 @@ _MOST_ENTRIES = 5_000
 def private_clause(command: ShellCommand, reading: Reading) -> str | None:
     """Return a clause naming a private file that the command shows, or None."""
     words = command.words
-    if not words or not words[0].literal:
+    if not words:
         return None
-    program = program_of(words[0].text)
+    program = program_of(words[0].text) if words[0].literal else "cat"
     shown = next((path for path in _named(program, words[1:], reading) if _is_private(path, reading)), None)
     if (
         shown is None
@@ -59,7 +62,8 @@ def private_clause(command: ShellCommand, reading: Reading) -> str | None:
     ):
         return "shows a file of the history that tools may not read"
     if shown is None and known_program(program) in LANGUAGES:
-        found = (_NAMES_IT.search(word.text) for word in words[1:])
+        texts = texts_of(reading.line) if reads_instructions(words) else ()
+        found = (_NAMES_IT.search(text) for text in (*command.argv[1:], *texts))
         shown = next((match[1] for match in found if match), None)
     shown = shown or _searched(program, words[1:], reading)
     return f"shows {shown!r}, which tools may not read" if shown else None
@@ -79,7 +83,7 @@ def _named(program: str, words: Sequence[Word], reading: Reading) -> Iterator[st
     for word in words:
         if any(word is one for one in left_out) or word.text.startswith(_ONLY_LOADS):
             continue
-        for text in (*reading.expanded(word), *_alternatives(word)):
+        for text in (word.text,) if word.literal else dict.fromkeys(_meant(word, reading)):
             yield from (part.lstrip("@") for part in (text, *_PARTS.split(text)[1:]))
 
 
@@ -95,6 +99,26 @@ def _alternatives(word: Word) -> Iterator[str]:
             texts += [text[: braces.start()] + part + text[braces.end() :] for part in braces[1].split(",")]
         elif (last := text.rpartition("/")[2]).startswith(".") and fnmatchcase(".env", last):
             yield ".env"
+
+
+def _meant(word: Word, reading: Reading) -> Iterator[str]:
+    """Yield what a word that isn't known may stand for."""
+    yield from (*reading.expanded(word), *names_of(word, reading), *_alternatives(word))
+    if is_unknown(word, reading):
+        yield from _private_elsewhere(reading)
+
+
+def unread_private(reading: Reading) -> str | None:
+    """Return a clause about a private name in a line that isn't parsed to its end."""
+    found = _NAMES_IT.search(reading.line.text) if reading.line.unread else None
+    return f"may show {found[1]!r}, which tools may not read" if found else None
+
+
+def _private_elsewhere(reading: Reading) -> Iterator[str]:
+    """Yield the private names in the line, of which what isn't known may be one: `echo .env | xargs cat`."""
+    yield from _NAMES_IT.findall(reading.line.text)
+    if any(fnmatchcase(".env", pattern) for pattern in _HIDDEN_PATTERN.findall(reading.line.text)):
+        yield ".env"
 
 
 def _is_private(text: str, reading: Reading) -> bool:
@@ -132,7 +156,7 @@ def _greps_private(words: Sequence[Word], reading: Reading) -> bool:
 def _searched(program: str, words: Sequence[Word], reading: Reading) -> str | None:
     """Return a private file in the folders that a search goes through, which leaves no hidden file out."""
     options = [w.text for w in words if w.text.startswith("-")]
-    every = (program == "grep" and any(map(_RECURSES.fullmatch, options))) or (
+    every = (program in ("grep", "egrep", "fgrep") and any(map(_RECURSES.fullmatch, options))) or (
         program == "rg" and any(map(_UNHIDES.fullmatch, options))
     )
     if not every or any(

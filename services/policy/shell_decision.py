@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, islice, product
 from pathlib import Path
 from typing import NamedTuple
@@ -13,10 +14,12 @@ from pydantic import JsonValue
 
 from interlock.services.files.disk import read_file
 from interlock.services.policy.always import covering, grants_it
+from interlock.services.policy.copies import copied_names, copy_clause, restricted_programs
 from interlock.services.policy.decision import PartRuling, Ruling
+from interlock.services.policy.fed import commands_fed, runs_text, texts_of
 from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, past_options, restricts
-from interlock.services.policy.private import private_clause
+from interlock.services.policy.private import private_clause, unread_private
 from interlock.services.policy.programs import names_program
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import SHIPPED, STRICTNESS, Pattern, Rule
@@ -29,7 +32,7 @@ from interlock.services.policy.targets import (
     spellings,
     unresolved,
 )
-from interlock.services.policy.written import placed, written_clause
+from interlock.services.policy.written import placed, places_of, redirected, unread_clause, written_clause
 from interlock.services.shell.commands import SHELLS, known_program
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, program_of
@@ -38,6 +41,8 @@ from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
 _QUOTES = re.compile(r"[\"'`\\,]+")
+_JOINS = re.compile(r"[\"']\s*(?:\+|\.\.?|~)\s*[\"']")
+"""Between two texts that a program makes one: `"git" + " push"`."""
 _GLUED = re.compile(r"(?<!\S)-(?:[A-Za-z]*?m|[A-Za-z](?=\w+\s))(?=\w)")
 """An option whose value stands in the same word: `-mpytest`, `-O'git push'`."""
 _WORD = re.compile(r"[\w./@%+-]+")
@@ -80,10 +85,11 @@ def decide_line(
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
     wrappers = (c for c in line.commands if c.transparent)
-    spelled = (spellings(command, check.places) for command in line.effective) if check.restricts else ()
-    for command in dict.fromkeys(chain(wrappers, *spelled, [ShellCommand(line.text, ())])):
+    spelled = check.by_other_names() if check.restricts else ()
+    for command in dict.fromkeys(chain(wrappers, commands_fed(line), spelled, [ShellCommand(line.text, ())])):
         if (outcome := check.against(command)) is not None:
             parts.append(PartRuling(command, outcome))
+    parts += check.copies()
     worst = max((p.outcome for p in parts), key=lambda o: STRICTNESS[o.decision])
     return (check.lowered(worst, parts) if worst.decision == "allow" else worst), parts
 
@@ -95,7 +101,7 @@ def only_reads(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
     return not (line.opaque or line.assigns or writes) and all(map(reading.plain, line.effective))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _LineCheck:
     """Decides one shell line, command by command."""
 
@@ -116,6 +122,26 @@ class _LineCheck:
     @property
     def places(self) -> Sequence[str]:
         return [str(self.workspace.root / base) for base in self.folders.bases]
+
+    @cached_property
+    def programs(self) -> Mapping[str, str]:
+        """The programs that rules deny or ask about, and their files."""
+        return restricted_programs(self.rules)
+
+    def by_other_names(self) -> Iterator[ShellCommand]:
+        """Yield what each command may be besides, by its spelling or as a copy of a program."""
+        fed, folders = commands_fed(self.line), self.places or [str(self.workspace.root)]
+        every = (*self.line.commands, *fed)
+        copied = [one for command in every for one in copied_names(command, self.programs, folders)]
+        for one in (*self.line.effective, *fed, *copied):
+            yield from spellings(one, self.places)
+        yield from copied
+
+    def copies(self) -> Iterator[PartRuling]:
+        """Yield a question for each command that copies a program which a rule denies or asks about."""
+        for command in (*self.line.commands, *commands_fed(self.line)) if self.restricts else ():
+            if clause := copy_clause(command, self.programs, self.reading):
+                yield PartRuling(command, Ruling("ask", "danger", detail=clause))
 
     def judged(self, command: ShellCommand, plain: bool) -> Ruling:
         outcome = self._by_rules(command, plain)
@@ -147,7 +173,8 @@ class _LineCheck:
         """Lower the mode's allow to an ask for what changes a file that the program trusts."""
         if outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
-        clause = written_clause(command, self.reading)
+        patched = _patched(command, self.line, self.folders.bases or (".",), self.workspace)
+        clause = written_clause(command, self.reading) or (patched if patched != _UNSEEN else None)
         return outcome.asking("danger", clause) if clause else outcome
 
     def _unless_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
@@ -181,7 +208,7 @@ class _LineCheck:
     def _by_rules(self, command: ShellCommand, plain: bool, *, written: bool = True) -> Ruling:
         """`written`: it stands in the line; else it is another spelling of one that does."""
         lowered: Ruling | None = None
-        hides = _Hides.of(command, self.places if self.restricts and written else None)
+        hides = _Hides.of(command, self.places if self.restricts and written else None, self.line)
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.narrows
@@ -214,7 +241,8 @@ class _LineCheck:
         line = self.line
         sourced = not line.hidden and self._is_granted()
         opaque = (None if sourced else line.opaque) or self._own_wrapper()
-        if protected := protected_target(line, self.folders, self.workspace):
+        protected = protected_target(self.reading) or unread_clause(self.reading)
+        if protected := protected or (self.mode == "yolo" and unread_private(self.reading)) or None:
             return outcome.asking("protected", protected)
         if opaque is not None and self.mode != "yolo":
             return outcome.asking("opaque", opaque)
@@ -223,9 +251,11 @@ class _LineCheck:
             rank = outcome.rule.rank if outcome.rule else 0
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
-            return outcome if against is None else Ruling("ask", "hidden", against, detail=opaque)
+            if against is not None:
+                return Ruling("ask", "hidden", against, detail=opaque)
+            return self._unless_fed(outcome)
         if self.mode == "yolo":
-            return self._unless_reads_private(outcome)
+            return self._unless_fed(self._unless_reads_private(outcome))
         if not line.files:
             return outcome
         if away := escape(line, self.folders, self.workspace):
@@ -233,6 +263,14 @@ class _LineCheck:
         allowed = self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts)
         free = allowed or self._only_reads(parts) or self._is_granted()
         return outcome if free else outcome.asking("redirection", "")
+
+    def _unless_fed(self, outcome: Ruling) -> Ruling:
+        """Lower an allow to an ask for what a text of the line makes a shell change."""
+        for command in commands_fed(self.line):
+            lowered = self._unless_private(command, self._unless_written(command, outcome))
+            if lowered.decision != "allow":
+                return outcome.asking("protected", lowered.detail)
+        return outcome
 
     def _unless_reads_private(self, outcome: Ruling) -> Ruling:
         read = [r.target for r in self.line.files if r.kind == "read" and r.target is not None]
@@ -279,11 +317,13 @@ class _Hides(NamedTuple):
     """Behind a shell that such a program may run: `prlimit sh -c 'git push'`."""
     code: bool
     """In program text."""
+    texts: tuple[ShellCommand, ...]
+    """In text that the line gives it to read."""
     programs: frozenset[str]
     """As a command of theirs that can't be resolved."""
 
     @classmethod
-    def of(cls, command: ShellCommand, folders: Sequence[str] | None) -> "_Hides":
+    def of(cls, command: ShellCommand, folders: Sequence[str] | None, line: ShellLine) -> "_Hides":
         """`folders`: where it may run; None: no rule asks."""
         words = command.argv
         known = not words or words[0] == "git" or program_of(words[0]) in INDIFFERENT
@@ -291,12 +331,17 @@ class _Hides(NamedTuple):
         return cls(
             unknown,
             tuple(_behind_shells(command)) if unknown and folders is not None else (),
-            command.code or sets_more(command) or runs_others(command),
+            command.code or sets_more(command) or runs_others(command) or runs_text(command, line),
+            tuple(ShellCommand(text, (literal(text),)) for text in texts_of(line))
+            if folders is not None
+            else (),
             frozenset() if folders is None else unresolved(command, folders),
         )
 
     def may_hold(self, rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
-        if (self.words and _holds(rule, command)) or (self.code and _named(rule, command)):
+        if self.words and _holds(rule, command):
+            return True
+        if self.code and any(_named(rule, one) for one in (command, *self.texts)):
             return True
         if any(restricts(rule, one, args) is not Match.NO for one in self.shells):
             return True
@@ -335,7 +380,7 @@ def _starts_several(pattern: Pattern, words: Sequence[str]) -> bool:
 
 def _named(rule: Rule, command: ShellCommand) -> bool:
     """Whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf /")}'`."""
-    text = _QUOTES.sub(" ", " ".join(command.argv))
+    text = _QUOTES.sub(" ", _JOINS.sub("", " ".join(command.argv)))
     text = f"{text} {_GLUED.sub(' ', text)}"
     words = tuple(_WORD.findall(text))
     if rule.command is not None:
@@ -364,13 +409,13 @@ def _stand_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
 # ---- redirections
 
 
-def protected_target(line: ShellLine, folders: Folders, workspace: Workspace) -> str | None:
+def protected_target(reading: Reading) -> str | None:
     """Return a clause about a redirection that writes to a protected file, or None."""
-    for target in (r.target for r in line.redirects if r.kind == "write" and r.target is not None):
-        for base in folders.bases or (".",):
-            found = workspace.protected(placed(base, target.text))
+    for target in (r.target for r in reading.line.redirects if r.kind == "write" and r.target is not None):
+        for path in redirected(target, reading):
+            found = next(filter(None, map(reading.workspace.protected, places_of(path, reading))), None)
             if found is not None:
-                return f"writes to {target.text!r} ({found.what})"
+                return f"writes to {path!r} ({found.what})"
     return None
 
 

@@ -1,30 +1,95 @@
 """written: which files a command names to change them, as far as its words say. With `-y` those that the program trusts
 ask.
 
-What a script or an archive writes by itself isn't known.
+What a script writes by itself isn't known.
 """
 
+import fnmatch
+import os
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 from interlock.services.files.protected import folded, is_plain_key
+from interlock.services.policy.brought import archives_of_tar, brought_clause
+from interlock.services.policy.expansion import first_trusted_in, is_unknown, names_of, trusted_names_in
+from interlock.services.policy.git import tracked_files
+from interlock.services.policy.harmless import only_reads_anywhere
 from interlock.services.policy.reading import Reading
-from interlock.services.shell.commands import known_program
-from interlock.services.shell.model import ShellCommand, names
+from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program
+from interlock.services.shell.danger import INDIFFERENT
+from interlock.services.shell.model import ShellCommand, Word, literal, names
+from interlock.services.shell.parse import parse
 
-_ALL = names("mv tee sponge touch truncate mkdir chmod chown patch ed ex dd")
+Texts = Sequence[str]
+"""What one word may stand for."""
+
+_ALL = names("script mv tee sponge touch truncate mkdir chmod chown patch ed ex dd vipw pico nano")
 """They change whatever they name."""
-_REMOVE = names("rm unlink rmdir")
+_REMOVE = names("rm unlink rmdir shred")
 _OF_GIT = names("config config.worktree hooks commondir modules")
-_LAST = names("cp ln install rsync scp")
+_LAST = names("cp ln install rsync scp mv uniq xxd")
 """They change their last operand, or what is in it."""
-_IN_PLACE = {name: re.compile(r"-[A-Za-z0-9]*i.*|--in-place.*") for name in ("sed", "gsed", "perl", "ruby")}
-_OUTPUTS = {"curl": ("-o", "--output"), "wget": ("-O", "--output-document"), "sort": ("-o", "--output")}
+_IN_PLACE = {
+    name: re.compile(r"-[A-Za-z0-9]*i.*|--in-place.*|inplace")
+    for name in names("sed gsed perl ruby awk gawk yq")
+}
+_UNPACKS = names("gunzip bunzip2 unxz unlzma unzstd uncompress gzip bzip2 xz lzma zstd lz4 brotli")
+_ENDINGS = re.compile(r"\.(gz|bz2|xz|lzma|zst|Z|lz4|br)$")
+_HOST = re.compile(r"[\w.@-]+:")
+_NAMES_NEW = names("rename prename perl-rename file-rename mmv")
+_REWRITES = names("black isort mdformat dos2unix unix2dos rustfmt sd")
+"""Formatters that change what they are given; others say so by an option."""
+_SAYS_SO = re.compile(r"--(write|fix|in-place|inplace|overwrite)(=true)?")
+_FORMATS_BY_W = names("gofmt gofumpt goimports shfmt prettier")
+_CHANGES_COPY = names("clone export checkout co mv move cp copy rm remove revert update")
+_PACKS = names("gzip bzip2 xz lzma zstd lz4 brotli")
+_KEEPS = re.compile(r"-[A-Za-z0-9]*[kclt][A-Za-z0-9]*|--(keep|stdout|to-stdout|list|test)")
+_DECOMPRESSES = re.compile(r"-[A-Za-z0-9]*d[A-Za-z0-9]*|--(decompress|uncompress)")
+_DATABASES = names("sqlite3 psql mysql mariadb duckdb")
+_EXPORTS = re.compile(
+    r"^\s*\.(output|once|save|backup|log|excel|clone)\b|\boutfile\b|^\s*\\[ogw]|\bto\s+'", re.IGNORECASE
+)
+_EDITORS = names("vim vi nvim view ex ed emacs emacsclient")
+_OPTIONS = ("-o", "--log-file", "--logfile")
+_TO = re.compile(r"--?[a-z-]*(out|dest|target|save)[a-z-]*")
+"""Options by which programs name what they write."""
+_NO_OUTPUT = names(
+    "find ps git ls grep egrep fgrep rg set ssh mount test [ sh bash dash zsh cp mv rsync install tar unzip du"
+)
+"""Programs whose `-o` names no file."""
 _FOLDERS = ("-t", "--target-directory")
 _LOOKS = names("--get --get-all --get-regexp --get-urlmatch --list -l get list")
 _SETS = names("set unset add --add --unset --unset-all --replace-all")
+_CODE_WRITES = re.compile(
+    r"""["'][rbt]*[wax]\+?[bt]?["']|\bwrite|\bopen\s*\(\s*["']?[>+]|\bunlink|\brename|\breplace\(|\bremove\(|\bcopy|\bmove\("""
+    r"|\btouch\(|\bchmod|\bsymlink|\blink\(|\bappend|\bmkdir|[^-=]>|\bsave|\bdump\(|\bprint\s+to\b|\bspurt\b"
+)
+_LINKS = r"-[A-Za-z]*[ls][A-Za-z]*|--link|--symbolic-link"
+_SED_WRITES = re.compile(r"(?:^|[;{}\n\dp/$gI ])[wW]\s*(\S[^;\n}]*)")
+_AWK_WRITES = re.compile(r'>>?\s*"([^"]+)"')
+_FILTERS = names("grep egrep fgrep rg ag sed awk gawk head tail sort uniq cut shuf")
+_NARROWS = names(
+    "-empty -mtime -mmin -newer -size -regex -iregex -user -group -perm -atime -ctime -inum -links -samefile"
+)
+_MOST_ENTRIES = 5_000
+_MOST_CODE = 20_000
+
+
+_WRITES = _ALL | _REMOVE | frozenset(_LAST) | _IN_PLACE.keys()
+_NOT_BEHIND = names("install patch ed ex awk gawk ruby")
+"""Words that are seldom programs behind another: `npm install`."""
+_BEHIND = _WRITES - _NOT_BEHIND
+_UNPACK = names("tar unzip bsdtar cpio")
+_LAUNCHERS = names(
+    "uv poetry pipenv pdm hatch rye pixi conda sudo doas env nice timeout npx bunx setsid ionice strace busybox toybox"
+)
+_ELSEWHERE = names("docker podman nerdctl kubectl ssh vagrant flatpak")
+_MOST_BEHIND = 50
+_UNKNOWN = Word("…", False, "", True, True, foreign=True)
+_CLIMBS = re.compile(r"^(\./|\.\./)+")
+_EXTENDS = re.compile(r"extglob|\b(zsh|[lm]?ksh|pdksh|oksh)\b")
 
 
 def placed(base: str, text: str) -> str:
@@ -33,57 +98,403 @@ def placed(base: str, text: str) -> str:
     return text if text.startswith("~") else posixpath.join(base, text)
 
 
+def places_of(path: str, reading: Reading) -> Iterator[str]:
+    """Yield where a path of the line may lead; from an unknown folder, `..` may lead into the workspace."""
+    if reading.folders.bases:
+        yield from (placed(base, path) for base in reading.folders.bases)
+    else:
+        yield from dict.fromkeys((placed(".", path), placed(".", _CLIMBS.sub("", path))))
+
+
 def written_clause(command: ShellCommand, reading: Reading) -> str | None:
     """Return a clause naming a file that the program trusts, and that the command changes; None: it names none."""
-    if not command.words or not command.words[0].literal:
+    if not command.words:
         return None
-    words = [text for word in command.words[1:] for text in reading.expanded(word)]
+    if not command.words[0].literal:
+        return _unknown_program(command, reading)
+    found = _written_clause(command, reading)
+    inner = (
+        _written_clause(one, reading)
+        for one in chain(_behind(command), _in_lines(command), _named_anew(command, reading))
+        if one.words
+    )
+    return found or next(filter(None, inner), None)
+
+
+def _named_anew(command: ShellCommand, reading: Reading) -> Iterator[ShellCommand]:
+    """Yield what an alias stands for, and the lines in variables that a shell runs: `bash -c "$x"`."""
+    program = known_program(command.words[0].text)
+    if program == "alias":
+        for text in command.argv[1:]:
+            for one in parse(text.partition("=")[2]).commands:
+                yield ShellCommand(command.text, (*one.words, _UNKNOWN))
+    elif program in SHELLS:
+        for word in command.words[1:]:
+            for text in () if word.literal else names_of(word, reading)[1:]:
+                yield from parse(text).commands
+
+
+_WRITES_SOMEWHERE = re.compile(r"[\w.+-]+|>")
+
+
+def unread_clause(reading: Reading) -> str | None:
+    """Return a clause about a trusted name in a line that isn't parsed to its end, if something in it may write."""
+    if not reading.line.unread:
+        return None
+    known = _WRITES | LANGUAGES | SHELLS | names("> tar unzip find git curl wget xargs")
+    writes = any(known_program(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text))
+    name = first_trusted_in(reading.line.text) if writes else None
+    return f"may change {name!r}, and isn't read to its end" if name else None
+
+
+def _unknown_program(command: ShellCommand, reading: Reading) -> str | None:
+    """A clause about a trusted file that is given to a program which is only known when it runs: `$x AGENTS.md`."""
+    known = [text for text in names_of(command.words[0], reading)[1:] if text]
+    each = [re.split(r"[\s,:;|]+", text) for text in known] or [["tee"]]
+    plain = (ShellCommand(command.text, (*map(literal, one), *command.words[1:])) for one in each if one[0])
+    return next(filter(None, (_written_clause(one, reading) for one in plain)), None)
+
+
+_RUNS_LINE = re.compile(r"-[a-z]*[cx]|-ex|--(exec|call|command|eval|tree-filter|shell-command|on-change|run)")
+_COMMANDS_OF_THEIRS = re.compile(r"^\s*(\.shell|\.system|\\!|!|shell|spawn)\s+")
+
+
+def _in_lines(command: ShellCommand) -> Iterator[ShellCommand]:
+    """Yield the commands of lines in the arguments that a program runs: `npx -c 'tee x'`, `gdb -ex 'shell tee x'`."""
+    program, given = known_program(command.words[0].text), command.argv[1:]
+    if program in INDIFFERENT | SHELLS | LANGUAGES or only_reads_anywhere((program,)):
+        return
+    texts = [after for word, after in pairwise(given) if _RUNS_LINE.fullmatch(word) or word == "foreach"]
+    texts += [text.partition("=")[2] for text in given if _RUNS_LINE.fullmatch(text.partition("=")[0])]
+    texts += [text for text in given if _COMMANDS_OF_THEIRS.match(text)]
+    if program == "git" and given[:2] == ("bisect", "run"):
+        texts.append(" ".join(given[2:]))
+    for text in texts[:_MOST_BEHIND]:
+        for part in (text, text.partition(";")[2], text.partition(":")[2]):
+            yield from parse(_COMMANDS_OF_THEIRS.sub("", part)).commands
+
+
+def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
+    """Yield the commands that may stand behind a program that runs others: `sudo tee x`, `busybox cp x y`."""
+    program, words = known_program(command.words[0].text), command.words
+    known = INDIFFERENT | _WRITES | {"git", "find", "tar", "unzip"}
+    away = program in _ELSEWHERE and command.argv[1:2] != ("cp",)
+    if away or program in known or only_reads_anywhere((program,)):
+        return
+    fed = program in ("xargs", "parallel")
+    holes = {"{}", *(b.text for a, b in pairwise(words) if fed and a.text in ("-I", "-J", "--replace"))}
+    holes |= {w.text[2:] for w in words if fed and w.text.startswith(("-I", "-J")) and len(w.text) > 2}
+    for at in range(1, min(len(words), _MOST_BEHIND)):
+        inner = known_program(words[at].text)
+        launched = program in _LAUNCHERS and (inner in LANGUAGES or inner in _UNPACK)
+        if words[at].literal and (inner in _BEHIND or launched):
+            rest = [_UNKNOWN if fed and any(hole in w.text for hole in holes) else w for w in words[at:]]
+            yield ShellCommand(command.text, (*rest, _UNKNOWN) if fed else tuple(rest))
+            return
+
+
+def _written_clause(command: ShellCommand, reading: Reading) -> str | None:
+    words = [_texts(word, command, reading) for word in command.words[1:]]
     program = known_program(command.words[0].text)
     if program == "git":
-        return _configures(words)
-    for path in _written(program, words):
-        for base in reading.folders.bases or (".",):
-            place = placed(base, path)
+        plain = [text for texts in words for text in texts]
+        named = chain(_named_to_git(plain, words), _patched_by_text(plain, reading))
+        return (
+            _configures(plain)
+            or _clause("rm", named, reading)
+            or brought_clause("git", command, words, reading)
+        )
+    found = _clause(program, _written(program, words), reading) or brought_clause(
+        program, command, words, reading
+    )
+    if found is not None:
+        return found
+    if program == "find":
+        return _finds(command, reading)
+    if program in ("fd", "fdfind"):
+        return _clause(program, _found_by_fd(command, reading), reading)
+    return _clause(program, _written_by_code(program, command, reading), reading)
+
+
+def _clause(program: str, paths: Iterator[str] | Sequence[str], reading: Reading) -> str | None:
+    for path in dict.fromkeys(islice(paths, _MOST_ENTRIES)):
+        for place in places_of(path, reading):
             if found := reading.workspace.protected(place):
                 return f"changes {found.part!r} ({found.what})"
-            if program not in _REMOVE and _is_of_git(place):
+            if program not in _REMOVE and is_of_git(place):
                 return f"changes {path!r} (what git runs and believes)"
     return None
 
 
-def _is_of_git(path: str) -> bool:
+def is_of_git(path: str) -> bool:
+    """Whether it is a repository's folder, or what git runs or believes in one."""
     parts = [folded(part) for part in posixpath.normpath(path).split("/")]
     at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
     return at is not None and (at + 1 == len(parts) or parts[at + 1] in _OF_GIT)
 
 
-def _written(program: str, words: Sequence[str]) -> Iterator[str]:
-    operands = [word for word in words if not word.startswith("-") or word == "-"]
+def _texts(word: Word, command: ShellCommand, reading: Reading) -> Texts:
+    """Return what a word may stand for; where that isn't in the line, also what else the line names and trusts."""
+    found = names_of(word, reading)
+    if _EXTENDS.search(reading.line.text):  # then parentheses are patterns, too
+        found = (*found, *trusted_names_in(reading.line.text, reading))
+    if not is_unknown(word, reading):
+        return found
+    return (*found, *trusted_names_in(word.text, reading), *_named_elsewhere(command, reading))
+
+
+def _named_elsewhere(command: ShellCommand, reading: Reading) -> Iterator[str]:
+    """Yield the trusted names in the rest of the line, of which what isn't known may be one."""
+    yield from trusted_names_in(reading.line.text.replace(command.text, " "), reading)
+    between: list[ShellCommand] = []
+    for other in reading.line.commands:
+        if other is command or (other.words and other.words[:1] == command.words[:1]):
+            break
+        between = [other] if other.literal and other.argv[:1] == ("find",) else [*between, other]
+    programs = {known_program(c.words[0].text) for c in between if c.words}
+    if not programs & _FILTERS:
+        yield from _listed(reading)
+    if between and between[0].words[:1] and between[0].words[0].text == "find" and not programs & _FILTERS:
+        yield from _found(between[0], reading)
+
+
+_MAKES = names("mv rm clone init worktree submodule")
+
+
+def _named_to_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
+    """Yield what git makes or removes by its name."""
+    yield from _values(words, ("--output", "--output-directory"))
+    if {"archive", "format-patch"} & {*plain}:
+        yield from _values(words, ("-o",))
+    at = next((at for at, text in enumerate(plain) if not text.startswith("-")), len(plain))
+    if plain[at : at + 1] and plain[at] in _MAKES and not {"--cached", "list", "status"} & {*plain}:
+        yield from _written("mv", [(text,) for text in plain[at + 1 :]])
+
+
+def _listed(reading: Reading) -> Iterator[str]:
+    """Yield the files that `git ls-files` and fd list for another command of the line."""
+    folders = [reading.workspace.root / base for base in reading.folders.bases or (".",)]
+    for other in reading.line.commands:
+        if other.argv[:2] == ("git", "ls-files") and other.literal:
+            yield from chain.from_iterable(tracked_files(folder, other.argv[2:]) for folder in folders)
+
+
+def _written(program: str, words: Sequence[Texts]) -> Iterator[str]:
+    operands = [texts for texts in words if not texts[0].startswith("-") or texts[0] == "-"]
+    flat = [text for texts in words for text in texts]
     if program in _ALL | _REMOVE:
-        yield from (word.removeprefix("of=") for word in operands)
-    elif program in _LAST and operands:
-        named = [*_values(words, _FOLDERS)]
-        for place in named or operands[-1:]:
-            yield place
-            yield from (
-                posixpath.join(place, name) for name in dict.fromkeys(map(posixpath.basename, operands))
-            )
-    elif program in _IN_PLACE and any(map(_IN_PLACE[program].fullmatch, words)):
-        yield from operands
-    elif program in _OUTPUTS:
-        yield from _values(words, _OUTPUTS[program])
+        yield from (text.removeprefix("of=") for texts in operands for text in texts)
+    linked = program == "ln" or (program == "cp" and any(re.fullmatch(_LINKS, text) for text in flat))
+    formats = program in _REWRITES or any(map(_SAYS_SO.fullmatch, flat))
+    formats |= program in _FORMATS_BY_W and "-w" in flat
+    named = program in ("svn", "hg", "gh") and not _CHANGES_COPY.isdisjoint(flat)
+    if linked or named or (formats and program not in _NO_OUTPUT):
+        yield from chain.from_iterable(operands)  # by a link they are changed under its name
+    if program in _LAST and operands:
+        places = [*_values(words, _FOLDERS)] or operands[-1]
+        local = (place for place in places if program not in ("scp", "rsync") or not _HOST.match(place))
+        yield from _placed_in([*local], operands)
+    elif program in _IN_PLACE and any(map(_IN_PLACE[program].fullmatch, flat)):
+        yield from chain.from_iterable(operands)
+    elif program in _PACKS and not any(map(_DECOMPRESSES.fullmatch, flat)):
+        yield from () if any(map(_KEEPS.fullmatch, flat)) else chain.from_iterable(operands)
+    elif program in _UNPACKS:
+        yield from (_ENDINGS.sub("", text) for texts in operands for text in texts)
+    elif program in ("curl", "wget"):
+        yield from _downloaded(program, words, operands)
+    elif program == "cmake" and "-E" in flat:
+        yield from flat
+    elif program == "zip":
+        yield from chain.from_iterable(operands[:1])
+    elif program == "tar" and flat[:1] and re.match(r"-?[A-Za-z]*c|--create", flat[0]):
+        yield from archives_of_tar(words)
+    if program not in _NO_OUTPUT and not only_reads_anywhere((program,)):
+        yield from _values(words, _OPTIONS)
+        yield from _values(words, ("-O",) if program in ("wget", "gh") else ())
 
 
-def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
-    """Yield the values of an option by its short and its long name."""
-    short, long = options
-    for word, after in pairwise((*words, "")):
-        if word in (short, long):
-            yield after
-        elif word.startswith(f"{long}="):
-            yield word.partition("=")[2]
-        elif word.startswith(short) and not word.startswith("--"):
-            yield word.removeprefix(short)
+def _placed_in(places: Texts, operands: Sequence[Texts]) -> Iterator[str]:
+    """Yield the places and what they hold afterwards, if they are folders."""
+    bases = dict.fromkeys(posixpath.basename(_HOST.sub("", text)) for texts in operands for text in texts)
+    for place in places:
+        yield place
+        yield from (posixpath.join(place, name) for name in bases if name)
+
+
+def _downloaded(program: str, words: Sequence[Texts], operands: Sequence[Texts]) -> Iterator[str]:
+    """Yield the files that a download names after its address."""
+    flat = [text for texts in words for text in texts]
+    remote = program == "wget" or any(
+        re.fullmatch(r"-[A-Za-z]*[OJ][A-Za-z]*|--remote-name(-all)?", t) for t in flat
+    )
+    folders = [*_values(words, ("-P", "--directory-prefix", "--output-dir")), ""]
+    addresses = (text.partition("?")[0] for texts in operands for text in texts if remote)
+    names_there = [posixpath.basename(address) for address in addresses]
+    yield from (posixpath.join(folder, name) for folder in folders for name in names_there if name)
+
+
+def _values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
+    """Yield the values of options: behind the sign, in the next word, or behind a letter."""
+    for texts, after in pairwise((*words, ())):
+        for text in texts:
+            if text[:1] != "-":
+                continue
+            if text in options:
+                yield from after
+            name, sign, value = text.partition("=")
+            to = options is _OPTIONS
+            if sign and ((name in options and name.startswith("--")) or (to and _TO.fullmatch(name))):
+                yield value
+            elif to and _TO.fullmatch(text):
+                yield from after
+            elif len(text) > 2 and text[1] != "-" and text[:1] == "-":
+                if text[:2] in options:
+                    yield text[2:]
+                if text.isascii() and text[1:].isalpha() and f"-{text[-1]}" in options:
+                    yield from after  # letters together, of which the last has a value
+
+
+# ---- code in arguments and here-documents
+
+
+def _written_by_code(program: str, command: ShellCommand, reading: Reading) -> Iterator[str]:
+    """Yield the trusted names in code on the line that writes."""
+    given = [word.text for word in command.words[1:]]
+    texts = [r.text for r in reading.line.redirects if r.kind == "text" and r.text]
+    if program in ("sed", "gsed"):
+        yield from (name.strip() for text in given for name in _SED_WRITES.findall(text))
+    elif program in ("awk", "gawk", "mawk"):
+        yield from (name for text in given for name in _AWK_WRITES.findall(text))
+        yield from (value.partition("=")[2] for option, value in pairwise(given) if option == "-v")
+    elif program in _NAMES_NEW or (program in _DATABASES and any(map(_EXPORTS.search, given))):
+        yield from chain.from_iterable(trusted_names_in(text, reading) for text in given)
+    elif program in _EDITORS:
+        yield from chain.from_iterable(trusted_names_in(text, reading) for text in (*given, *texts))
+    elif program in LANGUAGES:
+        inline = [
+            text
+            for option, text in pairwise(given)
+            if re.fullmatch(r"-\w*[ceEpr]|--eval|--print|eval", option)
+        ]
+        inline += texts if all(text.startswith("-") or "dev/" in text for text in given) else []
+        for code in inline:
+            if len(code) > _MOST_CODE or _CODE_WRITES.search(code):
+                yield from trusted_names_in(code, reading)
+    elif program == "patch":
+        yield from _patched_by_text(["apply"], reading)
+
+
+_HEADER = re.compile(r"^(?:\+\+\+|---|\*\*\*|Index:|diff|rename|copy) .*$", re.MULTILINE)
+
+
+def _patched_by_text(words: Sequence[str], reading: Reading) -> Iterator[str]:
+    """Yield the trusted names in the heads of a patch that stands in the line."""
+    if {"apply", "am"} & {*words[:3]}:
+        texts = (r.text for r in reading.line.redirects if r.kind == "text" and r.text)
+        for head in (head for text in texts for head in _HEADER.findall(text)):
+            yield from trusted_names_in(re.sub(r"(?<=\s)[ab]/", "", head), reading)
+
+
+# ---- what find finds
+
+
+def _finds(command: ShellCommand, reading: Reading) -> str | None:
+    """A clause about a trusted file among those that find changes."""
+    words = [word.text for word in command.words]
+    for option, value in pairwise(words):
+        if option in ("-fprint", "-fprint0", "-fls", "-fprintf") and (
+            found := _clause("find", [value], reading)
+        ):
+            return found
+    program = _acts(words)
+    return _clause(program, _found(command, reading), reading) if program and command.literal else None
+
+
+def _acts(words: Sequence[str]) -> str:
+    """Return the program that changes what find finds; empty: none does."""
+    if "-delete" in words:
+        return "rm"
+    for at, word in enumerate(words):
+        if word not in ("-exec", "-execdir", "-ok", "-okdir") or at + 1 == len(words):
+            continue
+        end = next((n for n in range(at, len(words)) if words[n] in (";", "+")), len(words))
+        inner = words[at + 1 : end]
+        program = known_program(inner[0]) if inner else ""
+        if any("{}" in path for path in _written(program, [(text,) for text in inner[1:]])):
+            return program
+        if program in SHELLS and any(_writes_somewhere(text, inner) for text in inner[1:]):
+            return "sh"
+    return ""
+
+
+def _writes_somewhere(script: str, inner: Sequence[str]) -> bool:
+    """Whether a script writes to what it is given."""
+    line = parse(script)
+    into = any(r.kind == "write" and r.target is not None and not r.idle for r in line.redirects)
+    programs = {known_program(c.words[0].text) for c in line.commands if c.words}
+    return into or (not programs.isdisjoint(_ALL | _LAST | _REMOVE | _IN_PLACE.keys()) and len(inner) > 1)
+
+
+def _found(command: ShellCommand, reading: Reading) -> Iterator[str]:
+    """Yield the files that find finds by their names."""
+    words = [word.text for word in command.words[1:]]
+    if not _NARROWS.isdisjoint(words):
+        return
+    starts: list[str] = []
+    for text in words:
+        if text.startswith(("-", "(", "!")):
+            break
+        starts.append(text)
+    wanted, unwanted = list[tuple[str, str]](), list[tuple[str, str]]()
+    for at, (option, value) in enumerate(pairwise(words)):
+        if option in ("-name", "-iname", "-path", "-ipath", "-wholename"):
+            excludes = words[at - 1] in ("!", "-not") or "-prune" in words[at + 2 : at + 4]
+            (unwanted if excludes else wanted).append((option, value))
+    kinds = {value for option, value in pairwise(words) if option == "-type"}
+    for base in reading.folders.bases or (".",):
+        for start in starts or ["."]:
+            for path, is_folder in _below(str(reading.workspace.root / base), start):
+                kind = "d" if is_folder else "f"
+                if (kinds and kind not in kinds) or any(_fits(path, *one) for one in unwanted):
+                    continue
+                if not wanted or any(_fits(path, *one) for one in wanted):
+                    yield path
+
+
+def _found_by_fd(command: ShellCommand, reading: Reading) -> Iterator[str]:
+    """Yield the files that fd finds for a program that changes them."""
+    words = list(command.argv[1:])
+    at = next((n for n, word in enumerate(words) if word in ("-x", "-X", "--exec", "--exec-batch")), None)
+    if at is None or _acts(["-exec", *words[at + 1 :], "{}"]) == "":
+        return
+    endings = [value for option, value in pairwise(words[:at]) if option in ("-e", "--extension")]
+    operands = [word for word in words[:at] if not word.startswith("-") and word not in endings]
+    for base in reading.folders.bases or (".",):
+        for path, _ in _below(str(reading.workspace.root / base), "."):
+            name = posixpath.basename(path)
+            fits = not operands or operands[0].strip(".^$*\\").casefold() in name.casefold()
+            if fits and (not endings or name.endswith(tuple(endings))):
+                yield path
+
+
+def _fits(path: str, option: str, pattern: str) -> bool:
+    text = path if option in ("-path", "-ipath", "-wholename") else posixpath.basename(path)
+    return fnmatch.fnmatchcase(text.casefold(), pattern.casefold())
+
+
+def _below(root: str, start: str) -> Iterator[tuple[str, bool]]:
+    """Yield the files and folders below a place, as find names them, up to a limit."""
+    seen = 0
+    top = os.path.join(root, start)  # noqa: PTH118 - texts of a line
+    yield start, os.path.isdir(top)  # noqa: PTH112 - Path.is_dir raises for long names
+    for folder, folders, files in os.walk(top):
+        inner = start.rstrip("/") + folder[len(top.rstrip("/")) :]
+        yield from ((f"{inner}/{name}", True) for name in folders)
+        yield from ((f"{inner}/{name}", False) for name in files)
+        folders[:] = [name for name in folders if name not in ("node_modules", "objects")]
+        seen += len(folders) + len(files)
+        if seen > _MOST_ENTRIES:
+            return
 
 
 def _configures(words: Sequence[str]) -> str | None:
@@ -96,3 +507,9 @@ def _configures(words: Sequence[str]) -> str | None:
         return "opens git's configuration in an editor" if {"-e", "--edit", "edit"} & {*given} else None
     key = next((word for word in operands if "." in word and "/" not in word), operands[0])
     return None if is_plain_key(key) else f"changes git's configuration ({key[:60]})"
+
+
+def redirected(target: Word, reading: Reading) -> Iterator[str]:
+    """Yield the paths that a redirection may write to."""
+    command = ShellCommand(target.text, (literal(">"), target))
+    yield from _texts(target, command, reading)

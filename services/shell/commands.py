@@ -8,7 +8,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from interlock.services.shell.danger import danger_of
@@ -98,6 +98,8 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
     if not words:
         return
     name = words[0]
+    if name.text in _DECLARES:
+        found.values += [(n, v) for n, v in map(_declared, words[1:]) if n]
     opaque: str | None = None
     if not name.literal or name.text == "" or (level > 0 and name.text.startswith("-")):
         opaque = "what it runs is only known when it runs"
@@ -118,6 +120,15 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
         found.deeper(inner.script)
     for run in inner.runs:
         add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], level + 1)
+
+
+_DECLARES = names("export declare typeset local readonly")
+
+
+def _declared(word: Word) -> tuple[str, Word]:
+    """Return the name and the value of `NAME=value`; no name: it is something else."""
+    name, sign, value = word.text.partition("=")
+    return (name.strip("\"'") if sign else "", replace(word, text=value, lead=value if word.literal else ""))
 
 
 def _sources(words: _Words) -> bool:
@@ -164,16 +175,50 @@ def _inner(words: _Words) -> _Inner:
     program = known_program(words[0].text)
     if program in _RUNS:
         return _HIDDEN
-    if program in LANGUAGES:
-        read = len(words) == 1 or any(
-            w.text == "-" or _may_be_input(w.text) or "<(" in w.text for w in words[1:]
-        )
-        return _Inner(opaque="it runs what it reads") if read else _NOTHING
+    if program in LANGUAGES or program in _RUNNERS:
+        return _Inner(opaque="it runs what it reads") if reads_instructions(words) else _NOTHING
     if program in _WRAPPERS:
         return _WRAPPERS[program](words)
     if words[0].text in _HARMLESS:
         return _Inner(transparent=True) if _HARMLESS[words[0].text](words[1:]) else _HIDDEN
     return _HIDDEN if program in _PLAIN and not _PLAIN[program](words[1:]) else _NOTHING
+
+
+_RUNNERS = names(
+    "make gmake just rake task go-task ninja ant mvn gradle tox nox invoke inv cmake awk gawk mawk tclsh"
+)
+_IS_INPUT = re.compile(r"-[A-Za-z]*[ftbc]-|--[a-z-]+=-")
+"""An option of a runner by which its file is its input."""
+
+
+def reads_instructions(words: _Words) -> bool:
+    """Whether a shell, an interpreter or a runner of targets takes what it runs from its input."""
+    program, given = known_program(words[0].text), words[1:]
+    if program in _RUNNERS:
+        return any(_IS_INPUT.fullmatch(w.text) or _leads_to_input(w.text) for w in given) or any(
+            w.text == "-" and _IS_INPUT.fullmatch(before.text + "-") for before, w in pairwise(given)
+        )
+    if program in SHELLS:
+        plain = all(w.text.startswith(("-", "+")) and "c" not in w.text for w in given)
+        return (
+            plain
+            or any("s" in w.text for w in given if re.fullmatch(r"-[a-z]+", w.text))
+            or _any_input(given)
+        )
+    sources = program in (".", "source")
+    return (program in LANGUAGES and not given) or ((program in LANGUAGES or sources) and _any_input(given))
+
+
+def _any_input(words: _Words) -> bool:
+    return any(w.text == "-" or _leads_to_input(w.text) for w in words)
+
+
+def _leads_to_input(text: str) -> bool:
+    return (
+        _may_be_input(text)
+        or "<(" in text
+        or any(name in text for name in ("/dev/stdin", "/dev/fd/", "/proc/self"))
+    )
 
 
 # ---- wrappers

@@ -67,6 +67,8 @@ class Redirect:
 
     kind: Literal["read", "write", "duplicate", "text"]
     target: Word | None
+    text: str | None = None
+    """The text of a here-document or here-string, as far as it is known."""
 
     @property
     def idle(self) -> bool:
@@ -126,6 +128,10 @@ class ShellLine:
     """It may run more than `commands` and the files that these source."""
     spawns: bool = False
     """A loop starts commands without waiting for them."""
+    values: tuple[tuple[str, Word], ...] = ()
+    """Values that the line gives to variables, by their names."""
+    unread: bool = False
+    """Not all of it was parsed: it is too long, too deep, or holds characters that people and bash read differently."""
 
     @property
     def files(self) -> tuple[Redirect, ...]:
@@ -155,11 +161,13 @@ class Found:
     commands: list[ShellCommand] = field(default_factory=list[ShellCommand])
     redirects: list[Redirect] = field(default_factory=list[Redirect])
     assigns: list[str] = field(default_factory=list[str])
+    values: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
     opaque: str | None = None
     hidden: bool = False
     words: int = 0
     piped: bool = False
     """A pipe was read."""
+    unread: bool = False
     repeats: bool = False
     """The command that is being read stands in a loop or function of its shell."""
     spawns: bool = False

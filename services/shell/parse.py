@@ -19,6 +19,7 @@ from interlock.services.shell.model import (
     Word,
     assigned,
     assignment_problem,
+    literal,
     sets_clause,
 )
 from interlock.services.shell.words import Words, may_hold_pattern
@@ -46,6 +47,8 @@ def parse(line: str) -> ShellLine:
         found.opaque,
         found.hidden,
         found.spawns,
+        tuple(found.values),
+        found.unread,
     )
 
 
@@ -64,11 +67,13 @@ def _look_into(line: str, found: Found) -> None:
     reason = _refused(line, found.depth)
     if reason is not None:
         found.blur(reason)
+        found.unread = True
         return
     try:
         _Reader(line, found).program()
     except TooMuch as much:
         found.blur(str(much))
+        found.unread = True
 
 
 def _refused(line: str, depth: int) -> str | None:
@@ -265,10 +270,17 @@ class _Reader(Words):
             return
         name = assignment[1]
         if self.text.startswith("(", self.at):
-            self._skip(")")
+            self.at += 1
+            self.found.values += [(name, one) for one in self._skip(")")]
             self.at = min(self.at + 1, len(self.text))
         value = self.text[assignment.end() : self.at]
         place.assigns.append(assigned(name, value))
+        known = literal(word.text.partition("=")[2]) if word.literal else Word(value, False)
+        if assignment[0].endswith("+="):
+            before = next((v for n, v in reversed(self.found.values) if n == name), literal(""))
+            whole = literal(before.text + known.text) if before.literal and known.literal else known
+            known = whole if before.literal else before
+        self.found.values.append((name, known))
         if problem := assignment_problem(name, value):
             self.doubt(problem)
 
@@ -306,6 +318,7 @@ class _Reader(Words):
         self.at = head.end() if head else self.at
         if head and head[2]:
             words = self._skip(";\n")
+            self.found.values += [(name, word) for word in words]
             if self._sets_once(name) and not any(w.foreign for w in words):
                 self.of_line[name] = len(self.place.open)
                 self.patterns |= {name} if any(map(may_hold_pattern, words)) else set()
@@ -395,10 +408,10 @@ class _Reader(Words):
             return
         target = self.word()
         if operator == "<<<":
-            self.found.redirects.append(Redirect("text", None))
+            self.found.redirects.append(Redirect("text", None, target.text if target.literal else None))
         elif operator in (">&", "<&") and target.literal and _DESCRIPTOR.fullmatch(target.text):
             self.found.redirects.append(Redirect("duplicate", target))
         else:
             if operator in (">&", "<&"):  # bash 5.2 expands a file name after `>&` twice
                 self.doubt("a redirection that bash expands twice")
-            self.found.redirects.append(Redirect("read" if operator.startswith("<") else "write", target))
+            self.found.redirects.append(Redirect("read" if operator in ("<", "<&") else "write", target))

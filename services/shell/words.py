@@ -69,6 +69,8 @@ class _Document:
     quoted: bool
     tabs: bool
     """`<<-`: leading tabs are stripped."""
+    place: int
+    """Its place among the line's redirections."""
 
 
 class Words:
@@ -292,6 +294,7 @@ class Words:
 
     def document(self, operator: str) -> None:
         """Read the delimiter after `<<`; the body follows at the end of the line."""
+        place = len(self.found.redirects)
         self.found.redirects.append(Redirect("text", None))
         delimiter = _DELIMITER.match(self.text, self.at)
         if delimiter is None or self.documents:
@@ -300,7 +303,9 @@ class Words:
             return
         self.at = delimiter.end()
         quoted = bool(delimiter["quote"] or delimiter["bare"])
-        self.documents.append(_Document(delimiter["name"] or delimiter["bare"], quoted, operator == "<<-"))
+        self.documents.append(
+            _Document(delimiter["name"] or delimiter["bare"], quoted, operator == "<<-", place)
+        )
 
     def bodies(self) -> None:
         """Read the bodies of the here-documents announced on this line."""
@@ -310,10 +315,13 @@ class Words:
             if end is None:
                 self.doubt("a here-document that isn't closed")
             stop, after = (end.start(), end.end()) if end else (len(self.text), len(self.text))
+            body = self.text[self.at : stop]
             if not document.quoted:
                 if _EXPANDS_IN_BODY.search(self.text, self.at, stop):
                     self.doubt("a here-document that may run something")
                 self._body(stop)
+            known = document.quoted or not set(body) & {*"$`\\"}
+            self.found.redirects[document.place] = Redirect("text", None, body if known else None)
             self.at = after
         self.documents.clear()
 
@@ -325,6 +333,12 @@ class Words:
                 self.at = plain.end()
             elif not self._expansion():
                 self.at += 1
+
+
+def ansi_text(inside: str) -> str | None:
+    """Return what `$'…'` stands for; None: it isn't known."""
+    value = _ESCAPE.sub(_unescape, inside)
+    return None if _NOT_KNOWN in value else value
 
 
 def may_hold_pattern(word: Word) -> bool:

@@ -12,8 +12,7 @@ import yaml
 from commands import Run
 from folders import put
 
-from interlock.cli.catalog import COMMANDS, parser_of
-from interlock.cli.command_line import command_of
+from interlock.cli.catalog import COMMANDS, command_of, parser_of
 from interlock.cli.commands import work
 from interlock.cli.flags import options_from
 from interlock.engine.options import Options

@@ -15,7 +15,8 @@ from starlette.requests import Request
 
 from interlock.cli.web.stats import stats
 from interlock.engine.client import Client
-from interlock.engine.store import select, state_home
+from interlock.engine.store import select
+from interlock.engine.store.address import state_home
 from interlock.engine.store.keeping import CANDIDATES
 
 CALL = shell("touch a.txt")

@@ -16,12 +16,22 @@ from interlock.engine.driver.lease import acquire
 from interlock.engine.store import Store, put
 from interlock.engine.store.runs import fence
 from interlock.engine.store.saver import Saver
-from interlock.graphs._pipeline import Graph
+from interlock.graphs._graph import Graph
+from interlock.nodes.tools_batch import collect
 from interlock.state.charted import ApprovalModeState, CallState
-from interlock.state.charts import CHARTS, ApprovalModeChart, ToolCallChart, mode_of, moves_in, step
+from interlock.state.charts import (
+    CHARTS,
+    VERDICTS,
+    ApprovalModeChart,
+    ToolCallChart,
+    mode_of,
+    moves_in,
+    reached,
+    step,
+)
 from interlock.state.deps import Token
 from interlock.state.errors import BusyError, RunError, SetupError
-from interlock.state.node import node
+from interlock.state.node import node, spec_of
 
 STATES = {
     "run": ["created", "running", "waiting", "interrupted", "done", "failed", "cancelled"],
@@ -46,6 +56,7 @@ class Values(TypedDict, total=False):
     attempt: int
     approval_mode: ApprovalModeState
     plan_phase: str
+    plan_verdict: str
 
 
 def values_at(name: str, state: str) -> Values:
@@ -56,18 +67,23 @@ def values_at(name: str, state: str) -> Values:
 
 
 def committed(
-    store: Store, name: str, before: Values, *after: str, may: tuple[str, ...] = ()
+    store: Store, name: str, before: Values, *after: str, may: tuple[str, ...] = (), verdict: str = ""
 ) -> tuple[Values, bool]:
     """Run nodes in one superstep; returns the values in the newest checkpoint, and whether a node was refused.
 
-    `after`: the state that each node moves to. `may`: the moves that each declares.
+    `after`: the state that each node moves to. `may`: the moves that each declares. `verdict`: a person's on the plan.
     """
     graph = Graph("t", Values)
     for number, state in enumerate(after):
 
-        @node(reads=(), writes=("status", "approval_mode", "plan_phase"), fusable=True, moves=may)
+        @node(
+            reads=(),
+            writes=("status", "approval_mode", "plan_phase", "plan_verdict"),
+            fusable=True,
+            moves=may,
+        )
         async def moves(_: Values, state: str = state) -> Values:
-            return values_at(name, state)
+            return {**values_at(name, state), "plan_verdict": verdict} if verdict else values_at(name, state)
 
         graph.node(f"moves{number}", moves)
     graph.edge(START, *(f"moves{number}" for number in range(len(after))), END)
@@ -107,7 +123,14 @@ def test_a_nodes_update_is_one_move_that_it_declares(store: Store, name: str) ->
             assert committed(store, name, before, new, may=own) == (before, True), (old, new)
         for new in legal - {old}:
             assert committed(store, name, before, new) == (before, True), "it declares none"
-            assert committed(store, name, before, new, may=own) == (values_at(name, new), False)
+            verdict = next((event for event in VERDICTS if events.get(event) == new), "")
+            assert not verdict or committed(store, name, before, new, may=own) == (before, True), (
+                "nobody said so"
+            )
+            assert committed(store, name, before, new, may=own, verdict=verdict) == (
+                values_at(name, new),
+                False,
+            )
 
 
 @ONE_STORE
@@ -141,6 +164,24 @@ def test_no_node_declares_what_only_a_person_does(event: str) -> None:
         node(moves=(event,))
 
 
+def test_the_end_of_a_batch_makes_only_the_moves_that_a_batch_can_make() -> None:
+    """It leaves no plan in review, allows edits only directly or by a person's verdict, and never leaves yolo."""
+    moves = spec_of(collect).moves  # pyright: ignore[reportOptionalMemberAccess]
+
+    def ends(old: str, *said: str) -> set[str]:
+        return {*reached(ApprovalModeChart, old, moves, VERDICTS - {*said})} - {old}
+
+    planning = {f"plan.{phase}" for phase in ("requirements", "exploration", "design")}
+    assert ends("yolo") == set()
+    assert ends("auto_edit") == planning
+    assert ends("default") == {*planning, "auto_edit"}
+    assert ends("default", "approve_auto_edit") == {*planning, "auto_edit"}
+    for phase in (*planning, "plan.review"):
+        assert ends(phase) <= planning
+        assert ends(phase, "approve_default") - planning == {"default"}
+        assert ends(phase, "approve_auto_edit") - planning == {"auto_edit"}
+
+
 @pytest.mark.parametrize(
     ("key", "kind"),
     [
@@ -149,6 +190,10 @@ def test_no_node_declares_what_only_a_person_does(event: str) -> None:
         ("plan_phase", int),
         ("hooked", str),
         ("mode", int),
+        ("retry", int),
+        ("time_left_s", float),
+        ("route_ms", int),
+        ("noted_epoch", int),
     ],
 )
 def test_a_state_can_not_declare_a_channel_of_the_engine_anew(key: str, kind: Any) -> None:

@@ -14,7 +14,7 @@ from interlock.engine.diagrams.picture import compiled_graphviz
 from interlock.engine.diagrams.shape import Diagram, extract, extract_chart
 from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._pipeline import Graph
+from interlock.graphs._graph import Graph
 from interlock.state.charts import CHARTS, leaf_of, name_of
 from interlock.state.errors import UserError
 

@@ -21,11 +21,11 @@ from stores.make import options as old_options
 from warm import Warm
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
+from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
 from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.rebuild import rebuild
 from interlock.engine.store import Store, select
-from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.runs import remove_run
 from interlock.services.files.blobs import inflated
 from interlock.state.calls import outcome_of

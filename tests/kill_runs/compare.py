@@ -8,7 +8,7 @@ from typing import Any
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine.rebuild import rebuild
-from interlock.engine.store import blobs_of
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.damage import damage

@@ -28,7 +28,7 @@ from interlock.services.policy.books import Books
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import BuiltinToolset
-from interlock.state.calls import CallView, ToolError, ToolResult
+from interlock.state.calls import CallView, ToolError, ToolResult, result_of
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools.browser_action import TOOL, BrowserActionArgs, chromium, installed, preview, run
@@ -85,7 +85,7 @@ def browse(context: ToolContext, story: Callable[[Act], Awaitable[None]]) -> Non
         try:
             return await run(BrowserActionArgs(**args), held)
         except ToolError as error:
-            return error.result
+            return result_of(error)
 
     processes = SupervisedProcesses(outputs=context.outputs, env={"PATH": os.environ["PATH"]})
     held = replace(context, processes=processes, reach="any")  # as if nothing were asked

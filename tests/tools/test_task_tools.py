@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tool_calls import Calls
 
-from interlock.cli.commands.doctor import _machine  # pyright: ignore[reportPrivateUsage]
+from interlock.engine.client.doctor import check_machine
 from interlock.prompts import load
 from interlock.services.index.sources import chunks
 from interlock.tools.table import TOOLS
@@ -79,7 +79,7 @@ def test_without_the_extra_code_is_cut_by_lines_and_one_line_says_what_to_instal
     needs = "list_code_definition_names needs the extra `code`: install interlock-agent[code]."
     assert call.failed("not_installed", "list_code_definition_names", path="src") == needs
     assert [chunk.name for chunk in chunks(SOURCE.encode(), "python")] == [""]
-    assert "none: code is indexed by lines, not by definition" in str([*_machine()])
+    assert "none: code is indexed by lines, not by definition" in str([*check_machine()])
 
 
 @pytest.mark.parametrize("task", ["create_mcp_server", "create_mode"])

@@ -15,6 +15,7 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.client import Client
 from interlock.engine.store import Store
 from interlock.state.errors import UserError
+from interlock.state.run import BY_PROCESS
 
 SHAPES = Path(__file__).parents[1] / "foreign_shapes.py"
 SENDING = """
@@ -169,6 +170,21 @@ def test_a_live_replay_lists_the_nodes_first_and_asks(options: Options, run: Run
     told = run("replay", name, "--live", "--yes", "--json")
     assert told.json["divergence"] is None, "each question got its own answer"
     assert effects()["sent"] == before["sent"] + 1
+
+
+@pytest.mark.parametrize("key", sorted(BY_PROCESS))
+def test_a_graphs_key_may_have_the_name_of_a_channel_of_the_engine_and_counts_in_a_replay(
+    options: Options, run: Run, key: str
+) -> None:
+    """In our own workflows these depend on the process that drives, so replays don't compare them."""
+    counting = SENDING.replace("log", key).replace("[answer]", 'Path("paid").read_text().split()')
+    file = put((options.workspace or Path()) / "agent.py", counting)
+    parked = run_sync(f"{file}:graph", {}, options=options)
+    decisions = [Decision(request["id"], "proceed_once", text="yes") for request in parked.pending]
+    ended = resume_sync(parked.run, decisions=decisions, options=options)
+    assert ended.output == {key: ["sent", "sent", "end", "end"]}
+    told = run("replay", ended.run, "--live", "--yes", "--json")
+    assert told.json["divergence"]["keys"] == [key]
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs
 from interlock.engine.travel import replay
 from interlock.engine.travel.replay import Point, divergence, points
-from interlock.graphs._additions import rooted_of
-from interlock.graphs._pipeline import Graph
+from interlock.graphs._graph import Graph
+from interlock.graphs._session import rooted_of
 
 Replies = list[dict[str, Any]]
 

@@ -27,9 +27,8 @@ from interlock.cli.web.api.answers import (
 )
 from interlock.cli.web.api.threads import Threads
 from interlock.cli.web.api.visitors import owned, shows, shows_graph, shows_system
-from interlock.engine.client import Client, served
+from interlock.engine.client import PIPELINES, Client, served
 from interlock.engine.client.served import Served
-from interlock.graphs import PIPELINES
 from interlock.state.errors import InterlockError
 
 _CHANGED = ("graph_id", "config", "context", "metadata", "name", "description")

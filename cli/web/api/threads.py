@@ -37,9 +37,8 @@ from interlock.cli.web.api.answers import (
 from interlock.cli.web.api.bodies import THREAD_FIELDS
 from interlock.cli.web.api.recorder import asked, place_of, record_of
 from interlock.cli.web.api.visitors import owned, shows, shows_runs
-from interlock.engine.client import Client, RunRow, served, threads
+from interlock.engine.client import PIPELINES, Client, RunRow, served, threads
 from interlock.engine.client.served import Served
-from interlock.graphs import PIPELINES
 from interlock.state.errors import InterlockError
 
 BUSY = ("pending", "running")

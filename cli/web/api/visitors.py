@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from interlock.cli.web.answers import RefusedError, body, check_role, list_body
-from interlock.cli.web.guard import first_part, is_shell
+from interlock.cli.web.paths import first_part, is_shell
 from interlock.cli.web.roles import Person
 from interlock.engine.client.served import Served
 from interlock.state.errors import bug

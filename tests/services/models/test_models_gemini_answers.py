@@ -11,7 +11,7 @@ from langsmith.utils import get_env_var, tracing_is_enabled
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.gemini import FIXED_SAMPLING, GeminiProvider
-from interlock.services.models.names import Providers
+from interlock.services.models.providers import Providers
 from interlock.state.messages import TextDelta, Usage
 from interlock.state.settings import Settings
 

@@ -1,4 +1,4 @@
-"""files: shows and undoes what a run's calls did to the workspace's files."""
+"""run_files: shows and undoes what a run's calls did to the workspace's files."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence

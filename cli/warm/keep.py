@@ -1,0 +1,63 @@
+"""keep: begins and ends the warm process, and says what a start from here would be."""
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from interlock.cli import warm as warm_start
+from interlock.state.errors import ConfigError
+from interlock.state.text import as_seconds
+
+
+def from_here(stop: bool = False) -> tuple[int | None, str]:
+    """The warm process, and why a command that is started here isn't handed over; empty: it is.
+
+    `stop`: end it.
+    """
+    if (conn := warm_start.connected()) is None:
+        return None, "there is no warm process"
+    with closing(conn):
+        if stop:
+            conn.sendall(warm_start.STOP)
+            conn.recv(1)  # it has closed its end
+        why = "stopped" if stop else warm_start.why_cold() or warm_start.asked(conn, [])[1]
+        return warm_start.peer_of(conn)[0], why
+
+
+def keep() -> None:
+    """Begin it if the user's settings say so and nothing speaks against it; returns at once."""
+    try:
+        wanted = not warm_start.why_cold() and wanted_s()
+    except ConfigError:  # changed meanwhile; the next start reports it
+        return
+    if wanted and from_here()[0] is None:
+        started(wanted, subprocess.DEVNULL)
+
+
+def wanted_s() -> float:
+    """For how long the user's settings say to keep it; 0: not at all."""
+    from interlock.services.config.settings import load_settings
+
+    home = Path.home()
+    loaded = load_settings(workspace=home, home=home, env=os.environ, overrides={}, trusted=False)
+    return as_seconds(loaded.settings.start.keep_warm)
+
+
+def started(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
+    """A shell starts it and ends, so that no process has it as a child."""
+    door = Path(warm_start.door()).absolute()
+    words = [sys.executable, "-P", "-m", "interlock.cli.warm.process", str(door), str(unused_s)]
+    starter = subprocess.Popen(
+        ["/bin/sh", "-c", '"$0" "$@" &', *words],
+        env={**warm_start.imported_with(os.environ), "PATH": os.defpath},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        umask=0o077,
+    )
+    starter.wait()
+    return starter

@@ -1,0 +1,336 @@
+"""doctor: what is as it should be on this machine, in the settings, the store and its server, and what is not."""
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from interlock.engine.client import Client, telemetry_problem
+from interlock.engine.client.fleet import Fleet, isolation
+from interlock.engine.client.health import OURS, Finding, damaged_pages
+from interlock.services.config.formats import load_dotenv
+from interlock.services.files.disk import close_to_others
+from interlock.services.hooks.scripts import scripts_of
+from interlock.services.process.supervisor import bound_note, escape_note
+from interlock.services.secrets.environment import kept_back
+from interlock.state.errors import InterlockError, SandboxError, UserError
+from interlock.state.text import amount, counted, place
+from interlock.tools._syntax import EXTRA, grammars, installed
+
+if TYPE_CHECKING:
+    from interlock.services.config.settings import HookLayer
+    from interlock.state.settings import Settings
+
+
+_PACKAGES = (
+    "langgraph",
+    "langgraph-checkpoint",
+    "langchain-google-genai",
+    "pydantic",
+    "rich",
+    "genai-prices",
+)
+
+
+def check_effects(workflow: str) -> Iterator[Finding]:
+    """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
+    hints = Client.at_home().effect_hints(workflow)
+    for node, call, where in hints:
+        text = f"node {node!r} calls {call} ({where}) without `effect`; a kill could repeat it"
+        yield Finding("note", "effects", text)
+    if not hints:
+        yield Finding("ok", "effects", f"no node of {workflow!r} looks as if it acts outside the graph")
+
+
+def check_machine() -> Iterator[Finding]:
+    """Packages and programs, what may outlive a run, and the sandbox."""
+    from interlock.tools.search.ripgrep import find_ripgrep
+
+    yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
+    yield Finding("ok", "packages", ", ".join(f"{name} {version(name)}" for name in _PACKAGES))
+    no_code = f"code is indexed by lines, not by definition; {EXTRA}"
+    for what, found, level, without in (
+        ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
+        ("git", shutil.which("git"), "note", "git status isn't shown, and nothing can be undone"),
+        ("code", f"definitions in {len(grammars())} languages" * installed(), "note", no_code),
+        (
+            "dot",
+            shutil.which("dot"),
+            "note",
+            "diagrams are drawn without it; as PNG by the extra `png`",
+        ),
+    ):
+        yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
+    note = escape_note()
+    yield Finding("note" if note else "ok", "processes", f"{note or 'none outlives its run'}; {bound_note()}")
+    yield _sandbox()
+
+
+def _sandbox() -> Finding:
+    from interlock.services.sandbox.sandbox import check_here
+
+    try:
+        return Finding("ok", "sandbox", f"-s works: {check_here(os.environ)}")
+    except SandboxError as error:
+        return Finding("note", "sandbox", str(error))
+
+
+def check_worker(home: Path) -> Iterator[Finding]:
+    """What a worker on this host would isolate; nothing where runs are in a file."""
+    try:
+        Fleet(home)
+        lines = isolation(os.environ, everything=False, clones=True)
+    except SandboxError as error:
+        yield Finding("note", "worker", str(error))
+    except UserError:
+        return
+    else:
+        yield from (Finding("ok", "worker", line) for line in lines)
+
+
+_CROWDED = 0.8
+
+
+def check_connections(home: Path) -> Iterator[Finding]:
+    """How full the store's server is; nothing where runs are in a file."""
+    try:
+        open_now, most = Fleet(home).connections()
+    except UserError:
+        return
+    except InterlockError as error:
+        yield Finding("note", "connections", str(error))
+    else:
+        full = open_now >= most * _CROWDED
+        advice = ". Raise max_connections, or start fewer workers" if full else ""
+        yield Finding("note" if full else "ok", "connections", f"{open_now} of {most} are open{advice}")
+
+
+def check_settings() -> Iterator[Finding]:
+    """This folder's settings, and everything that they and the folder bring."""
+    from interlock.services.config.settings import load_settings
+    from interlock.services.models.names import check_credentials
+    from interlock.services.trust import is_trusted
+
+    root, home = Path.cwd().resolve(), Path.home()
+    try:
+        trusted = is_trusted(root, home)
+        env = load_dotenv(start=root, home=home, env=dict(os.environ), trusted=trusted).values
+        loaded = load_settings(workspace=root, home=home, env=env, overrides={}, trusted=trusted)
+    except InterlockError as error:
+        yield Finding("problem", "settings", str(error))
+        return
+    yield Finding("ok", "settings", _named(loaded.files) or "no file: defaults")
+    unknown = [f"{where}: unknown setting {key!r}" for where, key in loaded.unknown]
+    yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
+    yield from _notify(loaded.settings)
+    yield from _found(root, home, trusted, loaded.settings)
+    yield from _left_out(root, home, env, loaded.settings)
+    yield from _hooks(loaded.hooks, env, root)
+    yield from _policies(root, home, trusted, loaded.settings)
+    try:
+        check_credentials(loaded.settings, env)
+        yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
+    except InterlockError as error:
+        yield Finding("note", "model", str(error))
+    yield _snapshots(root, loaded.settings)
+    yield from _network(env)
+    yield from _telemetry(loaded.settings)
+
+
+def _snapshots(root: Path, settings: "Settings") -> Finding:
+    """Whether what a run changes in this folder can be taken back."""
+    from interlock.services.files.workspace import open_workspace
+    from interlock.services.snapshots.snapshots import NO_GIT
+    from interlock.services.snapshots.tree import Tree
+
+    lost = "nothing that a run changes here can be undone"
+    if not settings.snapshots.enabled:
+        return Finding("note", "snapshots", f"off (setting snapshots.enabled): {lost}")
+    if not shutil.which("git"):
+        return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
+    try:
+        files = Tree(open_workspace(root, settings), settings.snapshots).count()
+    except InterlockError as error:
+        return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
+    return Finding("ok", "snapshots", f"{counted(files, 'file')} of this folder are saved around each change")
+
+
+def _network(env: Mapping[str, str]) -> Iterator[Finding]:
+    from interlock.services.models.network import described
+
+    try:
+        yield from (Finding("ok", "network", line) for line in described(env))
+    except UserError as error:
+        yield Finding("problem", "network", str(error))
+
+
+def _telemetry(settings: "Settings") -> Iterator[Finding]:
+    if settings.telemetry.enabled:
+        told = settings.telemetry.outfile or settings.telemetry.otlp_endpoint
+        why = telemetry_problem(settings)
+        yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
+
+
+def _found(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.context.definitions import found
+    from interlock.services.policy.modes import load_modes
+
+    modes, problems = load_modes(root, home, trusted)
+    slugs = [mode.slug for mode in modes.all()]
+    for one in found(root, home, settings.context.file_names, slugs, trusted):
+        yield Finding("ok" if one.used else "note", one.what, place(one.text))
+    yield from (Finding("note", "modes", place(problem)) for problem in problems)
+    if own := [mode.slug for mode in modes.all() if mode.source != "built-in"]:
+        yield Finding("ok", "modes", f"{', '.join(own)} (interlock modes)")
+    yield from _brought(root, home, trusted, settings)
+
+
+def _brought(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.context.definitions import load_agents, load_skills
+    from interlock.services.mcp.spec import specs_of
+
+    agents, problems = load_agents(root, home, trusted)
+    yield from (Finding("note", "agents", place(problem)) for problem in problems)
+    if own := [name for name, agent in agents.items() if agent.source != "interlock"]:
+        yield Finding("ok", "agents", ", ".join(own))
+    skills, problems = load_skills(root, home, trusted)
+    yield from (Finding("note", "skills", place(problem)) for problem in problems)
+    if skills:
+        yield Finding("ok", "skills", ", ".join(skills))
+    for file in settings.processor_files(root, home):
+        why = "" if file.is_file() else "there is no such file"
+        if not trusted and file.resolve().is_relative_to(root):
+            why = "the folder isn't trusted (interlock trust)"
+        text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
+        yield Finding("note" if why else "ok", "processors", place(text))
+    servers = specs_of(settings, root).values()
+    if able := [server.name for server in servers if not server.problem and not server.disabled]:
+        yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
+    for server in servers:
+        if why := server.problem or ("it is disabled in settings" if server.disabled else ""):
+            yield Finding("note", "mcp", f"{server.name}: not used; {why}")
+
+
+def _notify(settings: "Settings") -> Iterator[Finding]:
+    notify = settings.general.notify
+    command = notify.command if isinstance(notify.command, str) else shlex.join(notify.command)
+    host = urlsplit(notify.webhook).netloc.rpartition("@")[2]
+    ways = [
+        *notify.terminal,
+        *([f"command {command}"] if command else []),
+        *([f"webhook {host}"] if host else []),
+    ]
+    if ways:
+        yield Finding("ok", "notify", f"when a run waits: {', '.join(ways)}")
+
+
+def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.trust import ignored_line, is_trusted, project_files
+
+    if not is_trusted(root, home):
+        yield from (Finding("note", "trust", t) for t in ignored_line(project_files(root, home), root))
+    if names := sorted(kept_back(env, settings.security.environment)):
+        yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
+
+
+def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.context.definitions import load_agents
+    from interlock.services.files.workspace import open_workspace
+    from interlock.services.policy.books import Books
+    from interlock.services.policy.load import Places, load_rules, rule_files
+    from interlock.services.policy.policy import RulePolicy
+
+    files = rule_files(Places(root, home, trusted))
+    try:
+        rules, problems = load_rules(files)
+        books = Books(rules, settings, open_workspace(root, settings))
+        idle = books.idle(load_agents(root, home, trusted)[0], settings.mcp_servers)
+        problems = [*problems, *books.problems, *idle]
+        prefixes = RulePolicy(books).wide_prefixes()
+        wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]
+    except InterlockError as error:
+        yield Finding("problem", "policies", str(error))
+        return
+    yield from (Finding("note", "policies", text) for text in (*map(str, problems), *wide))
+    yield Finding("ok", "policies", _named(file for file, _ in files) or "no file: the shipped rules")
+
+
+def _named(files: Iterable[Path]) -> str:
+    return ", ".join(place(str(file)) for file in files)
+
+
+def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str], root: Path) -> Iterator[Finding]:
+    from interlock.services.hooks.configured import load_hooks
+
+    try:
+        book = load_hooks(layers, env)
+        yield from (Finding("note", "hooks", text) for text in book.problems)
+        for hook in {hook.id: hook for hook in book.hooks}.values():
+            if own := sorted({p.relative_to(root) for p in scripts_of(hook.command, root) if p.is_file()}):
+                more = f" and {len(own) - 1} more" if len(own) > 1 else ""
+                text = f"{hook.title!r} runs {own[0].as_posix()!r}{more} of this folder, where the model writes: tools"
+                text += " ask before they change it, but a command that you allow can. Keep it outside."
+                yield Finding("note", "hooks", text)
+    except InterlockError as error:
+        yield Finding("problem", "hooks", str(error))
+
+
+def check_state(home: Path) -> Iterator[Finding]:
+    """Who can read the state directory, and what is in the store."""
+    if not home.exists():
+        yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
+        return
+    yield from _closed(home)
+    try:
+        runs = Client.at_home().runs()
+        damaged = damaged_pages(home, quick=True)
+    except InterlockError as error:
+        yield Finding("problem", "store", str(error))
+        return
+    if damaged:
+        mend = "sqlite3 interlock.db .recover"
+        yield Finding("problem", "store", f"damaged: {damaged[0]}. Recover it with: {mend}")
+        return
+    parts = Client.at_home().sizes()
+    made = ", ".join(f"{part} {amount(size)}" for part, size in parts.items())
+    about = f"{counted(len(runs), 'run')}, {amount(sum(parts.values()))} bytes"
+    yield Finding("ok", "store", f"{place(str(home))}: {about}" + (f" ({made})" if made else ""))
+    yield from _due()
+
+
+def _due() -> Iterator[Finding]:
+    """Runs that settings say to delete."""
+    client = Client.at_home()
+    try:
+        kept = client.settings(Path.cwd()).store
+    except InterlockError:  # reported with the settings
+        return
+    if kept.keep_days is None and kept.max_gb is None:
+        return
+    plan = client.prune_plan(time.time(), kept.keep_days, kept.max_gb)
+    if plan.due:
+        text = f"{counted(len(plan.due), 'run')} may be deleted (store.keepDays, store.maxGb): interlock store prune"
+        yield Finding("note", "store", text)
+
+
+def _closed(home: Path) -> Iterator[Finding]:
+    """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
+    try:
+        repaired = [part for part in OURS if close_to_others(home / part)]
+        if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*OURS}:
+            home.chmod(0o700)
+            repaired.append(".")
+    except OSError as error:
+        yield Finding("problem", "state", f"{home} can be read by others and not be closed: {error}")
+        return
+    if repaired:
+        yield Finding("note", "state", f"{home}: others could read {', '.join(repaired)}; made private")
+    if home.stat().st_mode & 0o077:
+        close = f"chmod 700 {shlex.quote(str(home))}"
+        yield Finding("problem", "state", f"{home} can be read by others. Close it with: {close}")

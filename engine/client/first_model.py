@@ -1,0 +1,134 @@
+"""first_model: whether a run could ask a model, and what it takes to use one for the first time: tried, then stored."""
+
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.engine.options import Options
+from interlock.state.errors import CredentialsError, UserError
+from interlock.state.names import GEMINI_KEYS
+from interlock.state.text import object_of
+
+if TYPE_CHECKING:
+    from interlock.state.settings import Settings
+
+_LOADING_S = 300.0
+"""A local server may have to read a model from disk first."""
+_TRIAL = "This is a test of the connection. Answer with one word: ready"
+
+
+def is_needed(options: Options) -> bool:
+    """Whether no flag names a model and the configured one has no key."""
+    if options.model or options.fake or any(options.env.get(name) for name in GEMINI_KEYS):
+        return False
+    from interlock.services.models.names import check_credentials
+
+    try:
+        check_credentials(*settings_and_env(options))
+    except CredentialsError:
+        return True
+    except UserError:  # an unknown model, or one that isn't installed: the run reports it
+        return False
+    return False
+
+
+def settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str]]":
+    """The settings of a folder, and the environment with its `.env` files."""
+    from interlock.services.config.formats import load_dotenv
+    from interlock.services.config.settings import load_settings
+
+    root, home = (options.workspace or Path.cwd()).resolve(), options.user_home
+    trusted = options.trusts(root)
+    env = load_dotenv(start=root, home=home, env=options.env, trusted=trusted).values
+    loaded = load_settings(workspace=root, home=home, env=env, overrides=options.overrides, trusted=trusted)
+    return loaded.settings, env
+
+
+def check_model(settings: "Settings", name: str) -> None:
+    """Raise `UserError` for a name that no model has."""
+    from interlock.services.models.names import resolve
+
+    resolve(settings, name)
+
+
+def check_installed(provider: str) -> None:
+    """Raise `UserError` with the command that installs it if the provider's package is missing."""
+    from interlock.services.models.names import check_package
+
+    check_package(f"{provider}:any")
+
+
+def key_variables(provider: str) -> tuple[str, str]:
+    """The variables of a provider's key and of its server's address; empty: it has none."""
+    from interlock.services.models.names import PROVIDERS
+
+    return PROVIDERS[provider].key, PROVIDERS[provider].url
+
+
+def models_with(provider: str, env: Mapping[str, str]) -> list[str]:
+    """The models that a provider offers with the key in `env`. Raises `UserError` with what is wrong."""
+    from interlock.services.models.probe import models_at
+
+    return models_at(provider, env)
+
+
+def models_of_gemini(base: str, key: str) -> list[str]:
+    """The models that a key of Gemini gives access to. Raises `UserError` with what is wrong."""
+    from interlock.services.models.probe import gemini_models
+
+    return gemini_models(base, key)
+
+
+def cheap_gemini(settings: "Settings", models: Sequence[str]) -> str:
+    """The model to try a key of Gemini with."""
+    trial = settings.model.aliases.get("flash-lite", "")
+    if models and trial not in models:
+        trial = next((name for name in models if "flash" in name), models[0])
+    return trial
+
+
+def try_gemini(base: str, key: str, model: str) -> None:
+    """Send a request. Raises `UserError` with what is wrong."""
+    from interlock.services.models.probe import fetched
+
+    body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
+    fetched(f"{base}/v1beta/models/{model}:generateContent", {"x-goog-api-key": key}, body, _LOADING_S)
+
+
+def models_served(base: str, key: str) -> tuple[str, list[str]]:
+    """The base address, with `/v1` added if it was missing, and the models served there. Raises `UserError`."""
+    from interlock.services.models.probe import bearer, fetched
+
+    headers = bearer(key)
+    try:
+        found = fetched(f"{base}/models", headers)
+    except UserError:
+        if base.endswith("/v1"):
+            raise
+        base = f"{base}/v1"
+        found = fetched(f"{base}/models", headers)
+    return base, [str(one["id"]) for one in map(object_of, found.get("data", [])) if "id" in one]
+
+
+def try_served(base: str, key: str, model: str) -> None:
+    """Send a request to a server that speaks OpenAI's protocol. Raises `UserError` with what is wrong."""
+    from interlock.services.models.probe import bearer, fetched
+
+    body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
+    fetched(f"{base}/chat/completions", bearer(key), body, _LOADING_S)
+
+
+def store_choice(variables: Mapping[str, str], model: str, home: Path) -> None:
+    """Store keys and addresses in the user's `.env`, and a model but `auto` in the settings."""
+    from interlock.services.config.formats import changed_settings, set_variables
+
+    file, settings = home / ".gemini" / ".env", home / ".interlock" / "settings.json"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both are written, or neither
+    try:
+        if model != "auto":
+            with changed_settings(settings, "model") as data:
+                data.setdefault("model", {})["name"] = model
+        set_variables(file, variables)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,134 @@
+"""decisions: checks what people decide on requests that wait, and records it before the run resumes."""
+
+import json
+import socket
+from collections.abc import Sequence
+from contextlib import closing
+
+from pydantic import ValidationError
+
+from interlock.engine.options import Decision
+from interlock.engine.read import Request, check_edit, waiting_requests
+from interlock.engine.store import Store, explained
+from interlock.engine.store.approvals import (
+    cancel_run,
+    decide,
+    ends_run,
+    not_waiting,
+    put_in_queue,
+    this_user,
+)
+from interlock.engine.store.request_ids import is_foreign, place_of
+from interlock.state.calls import Answer
+from interlock.state.clock import unix_time
+from interlock.state.errors import UserError
+from interlock.state.text import clean, clean_json, first_fault
+from interlock.tools.table import TOOLS
+
+
+def record_decisions(
+    store: Store, run: str, decisions: Sequence[Decision], by: str = "", door: str = "program"
+) -> None:
+    """Persist each answer, power-safe. Every decision is checked before the first is written.
+
+    `by`: who decided; empty: this user. `door`: where, unless the decision says.
+
+    Raises `UserError` for a request that isn't pending, a choice it doesn't offer, or invalid arguments.
+    """
+    if not decisions:
+        return
+    waiting = {request.id: request for request in waiting_requests(store.home, run)}
+    with explained(store.path), closing(store.connect("FULL")) as conn:
+        for decision in decisions:
+            if decision.approval != "all" and decision.approval not in waiting:
+                raise not_waiting(conn, run, decision.approval)
+        named = [(name, d) for d in decisions for name in _named(waiting, d)]
+        chosen = [
+            (name, _answer(waiting, name, d, by, door)) for name, d in [*named, *_cancelled(waiting, named)]
+        ]
+        with conn.transaction():
+            for name, answer in chosen:
+                decide(conn, run, name, answer)
+            if any(d.choice == "cancel" and ends_run(waiting[name].fields["choices"]) for name, d in named):
+                return cancel_run(conn, run)
+            put_in_queue(conn, run)
+
+
+def cancels_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
+    """Whether one of these decisions ends the run itself."""
+    if all(decision.choice != "cancel" for decision in decisions):
+        return False
+    waiting = {request.id: request for request in waiting_requests(store.home, run)}
+    named = [name for d in decisions if d.choice == "cancel" for name in _named(waiting, d)]
+    return any(ends_run(waiting[name].fields["choices"]) for name in named if name in waiting)
+
+
+def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
+    """Request ids; `all` means every pending permission, but no question or unknown outcome unless that is all."""
+    if decision.approval != "all":
+        return [decision.approval]
+    found = [name for name, request in waiting.items() if request.fields["kind"] == "approval"]
+    return found or ([*waiting] if decision.choice == "cancel" else [])
+
+
+def _cancelled(
+    waiting: dict[str, Request], named: Sequence[tuple[str, Decision]]
+) -> list[tuple[str, Decision]]:
+    """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
+    batches = {place_of(name)[0]: decision for name, decision in named if decision.choice == "cancel"}
+    batches.pop(0, None)  # requests of hooks: in no batch
+    decided = {name for name, _ in named}
+    return [
+        (name, batches[batch])
+        for name, request in waiting.items()
+        if (batch := place_of(name)[0]) in batches
+        and name not in decided
+        and "cancel" in request.fields["choices"]
+    ]
+
+
+OUTCOMES = {"redo": "proceed_once", "skip": "reject"}
+"""What is said of an unknown outcome, and the choice that acts on it: a call that was to be left must not run again."""
+
+
+def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str, door: str) -> Answer:
+    request = waiting[name].fields
+    if decision.choice not in (*request["choices"], "cancel"):
+        raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
+    means = OUTCOMES.get(decision.text or "") if request["kind"] == "outcome" else None
+    if means not in (None, decision.choice):
+        raise UserError(
+            f"Request {name!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
+        )
+    args = None
+    if is_foreign(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
+        from interlock.graphs._asking import check_answer
+
+        check_answer(name, decision.text or "", schema)
+    if decision.choice == "modify":
+        args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
+        check_edit(request, args)
+        if not is_foreign(name):  # its tools may have the names of ours
+            _check_arguments(name, request["tool_name"], args)
+    return Answer(
+        choice=decision.choice,
+        feedback=clean(decision.feedback) if decision.feedback else None,
+        args=args,
+        text=clean(decision.text) if decision.text else None,
+        by=clean(by) or f"{this_user()}@{socket.gethostname()}",
+        door=decision.door or door,
+        at=unix_time(),
+    )
+
+
+def _check_arguments(name: str, tool: str, args: object) -> None:
+    """Report a person's mistake to the person, not to the model."""
+    found = TOOLS.get(tool)
+    if found is None:
+        return
+    try:
+        found.args.model_validate(args)
+    except ValidationError as error:
+        place, what = first_fault(error)
+        place = place or "arguments"
+        raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {what}.") from error

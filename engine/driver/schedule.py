@@ -1,0 +1,34 @@
+"""schedule: keeps what a schedule starts, in place of a run."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from interlock.engine.options import Options, Outcome
+from interlock.engine.store import Store, schedules
+from interlock.engine.store.diagnosis import diagnosed
+from interlock.engine.store.queue_schema import need_queue
+from interlock.engine.store.schedules import Schedule
+
+STATE_OPTIONS = ("mode", "protocol")
+"""Options that a run's state keeps, not its row."""
+
+
+def keep(
+    store: Store, options: Options, workflow: str, title: str, root: str, kept: Mapping[str, Any], input: Any
+) -> Outcome:
+    """Keep a schedule in place of a run; the outcome's `run` is its name, and its `output` has the first time."""
+    assert options.schedule
+    kept = {**kept, **{name: getattr(options, name) for name in STATE_OPTIONS}}
+    made = Schedule(
+        **options.schedule,
+        workflow=workflow,
+        title=title,
+        workspace=root,
+        queue=options.queue,
+        options=kept,
+        input=input,
+    )
+    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+        first = schedules.add(need_queue(conn), made)
+    return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})

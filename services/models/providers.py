@@ -1,0 +1,102 @@
+"""providers: loads the providers of models, each when a drive first asks for it."""
+
+import asyncio
+import ssl
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.services.models.names import check_address, check_package, gemini_key, provider_of, tls
+from interlock.services.models.request import Provider
+from interlock.services.models.script import ScriptProvider
+from interlock.services.packages import why_off
+from interlock.state.errors import CredentialsError, SetupError, UserError
+from interlock.state.frames import with_room
+from interlock.state.names import GEMINI_KEYS, GEMINI_URL
+
+if TYPE_CHECKING:
+    from interlock.services.models.facts import ModelFacts
+    from interlock.services.models.gemini import GeminiProvider
+    from interlock.services.models.langchain import LangChainProvider
+
+
+class Providers:
+    """The providers of one drive, by model. With `fake`, one script answers for all of them."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        fake: Path | None,
+        facts: "ModelFacts",
+        scripts: Collection[str] | None = None,
+    ) -> None:
+        """`scripts`: the only ones that are read; None: any."""
+        self._env, self._facts, self._scripts = env, facts, scripts
+        self._fake = ScriptProvider(fake) if fake else None
+        self._known: dict[str, Provider] = {}
+        self._gemini: GeminiProvider | None = None
+
+    async def get(self, model: str) -> Provider:
+        """Return the provider. Raises `UserError` if its package is missing, `CredentialsError` without a key."""
+        if self._fake is not None:
+            return self._fake
+        if model not in self._known:
+            self._known[model] = await self._connect(model)
+        return self._known[model]
+
+    async def aclose(self) -> None:
+        """Close Gemini's client, on the loop that used it; LangChain's models have no close."""
+        if self._gemini is not None:
+            await self._gemini.aclose()
+        self._known.clear()
+        self._gemini = None
+
+    async def _connect(self, model: str) -> Provider:
+        """Import in a thread: it takes up to a second, and the loop must stay responsive to cancellation."""
+        provider = provider_of(model)
+        if provider == "script":
+            if self._scripts is not None and model not in self._scripts:
+                raise UserError(
+                    f"The run names {model!r}, a file of this worker that its own settings don't name."
+                )
+            return ScriptProvider(Path(model.partition(":")[2]))
+        check_address(model, self._env)
+        if provider != "gemini":
+            check_package(model)
+            return (await asyncio.to_thread(with_room(_imported_langchain), model))(
+                model, self._env, self._facts
+            )
+        if self._gemini is None:
+            self._gemini = await self._of_gemini(model)
+            return self._gemini
+        return self._gemini.for_model(model)  # one client for all of its models: creating one takes 0.1 s
+
+    async def _of_gemini(self, model: str) -> "GeminiProvider":
+        key = gemini_key(self._env)
+        if key is None:
+            raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
+        url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
+        provider, made = await asyncio.gather(asyncio.to_thread(with_room(_imported_gemini)), _trusted(url))
+        return provider(model, key, url, made)
+
+
+def _imported_gemini() -> "type[GeminiProvider]":
+    if why := why_off("google-genai"):
+        raise SetupError(why)
+    from interlock.services.models.gemini import GeminiProvider
+
+    return GeminiProvider
+
+
+async def _trusted(url: str) -> ssl.SSLContext:
+    """In a thread that ends: a second idle one in the loop's pool is woken in vain with the first, 3 % of a turn."""
+    with ThreadPoolExecutor(1) as own:
+        return await asyncio.get_running_loop().run_in_executor(own, tls, url)
+
+
+def _imported_langchain(model: str) -> "type[LangChainProvider]":
+    from interlock.services.models.langchain import LangChainProvider, chat_class
+
+    chat_class(model)
+    return LangChainProvider

@@ -1,0 +1,65 @@
+"""fed: the text that a line gives to a program as its instructions: here-documents, here-strings, what `echo` prints.
+
+A shell or a task runner that reads it runs its commands, which rules are tried against.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, islice
+
+from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program, reads_instructions
+from interlock.services.shell.model import ShellCommand, ShellLine, names
+from interlock.services.shell.parse import parse
+
+_PRINTS = names("echo printf")
+_RUNNERS = names("make gmake just rake task ninja source . sqlite3 psql mysql awk gawk mawk sed")
+_OWN_COMMANDS = names("at batch ed ex vi vim nvim gdb lldb mail mailx ftp")
+"""They read commands of their own, one of which runs a program."""
+_MOST_COMMANDS = 100
+_RECIPE = re.compile(r"^(?:[ \t]+|[^\n;]*?;)[@+ \t-]*(.+)$", re.MULTILINE)
+"""A line of a recipe, and one behind a rule: `x:; git push`."""
+
+
+@lru_cache(maxsize=64)
+def texts_of(line: ShellLine) -> tuple[str, ...]:
+    """Return the texts that stand in a line for others of its commands to read."""
+    here = (r.text for r in line.redirects if r.kind == "text" and r.text)
+    printed = (
+        " ".join(c.argv[1:]).removeprefix("-e ").removeprefix("-n ").replace("\\n", "\n").replace("\\t", "\t")
+        for c in line.commands
+        if c.words and c.words[0].text in _PRINTS and len(c.words) > 1
+    )
+    return tuple(chain(here, printed))
+
+
+def runs_text(command: ShellCommand, line: ShellLine) -> bool:
+    """Whether a command takes its instructions from another part of the line: its input, or a file that it writes."""
+    if not command.words or not command.words[0].literal:
+        return False
+    program = known_program(command.words[0].text)
+    text = any(r.kind == "text" for r in line.redirects)
+    if reads_instructions(command.words) or (program in _OWN_COMMANDS and text):
+        return True
+    targets = (r.target.text for r in line.redirects if r.kind == "write" and r.target is not None)
+    if not (made := {*map(posixpath.normpath, targets)}):
+        return False
+    runs = program in SHELLS | LANGUAGES | _RUNNERS
+    own = "/" in command.words[0].text
+    return any(posixpath.normpath(w.text) in made for w in (*command.words[:own], *command.words[1:] * runs))
+
+
+@lru_cache(maxsize=64)
+def commands_fed(line: ShellLine) -> tuple[ShellCommand, ...]:
+    """Return the commands in the texts of a line that one of its commands runs."""
+    if not any(runs_text(command, line) for command in line.commands):
+        return ()
+    return tuple(islice(_in_texts(texts_of(line)), _MOST_COMMANDS))
+
+
+def _in_texts(texts: Sequence[str]) -> Iterator[ShellCommand]:
+    for text in texts:
+        yield from parse(text).commands
+        for recipe in _RECIPE.findall(text):
+            yield from parse(recipe).commands
