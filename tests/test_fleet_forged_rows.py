@@ -367,6 +367,24 @@ def test_the_page_changes_no_files_of_a_folder_that_somebody_else_named(
     assert letter.read_text() == "a" and [*letter.parent.iterdir()] == [letter]
 
 
+@pytest.mark.sweep
+def test_the_page_sends_a_prompt_to_a_run_of_its_host_that_a_worker_of_another_one_drove(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits = [tools(call("write_file", file_path=f"{name}.txt", content="x")) for name in "ab"]
+    script = put(tmp_path / "script.json", [edits[0], {"text": "Done."}, edits[1], {"text": "Done again."}])
+    begun = fleet("run", "main", "--detach", "--queue", "q", "-y", "-m", f"script:{script}", "do it")
+    name = begun.out.strip()
+    with monkeypatch.context() as there:
+        on_another_host(there, tmp_path, "b")
+        with Worker("--queue", "q"):
+            assert fleet("wait", name).code == 0
+    with served_page() as client:
+        told = client.post(f"/api/runs/{name}/prompt", json={"prompt": "more"})
+        assert told.status_code == 200, told.text
+        until((tmp_path / "work" / "b.txt").exists)
+
+
 def test_who_types_a_run_of_others_runs_its_programs_only_in_a_trusted_folder(
     fleet: Run, submitter: Act, parked: str, tmp_path: Path
 ) -> None:
