@@ -814,7 +814,11 @@ def test_another_host_compares_with_the_ignored_tests_that_a_run_began_with(
     words = ("-y", "-m", f"script:{script}", "-p", "x", "--check", "sh tests/run.sh")
     assert fleet(*words).code == 75
     on_another_host(monkeypatch, tmp_path, "b")
-    done = fleet("resume", "latest", "--reject", "1", "--reason", "no")
+    refused = fleet("resume", "latest", "--reject", "1", "--reason", "no")
+    assert refused.code == 55 and "check 'sh tests/run.sh'" in refused.err, (
+        "the row's command, in a new folder"
+    )
+    done = fleet("resume", "latest", "--reject", "1", "--reason", "no", "--skip-trust")
     assert done.code == 75 and "with tests/run.sh as before" in " ".join(done.err.split()), done.err
     on_another_host(monkeypatch, tmp_path, "c")
     (name,) = [row["run"] for row in fleet("runs", "--json").json]

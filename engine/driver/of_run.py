@@ -122,7 +122,7 @@ def _brought(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator
     found += [f"MCP server {name!r}" for name in overrides.get("mcpServers", ())]
     found += [f"tools.{name}" for name in overrides.get("tools", ()) if name in _PROGRAM_SETTINGS]
     found += [f"checker {command!r}" for command in dict.fromkeys(checkers)]
-    found += [f"check {kept['check']!r}"] if kept.get("check") else []
+    found += [f"check {kept['check']!r}"] if kept.get("check") and not options.check else []
     yield from ((what, folder) for what in found)
 
 
