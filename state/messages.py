@@ -130,7 +130,7 @@ class Growing(Generic[T]):
         """Don't modify the result: it keeps growing."""
         known = self._known.get(owner) if owner else None
         if known is None or not begins_with(history, known[0]):
-            known = ([], self._start())
+            known = (list[Message](), self._start())
         seen, gathered = known
         for message in history[len(seen) :]:
             self._add(gathered, message)
