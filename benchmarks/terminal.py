@@ -27,8 +27,6 @@ STREAM_S = 30.0
 TURNS = 300
 HEADLESS = """
 import json, statistics, sys, time
-from interlock.cli import quick_start
-quick_start.begin()
 from pathlib import Path
 from interlock.engine import Options, resume_sync, run_sync
 folder = Path(sys.argv[1])
@@ -38,7 +36,6 @@ def show(event):
     if event.type == "message" and event.role == "assistant":
         seen.append(time.monotonic())
 run = run_sync("main", {"prompt": "p"}, options=options, renderers=[show]).run
-quick_start.settle()
 waits = []
 for _ in range(20):
     time.sleep(0.3)

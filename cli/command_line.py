@@ -124,12 +124,9 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
         raise UserError("No home directory is known for this user. Set HOME.") from error
     name, rest = command_of(argv)
     if own_process and name in _STARTING:
-        from interlock.cli import quick_start
+        from interlock.cli.startup import pause_collection
         from interlock.services.secrets.environment import clear_own_environment
 
         clear_own_environment()
-        quick_start.own_process = True
-        quick_start.start_lightly()
-        if name not in ("prompt", "acp"):  # these show a prompt, or answer, first
-            quick_start.begin()
+        pause_collection()
     return execute(name, rest)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli import quick_start
 from interlock.cli.render.output import close_stdout
 from interlock.cli.render.view import View
+from interlock.cli.startup import end_startup
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
 from interlock.services.process.stdout import kept_stdout, own_stdout
 from interlock.state.errors import InterlockError, UserError, bug
@@ -115,7 +115,7 @@ def is_plain() -> bool:
 
 
 class _Settling:
-    """A view that ends the quick start."""
+    """A view that ends the start-up."""
 
     def __init__(self, view: View) -> None:
         self._view, self.flush = view, view.flush
@@ -123,7 +123,7 @@ class _Settling:
 
     def __call__(self, event: "Event", /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
-            quick_start.settle()
+            end_startup()
         self._view(event)
 
 

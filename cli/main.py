@@ -1,6 +1,6 @@
 """main: the entry point: runs the process's command line in a fork of the warm process, if there is one, else here.
 
-It imports next to nothing: a warm start waits for what stands here and in `warm.py`.
+It imports next to nothing: a warm start waits for what stands here and in `warm`.
 """
 
 import os

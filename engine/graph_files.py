@@ -15,8 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from dotenv import dotenv_values
-
 from interlock.engine.options import LISTING
 from interlock.engine.user_code import check_user_code
 from interlock.graphs._langgraph import is_graph
@@ -192,6 +190,8 @@ def _prepare(listing: Path) -> dict[str, Any]:
     env: Any = settings.get("env") or {}
     file = listing.parent / env if isinstance(env, str) else None
     if file is not None:
+        from dotenv import dotenv_values  # late: most runs have no such file
+
         env = dotenv_values(file) if file.is_file() else {}
     for name, value in cast("dict[str, Any]", env).items():
         os.environ.setdefault(name, str(value))

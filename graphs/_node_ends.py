@@ -58,8 +58,8 @@ def see_threads_to_their_end() -> None:
         with drive.deps.cancel.held():
             return await to_its_end(wait(executor, raised))
 
-    made: Any = AsyncBackgroundExecutor
-    _runner.arun_with_retry, made.__aexit__ = run, leave_at_the_end
+    backend: Any = AsyncBackgroundExecutor
+    _runner.arun_with_retry, backend.__aexit__ = run, leave_at_the_end
 
 
 def _runs_in_thread(runnable: Any) -> bool:

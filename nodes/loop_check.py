@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from langgraph.runtime import Runtime
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from interlock.nodes.helper_model import ask_json, asking
 from interlock.nodes.loop_detectors import Stream, call_key, cycle, described, remembered, shortened
@@ -126,7 +126,7 @@ class Judged(NamedTuple):
     """Turns until the next check."""
 
 
-EVENTS = TypeAdapter(list[LoopEvent])
+EVENTS = TypeAdapter(list[LoopEvent], config=ConfigDict(defer_build=True))
 
 
 @node(reads=("events", "asks", "loop_found"), writes=("off", "limit"), labels=("loop", "none"), fusable=True)

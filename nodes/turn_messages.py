@@ -71,7 +71,7 @@ class BadChangeError(ValueError):
     """A hook's change can't be applied; the text names the place."""
 
 
-class _Lenient(BaseModel, strict=True):
+class _Lenient(BaseModel, strict=True, defer_build=True):
     """Ignores unknown keys: hooks may send more than we read, like gemini-cli's."""
 
 

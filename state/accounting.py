@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, field_validator
 from interlock.state.text import as_seconds
 
 
-class Section(BaseModel, extra="allow", populate_by_name=True):
+class Section(BaseModel, extra="allow", populate_by_name=True, defer_build=True):
     """A part of the settings. Unknown keys are kept."""
 
     @classmethod

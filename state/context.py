@@ -18,7 +18,7 @@ PartName = Literal[
 """Parts that can be turned off, in the order in which a first request is built."""
 
 
-class FileOutcome(BaseModel, extra="forbid"):
+class FileOutcome(BaseModel, extra="forbid", defer_build=True):
     """What became of a reference to a file, or of a file that belongs to the opening."""
 
     path: str
@@ -41,7 +41,7 @@ class ContextInput(WorkflowInput):
     )
 
 
-class DeclaredTool(BaseModel, extra="forbid"):
+class DeclaredTool(BaseModel, extra="forbid", defer_build=True):
     """A tool as the request declares it."""
 
     name: str

@@ -93,7 +93,7 @@ class EditState(Labelled, OneCall, total=False):
     asks: int
 
 
-class TargetAnswer(BaseModel):
+class TargetAnswer(BaseModel, defer_build=True):
     """What `correct_target` asks for."""
 
     corrected_target_snippet: str = Field(
@@ -108,7 +108,7 @@ class MeantEdit(TargetAnswer):
     """None in records of earlier versions: as the call has it."""
 
 
-class FixAnswer(BaseModel):
+class FixAnswer(BaseModel, defer_build=True):
     """What `fix_edit` asks for."""
 
     search: str = Field(description="text that stands in the file exactly, character by character")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, JsonValue
 
 
-class Event(BaseModel, frozen=True):
+class Event(BaseModel, frozen=True, defer_build=True):
     """Base of all events. `agent` is the path of the emitting sub-agent; empty: the run itself."""
 
     type: str

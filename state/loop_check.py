@@ -114,7 +114,7 @@ class LoopCheckState(Labelled, LoopWatch, total=False):
     """Judgements for this check's due turns, in order; cleared once applied."""
 
 
-class Analysis(BaseModel):
+class Analysis(BaseModel, defer_build=True):
     """What a judging model answers."""
 
     unproductive_state_analysis: str

@@ -17,7 +17,7 @@ Origin = Literal["person", "context", "hook", "nudge", "continue", "agent", "sna
 ToolStatus = Literal["success", "error", "cancelled"]
 
 
-class Frozen(BaseModel):
+class Frozen(BaseModel, defer_build=True):
     """Immutable; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -205,7 +205,7 @@ def estimate_message(message: Message) -> int:
     return estimate_tokens(message.text) + estimate_tokens(calls) + data
 
 
-class ToolDeclaration(BaseModel):
+class ToolDeclaration(BaseModel, defer_build=True):
     """A tool as a model sees it; `parameters` is its JSON Schema."""
 
     name: str
@@ -264,17 +264,17 @@ class RetryPlan(TypedDict):
     """Unix time of the next try; 0: there is none."""
 
 
-class ThoughtDelta(BaseModel):
+class ThoughtDelta(BaseModel, defer_build=True):
     kind: Literal["thought"] = "thought"
     text: str
 
 
-class TextDelta(BaseModel):
+class TextDelta(BaseModel, defer_build=True):
     kind: Literal["text"] = "text"
     text: str
 
 
-class Usage(BaseModel):
+class Usage(BaseModel, defer_build=True):
     """Tokens of one request, as counted by the provider."""
 
     model_config = ConfigDict(extra="forbid")
@@ -296,7 +296,7 @@ class Usage(BaseModel):
         return self.input + self.output
 
 
-class Reply(BaseModel):
+class Reply(BaseModel, defer_build=True):
     """A complete answer; always the last item of a stream."""
 
     kind: Literal["reply"] = "reply"

@@ -35,7 +35,7 @@ class NextSpeakerState(Labelled, total=False):
     speaker_reason: str
 
 
-class Verdict(BaseModel):
+class Verdict(BaseModel, defer_build=True):
     """What the helper answers."""
 
     reasoning: str

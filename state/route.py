@@ -59,14 +59,14 @@ class RouteState(Labelled, Routing, total=False):
     """Model → how long it is unavailable: `run` or `prompt`; or `EXCLUDED`."""
 
 
-class ModelChoice(BaseModel):
+class ModelChoice(BaseModel, defer_build=True):
     """What the classifier answers."""
 
     reasoning: str
     model_choice: Literal["flash", "pro"]
 
 
-class Complexity(BaseModel):
+class Complexity(BaseModel, defer_build=True):
     """What the numerical classifier answers."""
 
     complexity_reasoning: str

@@ -18,7 +18,7 @@ Protocol = Literal["native", "xml", "json", "auto"]
 """How a model calls tools: the provider's native way, or by tags in its text."""
 
 
-class Closed(BaseModel, extra="forbid"):
+class Closed(BaseModel, extra="forbid", defer_build=True):
     """An unknown key is an error."""
 
 

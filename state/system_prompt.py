@@ -34,7 +34,7 @@ class SystemPromptInput(WorkflowInput):
     )
 
 
-class SectionOut(BaseModel, extra="forbid"):
+class SectionOut(BaseModel, extra="forbid", defer_build=True):
     name: str
     text: str
     tokens: int

@@ -142,7 +142,7 @@ Ask = Callable[[str, Sequence[Message], Feature], Awaitable[Message]]
 """Role, messages, extra feature → the model's answer; replayed if the same call asks again. Raises `ToolError`."""
 
 
-class Args(BaseModel, extra="forbid"):
+class Args(BaseModel, extra="forbid", defer_build=True):
     """Base of a tool's arguments; the descriptions of their fields are what the model reads."""
 
 
@@ -165,7 +165,7 @@ def naming(args: type[BaseModel], field: str, names: tuple[str, ...], missing: s
     return create_model(args.__name__, __base__=args, **fields)
 
 
-class FileChange(BaseModel):
+class FileChange(BaseModel, defer_build=True):
     """What a file tool wants to write. `before` is null for a new file."""
 
     path: str

@@ -15,8 +15,8 @@ from pkgutil import walk_packages
 
 def main(terminal: str, program: str, *arguments: str) -> int:
     """A fork: `interlock` or a Python file; where it starts processes of ours, they are forks of its forker, too."""
-    from interlock.cli.forked import FORKER
     from interlock.cli.main import main
+    from interlock.cli.warm.forked import FORKER
 
     FORKER.adopt(socket.socket(fileno=3))
     if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
@@ -46,7 +46,7 @@ def everything() -> None:
 
 
 if __name__ == "__main__":
-    from interlock.cli import forker
+    from interlock.cli.warm import forker
 
     sys.path.insert(0, os.fspath(Path(__file__).parent))
     from unsynced import sync_nothing

@@ -71,14 +71,14 @@ ENGINE_ORDER = (
 )
 """The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
 CLI_ORDER = (
-    *("near", "version", "warm", "forked", "keep_warm", "lazy_packages", "quick_start"),
+    *("near", "version", "warm", "startup"),
     "render",
     *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
     *("catalog", "candidates", "driving", "batch"),
     "session",
     *("web", "acp", "serve"),
     "commands",
-    *("command_line", "main", "forker", "warm_process"),
+    *("command_line", "main"),
 )
 """The rooms and modules of `cli/`, as `ENGINE_ORDER`."""
 ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}

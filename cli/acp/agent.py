@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli import quick_start
 from interlock.cli.acp.wire import (
     INTERNAL,
     INVALID,
@@ -301,7 +300,6 @@ def _terminal_login() -> Frame:
 
 def _import_ahead() -> None:
     """While the person has still to type."""
-    quick_start.begin()
     import_module("interlock.cli.acp.session")
     import_module("interlock.engine.driver.runner")
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock.cli import quick_start
 from interlock.cli.acp import asking, prompts
 from interlock.cli.acp.drawing import Drawing, Update, said
 from interlock.cli.acp.prompts import Block, Given, given, take_file
 from interlock.cli.acp.settings import Chosen
 from interlock.cli.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
+from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
 from interlock.engine.client.front import UNFINISHED, Notice
@@ -39,7 +39,7 @@ class EditorSession:
         """`client`: the client's capabilities."""
         self.name, self._wire, self._client = name, wire, client
         options = replace(options, buffers=ClientFiles(wire, name, client))
-        self.talk = Conversation(options, "main", self, quick_start.begin)
+        self.talk = Conversation(options, "main", self)
         self._own = Available(options, self.talk.workspace)
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
@@ -214,7 +214,7 @@ class EditorSession:
 
     def event(self, event: Event, /) -> None:
         if event.type in ("finished", "tool_start"):
-            quick_start.settle()
+            end_startup()
         if isinstance(event, Init):
             self.drawing.run = event.session_id
             if self._prompted:

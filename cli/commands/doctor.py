@@ -44,7 +44,7 @@ def doctor(args: Args) -> int | None:
 
 
 def _warm() -> Iterator[Finding]:
-    from interlock.cli.keep_warm import from_here
+    from interlock.cli.warm.keep import from_here
 
     if not sys.platform.startswith("linux"):
         return

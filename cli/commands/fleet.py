@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, action, duration, number, option, takes, word
 from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import counted, elapsed, err, one_line, out, show_json, show_table
+from interlock.cli.warm.forked import FORKER
 from interlock.engine.client import Client, Options, RunRow, state_home
 from interlock.engine.client.cancel import cancel as cancel_run
 from interlock.engine.client.fleet import (

@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
-from interlock.cli.keep_warm import from_here, started, wanted_s
 from interlock.cli.parsing import Args, Parser, duration, option, takes
 from interlock.cli.render.output import out, show_json
+from interlock.cli.warm.keep import from_here, started, wanted_s
 from interlock.state.errors import SetupError, UserError
 
 _UNUSED_S = 900.0

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli import quick_start
 from interlock.cli.catalog import parser_of
 from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import SCREEN_READER, go_on, is_plain, start, view_for
@@ -56,7 +55,6 @@ def prompt(args: Args) -> int | None:
 
         workflow, options = "task" if args.mode else "main", replace(options, interactive=True)
         with held():
-            quick_start.import_lightly()
             from interlock.cli.session import first_start
             from interlock.engine.client import first_model
 
@@ -68,7 +66,6 @@ def prompt(args: Args) -> int | None:
                 from interlock.cli.session.app import execute as session
 
             return session(options, workflow, words, found and found.run)
-    quick_start.begin()
     if found:
         follow_up = follow_up_from(words, found.status in ENDED)
         if follow_up and args.latest:

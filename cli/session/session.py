@@ -3,12 +3,12 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from interlock.cli import quick_start
 from interlock.cli.decisions import in_editor
 from interlock.cli.render.output import one_line, redacted
 from interlock.cli.session.asking import Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.wording import in_session
+from interlock.cli.startup import end_startup
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
 from interlock.engine.client.front import Notice
@@ -52,7 +52,7 @@ class Session(Conversation):
     """Use from the painting thread only."""
 
     def __init__(self, options: Options, workflow: str, screen: Screen, terminal: "Terminal") -> None:
-        super().__init__(options, workflow, _Shown(screen, terminal), quick_start.begin)
+        super().__init__(options, workflow, _Shown(screen, terminal))
         self.screen, self.terminal = screen, terminal
         self.available = Available(options, self.workspace)
 
@@ -79,7 +79,7 @@ class _Shown:
 
     def event(self, event: Event, /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
-            quick_start.settle()
+            end_startup()
         if isinstance(event, NotificationEvent):
             self._terminal.ring(event)
         self._screen(event)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from interlock.cli.forked import FORKER, Child
+from interlock.cli.warm.forked import FORKER, Child
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options
 from interlock.state.errors import InterlockError, UserError, bug
 

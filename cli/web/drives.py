@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.forked import FORKER, Child
+from interlock.cli.warm.forked import FORKER, Child
 from interlock.cli.web import driver
 from interlock.cli.web.driver import Work, live_file
 from interlock.engine.client import Client, RunRow

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from interlock.cli.forked import Child
+from interlock.cli.warm.forked import Child
 from interlock.cli.web import drives
 from interlock.cli.web.driver import Work
 from interlock.cli.web.turns import LOOK_S, Turns

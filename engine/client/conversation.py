@@ -47,10 +47,7 @@ class Conversation(Line):
     _moved = False
     """The run's folder isn't on this machine: it goes on in the one that the options name."""
 
-    def __init__(
-        self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
-    ) -> None:
-        """`before`: called in the engine's thread before what a run needs is imported."""
+    def __init__(self, options: Options, workflow: str, front: Front) -> None:
         super().__init__(front, self.submit)
         self.options: Options = options
         self.workflow, self.home = workflow, options.home
@@ -66,7 +63,7 @@ class Conversation(Line):
         self.images: Callable[[str], Sequence[Path]] = lambda _: ()
         """The images that a prompt names."""
         self.may_yolo = self.approval_mode == "yolo"
-        self._thread = EngineThread(before)
+        self._thread = EngineThread()
         self._mode: str | None = options.mode
         self._wished: str | None = options.approval_mode
         """Mode of work and approval mode for new runs; None: settings decide."""

@@ -108,9 +108,7 @@ T = TypeVar("T")
 class EngineThread:
     """Used from the front end's thread, by one drive at a time."""
 
-    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
-        """`before`: called in the thread before what a run needs is imported."""
-        self._before = before
+    def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self.busy = False
@@ -121,7 +119,6 @@ class EngineThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._before()
         import_module("interlock.engine.driver.runner")  # heavy: imported while the person types
 
         self._loop.run_forever()

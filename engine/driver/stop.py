@@ -206,7 +206,7 @@ def _restore_terminal(settings: list[Any] | None) -> None:
     try:
         if settings is None or os.tcgetpgrp(0) != os.getpgrp():
             return
-    except OSError:  # it isn't this process's: another one started it, and restores it (`cli/warm.py`)
+    except OSError:  # it isn't this process's: another one started it, and restores it (`cli/warm`)
         return
     termios.tcsetattr(0, termios.TCSANOW, settings)
     if sys.stderr.isatty():

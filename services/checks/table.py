@@ -23,7 +23,7 @@ Kind = Literal["", "test", "settings", "mixed", "whole", "code"]
 concern tests. `whole`: some of it does, but can't be told apart. `code`: tests may lie beside the code. Empty: none."""
 
 
-class Runner(BaseModel, extra="forbid", frozen=True):
+class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """A test runner; fields as `tests.toml` explains them."""
 
     name: str
@@ -36,7 +36,7 @@ class Runner(BaseModel, extra="forbid", frozen=True):
     quiet: bool = False
 
 
-class Mixed(BaseModel, extra="forbid", frozen=True):
+class Mixed(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """Files of which a part concerns tests; fields as `tests.toml` explains them."""
 
     files: tuple[str, ...]

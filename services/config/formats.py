@@ -11,8 +11,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from dotenv.parser import parse_stream
-
 from interlock.services.files.disk import private_directory, read_file, read_text_file
 from interlock.services.files.filesystem import is_file, locked, replace_file
 from interlock.state.errors import ConfigError
@@ -138,6 +136,8 @@ def _add(file: Path, found: DotEnv, is_own: bool) -> None:
         found.warnings.append(f"{file}: not read: {error}.")
         return
     found.files.append(file)
+    from dotenv.parser import parse_stream  # late: most folders have no such file
+
     given: dict[str, str] = {}
     for binding in parse_stream(StringIO(text)):
         if binding.error:
@@ -201,6 +201,8 @@ def _plain_json(text: str) -> Any:
 
 def set_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
     """Set variables in a `.env` file readable only by its owner, and remove those in `gone`. Raises `ConfigError`."""
+    from dotenv.parser import parse_stream
+
     real = Path(os.path.realpath(file))
     try:
         private_directory(real.parent)

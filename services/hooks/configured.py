@@ -143,7 +143,7 @@ TIMEOUT_MS = 60_000
 _SUSPICIOUS_MS = 1_000
 
 
-class _Command(BaseModel, extra="allow", strict=True):
+class _Command(BaseModel, extra="allow", strict=True, defer_build=True):
     type: Literal["command"] = "command"
     command: str = Field(min_length=1)
     name: str = ""
@@ -154,7 +154,7 @@ class _Command(BaseModel, extra="allow", strict=True):
     idempotent: bool = False
 
 
-class _Group(BaseModel, extra="allow", strict=True):
+class _Group(BaseModel, extra="allow", strict=True, defer_build=True):
     matcher: str = ""
     sequential: bool = False
     description: str = ""

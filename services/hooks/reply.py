@@ -55,12 +55,12 @@ class Reply(Frozen):
     duration_ms: int = 0
 
 
-class _ToolConfig(BaseModel, extra="allow"):
+class _ToolConfig(BaseModel, extra="allow", defer_build=True):
     mode: Literal["AUTO", "ANY", "NONE"] = "AUTO"
     allowedFunctionNames: list[StrictStr] = []
 
 
-class _Specific(BaseModel, extra="allow"):
+class _Specific(BaseModel, extra="allow", defer_build=True):
     """`hookSpecificOutput`: gemini-cli's names, and three of Claude Code's."""
 
     additionalContext: StrictStr | None = None
@@ -78,7 +78,7 @@ class _Specific(BaseModel, extra="allow"):
 _CLAUDES = {"permissionDecision", "permissionDecisionReason", "updatedInput", "hookEventName"}
 
 
-class _Answer(BaseModel):
+class _Answer(BaseModel, defer_build=True):
     goes_on: StrictBool = Field(True, alias="continue")
     stop_reason: StrictStr | None = Field(None, alias="stopReason")
     message: StrictStr | None = Field(None, alias="systemMessage")

@@ -160,7 +160,7 @@ _LONG = 500
 """Tokens of a request from which its reading is measured, and its estimate."""
 
 
-class Seen(BaseModel):
+class Seen(BaseModel, defer_build=True):
     """What one model on one server was seen to do."""
 
     protocol: Literal["native", "xml", "json"] | None = None

@@ -15,11 +15,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.services.models.keepalive import PutOff, told_of_bytes
-from interlock.services.models.refusals import Meaning, Told, details_of, meaning_of_text, read_error
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
+
+if TYPE_CHECKING:
+    from interlock.services.models.refusals import Meaning, Told
 
 ATTEMPTS = 10
 """Maximum attempts in total (gemini-cli: 10)."""
@@ -173,7 +175,7 @@ _CLOSED = re.compile("ConnectionResetError|RemoteProtocolError|ReadError")
 _MAYBE_TLS = "If it expects TLS, its address has to begin with https://"
 _PLAIN = ("builtins", "pydantic_core._pydantic_core")
 """Modules of exceptions that any code can raise."""
-_ADVICE: Mapping[Meaning, str] = {
+_ADVICE: Mapping["Meaning", str] = {
     "key": "Check the API key, or use another model with -m.",
     "used_up": "The quota is used up: use another model with -m.",
     "absent": "Name another model with -m, or in model.aliases.",
@@ -200,6 +202,11 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
         raise error
     if isinstance(error, StalledError):
         return ModelError(f"Model {model!r} does not answer: {error}.", retryable=True, attempts=1)
+    from interlock.services.models.refusals import (
+        meaning_of_text,
+        read_error,
+    )  # late: most runs fail at nothing
+
     for cause in _causes(error):
         if told := read_error(cause):
             return _answered(told, cause, model, now)
@@ -227,13 +234,13 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
     return ModelError(_advised(says, means), overflow=overflow, terminal=means in ("used_up", "absent"))
 
 
-def _advised(says: str, means: Meaning) -> str:
+def _advised(says: str, means: "Meaning") -> str:
     """Return what an error says with what to do about it, as sentences of their own."""
     end = "" if re.search(r"[.!?…]$", says) else "."
     return f"{says}{end} {_ADVICE[means]}" if _ADVICE[means] else says
 
 
-def _answered(told: Told, error: BaseException, model: str, now: float) -> ModelError:
+def _answered(told: "Told", error: BaseException, model: str, now: float) -> ModelError:
     status, means = told.status, told.meaning
     text = f"Model {model!r} answered {status}: {_line(told.text) or 'no reason given.'}"
     says = _advised(text, means)
@@ -243,6 +250,8 @@ def _answered(told: Told, error: BaseException, model: str, now: float) -> Model
         return ModelError(says, status=status, terminal=True)
     if means == "overflow":
         return ModelError(says, status=status, overflow=True)
+    from interlock.services.models.refusals import details_of
+
     delay_s = _server_delay(told.headers, details_of(getattr(error, "details", None)), now)
     return ModelError(says, status=status, retryable=means == "busy", retry_after_s=delay_s)
 

@@ -4,6 +4,7 @@ Loading the table takes 0.03 s in a run, 0.2 s in a process that has loaded noth
 keeps for a day what it says of a model (`facts.py`).
 """
 
+import ast
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,7 +13,6 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from runpy import run_path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.services.models.names import provider_of, provider_spec
@@ -150,8 +150,9 @@ def able(model: str) -> Able:
 
 @cache
 def _profiles(file: Path) -> dict[str, dict[str, Any]]:
-    """Without its package, which takes half a second to import."""
-    return run_path(str(file))["_PROFILES"]
+    """Read the profiles without importing their package, which takes half a second."""
+    body = ast.parse(file.read_bytes()).body
+    return next(ast.literal_eval(one.value) for one in body if isinstance(one, ast.AnnAssign) and one.value)
 
 
 def _prices(prices: "ModelPrice") -> Prices | None:

@@ -21,7 +21,7 @@ _TIME_LIMIT_S = 5.0
 """Default time-out of an external checker in seconds (gemini-cli)."""
 
 
-class _Configured(BaseModel, extra="forbid", strict=True):
+class _Configured(BaseModel, extra="forbid", strict=True, defer_build=True):
     config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     required_context: list[str] = Field(default_factory=list[str])
 
@@ -40,7 +40,7 @@ class _External(_Configured):
     """In seconds."""
 
 
-class _CheckerFields(BaseModel):
+class _CheckerFields(BaseModel, defer_build=True):
     checker: Annotated[_InProcess | _External, Field(discriminator="type")]
 
 
@@ -84,7 +84,7 @@ class CheckerAnswer(Frozen):
     reason: str
 
 
-class _Answer(BaseModel):
+class _Answer(BaseModel, defer_build=True):
     """Output of an external checker (gemini-cli's protocol)."""
 
     decision: Literal["allow", "deny", "ask", "ask_user"]

@@ -46,7 +46,7 @@ Names = Annotated[list[str], BeforeValidator(lambda v: [v] if isinstance(v, str)
 Mode = Annotated[ApprovalMode, BeforeValidator(lambda v: MODE_NAMES.get(v, v) if isinstance(v, str) else v)]
 
 
-class RuleFields(BaseModel, extra="forbid", strict=True):
+class RuleFields(BaseModel, extra="forbid", strict=True, defer_build=True):
     """One `[[rule]]` table. Names are gemini-cli's, except `path`, `host`, `workspace` and `mcpFingerprint`."""
 
     toolName: Names

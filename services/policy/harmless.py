@@ -37,7 +37,7 @@ Pair = tuple[str, str]
 """An option and its value; an operand's option is empty."""
 
 
-class Row(BaseModel, extra="forbid", frozen=True):
+class Row(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """One subcommand of the table, with its harmless arguments; fields as `commands.toml` explains them."""
 
     run: tuple[str, ...]

@@ -45,7 +45,7 @@ _TYPOGRAPHY = str.maketrans(
 _QUOTES = frozenset("\u2018\u2019\u201c\u201d")
 
 
-class _Restriction(BaseModel, strict=True):
+class _Restriction(BaseModel, strict=True, defer_build=True):
     file_regex: str = Field("", alias="fileRegex")
     description: str = ""
 
@@ -70,7 +70,7 @@ def _as_pair(value: object) -> object:
     return (items[0], dict[str, object]()) if len(items) == 1 else items
 
 
-class _Mode(BaseModel):
+class _Mode(BaseModel, defer_build=True):
     """One mode in a file; keys used only by Roo Code's editor are ignored."""
 
     slug: str = Field(pattern=r"^[a-zA-Z0-9-]+$")
@@ -88,7 +88,7 @@ class _Mode(BaseModel):
         return groups
 
 
-class _File(BaseModel):
+class _File(BaseModel, defer_build=True):
     modes: list[_Mode] = Field(default_factory=list[_Mode], alias="customModes")
 
     @field_validator("modes")

@@ -29,7 +29,7 @@ _SEVERAL = frozenset(
 """One file that is many programs, each by the name of a link."""
 
 
-class Program(BaseModel, extra="forbid", frozen=True):
+class Program(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """A program with subcommands; fields as `commands.toml` explains them."""
 
     name: str

@@ -28,7 +28,7 @@ _CLUSTER = re.compile(r"-([A-Za-z]{2,}.*)", re.DOTALL)
 _OPTION = re.compile(r"^-[A-Z]")
 
 
-class Runner(BaseModel, extra="forbid", frozen=True):
+class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
     """A program that runs targets; fields as `commands.toml` explains them."""
 
     programs: Names

@@ -1,9 +1,12 @@
-"""warm: hands a command line over to the warm process (`warm_process.py`), which has already imported everything.
+"""warm: runs a command line as a fork of the warm process (`process`), which has already imported everything.
 
-The warm process knows nothing of the user: it gets one byte and descriptors, forks, and only the fork reads what was
-handed over. Arguments, environment, folder, umask, streams and signals are those of this process; whatever a fork
-can't take over must be equal, else the start is an ordinary one. Linux only. Start-up waits for what is imported here:
-`socket` and `json` would take a third of it.
+The protocol: a client sends one byte with descriptors (a file in memory that holds its arguments, environment, folder
+and umask, then its own open files), the fork answers with its pid and with `ready` or why it refuses, and, once the
+client says `g`, with its wait status at each stop and at its end.
+
+The warm process knows nothing of the user: only the fork reads what was handed over. Whatever a fork can't take over
+must be equal, else the start is an ordinary one. Linux only. Start-up waits for what is imported here: `socket` and
+`json` would take a third of it.
 """
 
 import marshal

@@ -1,6 +1,6 @@
-"""warm_process: imports once what every run needs, then forks for each command line that is handed over.
+"""process: imports once what every run needs, then forks for each command line that is handed over.
 
-It holds no key, setting, store, open file or thread: it forks as `forker.py` does, and only the fork reads what was
+It holds no key, setting, store, open file or thread: it forks as `forker` does, and only the fork reads what was
 handed over. The fork tells the client of its stops and its end, and the kernel kills it once its client is gone.
 """
 
@@ -15,11 +15,12 @@ import termios
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from interlock.cli import main, warm
-from interlock.cli.forker import MOST, Forks, as_text, close_all_but, import_all, rehearse, tell
+from interlock.cli import warm
+from interlock.cli.warm.forker import MOST, PROGRAM, Forks, as_text, close_all_but, import_all, rehearse, tell
 
 _RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap", "Cpus_", "Mems_", "SigBlk", "SigIgn")
 """Beginnings of the lines in proc(5)'s `status` that differ where a process may do other things."""
@@ -128,7 +129,7 @@ class _Starts(Forks):
         os.umask(given["umask"])
         sys.argv = given["argv"]
         _heed_job_control(client, told)
-        return main.run(sys.argv[1:], own_process=True)
+        return import_module(PROGRAM).run(sys.argv[1:], own_process=True)
 
     def _refusal(self, client: int, given: Mapping[str, Any]) -> str:
         theirs = {"variables": warm.imported_with(given["env"]), "interpreter": given["interpreter"]}

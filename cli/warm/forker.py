@@ -28,10 +28,10 @@ from pkgutil import iter_modules
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from interlock.cli import quick_start
-from interlock.cli.forked import WORD
-from interlock.cli.main import main as command_line
+from interlock.cli.warm.forked import WORD
 
+PROGRAM, _SESSION = "interlock.cli.main", "interlock.cli.session"
+"""What is rehearsed and forked, and what is imported beside it: by name, as this room stands below them."""
 UNUSED_S = 60.0
 MOST = 253
 """Descriptors that the kernel hands over at once."""
@@ -65,12 +65,10 @@ def import_all(extras: bool = False) -> None:
 
     `extras`: also for packages that are installed and not everybody uses. Raises `RuntimeError`.
     """
-    quick_start.own_process = True
-    quick_start.begin()
+    gc.disable()  # as each start does; the rehearsed one turns it on again
     found = extras and find_spec("langchain_openai")
     _rehearse(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
-    from interlock.cli import session
-
+    session = import_module(_SESSION)
     parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
     for name in (*parts, "interlock.services.models.gemini", "interlock.services.secrets.hidden"):
         import_module(name)
@@ -110,6 +108,7 @@ def _rehearse(*models: str) -> None:
         sys.stdout, sys.stderr = told, told
         os.chdir(folder)
         try:
+            command_line = import_module(PROGRAM).main
             codes = [command_line(["-y", "-p", "warm up", "-m", model]) for model in models]
         finally:
             sys.stdout, sys.stderr = streams

@@ -1,4 +1,4 @@
-"""keep_warm: begins and ends the warm process, and says what a start from here would be."""
+"""keep: begins and ends the warm process, and says what a start from here would be."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ def wanted_s() -> float:
 def started(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
     """A shell starts it and ends, so that no process has it as a child."""
     door = Path(warm_start.door()).absolute()
-    words = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(door), str(unused_s)]
+    words = [sys.executable, "-P", "-m", "interlock.cli.warm.process", str(door), str(unused_s)]
     starter = subprocess.Popen(
         ["/bin/sh", "-c", '"$0" "$@" &', *words],
         env={**warm_start.imported_with(os.environ), "PATH": os.defpath},

@@ -1,4 +1,4 @@
-"""forked: starts programs of ours as forks of a process that has imported what they need (`forker.py`).
+"""forked: starts programs of ours as forks of a process that has imported what they need (`forker`).
 
 Where forks can't be trusted (not Linux), or that process can't live, each is started as a program of its own.
 """
@@ -73,7 +73,7 @@ class Fork:
 class Forker:
     """The process that forks. It is started when first asked, and ends unused, or when this one is gone."""
 
-    def __init__(self, program: Sequence[str] = ("-m", "interlock.cli.forker")) -> None:
+    def __init__(self, program: Sequence[str] = ("-m", "interlock.cli.warm.forker")) -> None:
         self._program = program
         self._lock = threading.Lock()
         self._door: socket.socket | None = None
