@@ -124,6 +124,9 @@ class Options:
     """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
     batch: Mapping[str, str] | None = None
     """Of a run that is a line of a batch: which one (`engine/client/batches.py`)."""
+    serves_others: bool = False
+    """For a process that drives runs at the word of people or programs that it serves: only those that this host
+    defined, of a store whose rows others may write."""
     moves_queue: bool = False
     """Whether a run that has a queue already goes to `queue`, too."""
 

@@ -771,7 +771,7 @@ def test_a_job_is_put_back_on_the_databases_clock(
 LONG = " ".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(200))
 
 
-def _on_another_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+def on_another_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
     """Another state directory and another home; the workspace is on a shared disk."""
     for variable, folder in (("INTERLOCK_HOME", "state"), ("HOME", "home")):
         (place := tmp_path / name / folder).mkdir(parents=True)
@@ -785,7 +785,7 @@ def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
     script = put(tmp_path / "script.json", [first, *SCRIPT[:1], {"text": LONG}])
     assert fleet("-y", "-m", f"script:{script}", "-p", LONG).code == 0
     (name,) = [row["run"] for row in fleet("runs", "--json").json]
-    _on_another_host(monkeypatch, tmp_path, "b")
+    on_another_host(monkeypatch, tmp_path, "b")
     assert fleet("show", name, "--verify").code == 0
     assert fleet("show", name).code == 0
     assert fleet("replay", name).code == 0
@@ -795,7 +795,7 @@ def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
     assert fleet("resume", fork, "-y").code == 0
     assert fleet("undo", name).code == 0
     assert not [*(tmp_path / "work").glob("*.txt")]
-    _on_another_host(monkeypatch, tmp_path, "c")
+    on_another_host(monkeypatch, tmp_path, "c")
     assert fleet("store", "copy", name, "--to", os.environ["INTERLOCK_HOME"]).code == 0
     monkeypatch.setenv("INTERLOCK_STORE", "")
     assert fleet("show", name, "--verify").code == 0
@@ -813,10 +813,10 @@ def test_another_host_compares_with_the_ignored_tests_that_a_run_began_with(
     script = put(tmp_path / "script.json", [easy, {"text": "Done."}, {"text": "Done, too."}])
     words = ("-y", "-m", f"script:{script}", "-p", "x", "--check", "sh tests/run.sh")
     assert fleet(*words).code == 75
-    _on_another_host(monkeypatch, tmp_path, "b")
+    on_another_host(monkeypatch, tmp_path, "b")
     done = fleet("resume", "latest", "--reject", "1", "--reason", "no")
     assert done.code == 75 and "with tests/run.sh as before" in " ".join(done.err.split()), done.err
-    _on_another_host(monkeypatch, tmp_path, "c")
+    on_another_host(monkeypatch, tmp_path, "c")
     (name,) = [row["run"] for row in fleet("runs", "--json").json]
     assert fleet("store", "copy", name, "--to", os.environ["INTERLOCK_HOME"]).code == 0
     monkeypatch.setenv("INTERLOCK_STORE", "")

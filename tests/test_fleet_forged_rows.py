@@ -16,7 +16,7 @@ from databases import fresh_database
 from folders import put
 from patience import until
 from scripted import call, tools
-from test_fleet import Worker, served_page
+from test_fleet import Worker, on_another_host, served_page
 from test_fleet_git import Begin, begin, git, origin, settings
 
 from interlock.engine.store.address import state_home
@@ -159,6 +159,18 @@ def test_who_removes_a_run_removes_no_file_that_others_named(
     told = fleet("runs", "rm", name)
     assert precious.read_text() == "kept"
     assert "isn't a name below" in told.err, told
+    assert (told.code, fleet("runs", "--json").json) == (0, []), "the run is gone"
+
+
+def test_a_run_whose_id_is_a_path_can_be_removed(
+    fleet: Run, submitter: Act, parked: str, tmp_path: Path
+) -> None:
+    kept = put(state_home().parent / "precious" / "notes.txt", "kept")
+    _copied(submitter, parked, "../../precious")
+    told = fleet("runs", "rm", "../../precious")
+    assert (told.code, kept.read_text()) == (0, "kept"), told
+    assert "isn't a name below" in told.err, told
+    assert [row["run"] for row in fleet("runs", "--json").json] == [parked]
 
 
 def test_a_plan_that_a_worker_forged_is_written_nowhere_else(
@@ -214,6 +226,186 @@ def test_a_request_shows_no_file_of_the_servers_host_that_its_row_names(
         (request,) = client.get("/api/requests", params={"run": parked}).json()
         told = client.get(f"/api/requests/{request['id']}/file")
     assert (told.status_code, "dear" in told.text) == (422, False), told.text
+
+
+def _hooks(mark: Path) -> str:
+    """Settings of flags with a hook that writes a file."""
+    hook = {"type": "command", "command": f"touch {mark}"}
+    return json.dumps({"hooks": {event: [{"hooks": [hook]}] for event in ("SessionStart", "BeforeTool")}})
+
+
+def _decided(client: httpx.Client, name: str) -> httpx.Response:
+    """Approve what a run waits for, on the page."""
+    (request,) = client.get("/api/requests", params={"run": name}).json()
+    given = {"decisions": [{"id": request["id"], "choice": "proceed_once"}]}
+    return client.post(f"/api/runs/{name}/decide", json=given)
+
+
+SET = "update runs set {} where run = %s"
+OPTION = "options = jsonb_set(options::jsonb, %s, %s::jsonb)::text"
+ELSEWHERE = "wasn't begun on this host, or was changed elsewhere since"
+REFUSED = "so it isn't driven from here"
+
+
+@pytest.mark.parametrize("forged", ["hooks", "workspace", "mode of the next prompt", "rules", "workflow"])
+def test_the_page_drives_no_run_whose_definition_somebody_else_changed(
+    submitter: Act, parked: str, fleet: Run, tmp_path: Path, forged: str
+) -> None:
+    mark, evil = tmp_path / "ran", put(tmp_path / "shared" / "evil.py", "")
+    evil.write_text(GRAPH.format(mark=str(mark)))
+    changes: dict[str, tuple[str, ...]] = {
+        "hooks": (OPTION, "{overrides}", _hooks(mark)),
+        "workspace": ("workspace = %s", str(evil.parent)),
+        "mode of the next prompt": (OPTION, "{next_asked}", '{"approval_mode": "yolo"}'),
+        "rules": (OPTION, "{rights,files}", json.dumps([["evil.toml", 4, "", ""]])),
+        "workflow": ("workflow = %s", f"{evil}:graph"),
+    }
+    what, *given = changes[forged]
+    ((options, workspace, workflow),) = submitter(
+        "select options, workspace, workflow from runs where run = %s", parked
+    ).fetchall()
+    with served_page() as client:
+        submitter(SET.format(what), *given, parked)
+        told = _decided(client, parked)
+        assert (told.status_code, REFUSED in told.json()["detail"]) == (422, True), told.text
+        assert f"interlock resume {parked}" in told.json()["detail"]
+        told = client.post(f"/api/runs/{parked}/prompt", json={"prompt": "more"})
+        assert (told.status_code, REFUSED in told.text) == (422, True), told.text
+        assert not mark.exists() and not [*tmp_path.rglob("a.txt")]
+        submitter(
+            SET.format("options = %s, workspace = %s, workflow = %s"), options, workspace, workflow, parked
+        )
+        assert _decided(client, parked).status_code == 200, "the run is unharmed"
+        until(lambda: fleet("show", parked, "--json").json["status"] == "done", "its end")
+    assert (tmp_path / "work" / "a.txt").read_text() == "a"
+
+
+def test_a_program_drives_no_run_whose_definition_somebody_else_changed(
+    submitter: Act, parked: str, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    submitter(SET.format(OPTION), "{overrides}", _hooks(mark), parked)
+    with served_page() as client:
+        (thread,) = [one["thread_id"] for one in client.post("/threads/search", json={}).json()]
+        given = {"assistant_id": "main", "input": {"prompt": "more"}}
+        told = client.post(f"/threads/{thread}/runs/wait", json=given)
+        assert REFUSED in told.text, told.text
+        resumed = {"assistant_id": "main", "command": {"resume": "proceed_once"}}
+        told = client.post(f"/threads/{thread}/runs/wait", json=resumed)
+        assert REFUSED in told.text, told.text
+        assert len(client.get("/api/requests", params={"run": parked}).json()) == 1, "it wasn't answered"
+    assert not mark.exists()
+
+
+def test_the_page_drives_a_run_of_its_host_also_after_new_rules_and_a_restart(
+    fleet: Run, tmp_path: Path, home: Path
+) -> None:
+    edits = [tools(call("write_file", file_path=f"{name}.txt", content="x")) for name in "abc"]
+    script = put(tmp_path / "script.json", [*edits, {"text": "Done."}, {"text": "Done again."}])
+    assert fleet("-p", "do it", "-m", f"script:{script}").code == 75
+    name = fleet("runs", "--json").json[0]["run"]
+
+    def waits(status: str, file: str) -> bool:
+        there = (tmp_path / "work" / file).exists()
+        return there and fleet("show", name, "--json").json["status"] == status
+
+    with served_page() as client:
+        assert _decided(client, name).status_code == 200
+        until(lambda: waits("waiting", "a.txt"), "its second edit")
+    rule = '[[rule]]\ntoolName = "glob"\ndecision = "deny"\npriority = 100\n'
+    put(home / ".interlock" / "policies" / "more.toml", rule)
+    assert fleet("resume", name, "--new-rules").code == 75
+    with served_page() as client:
+        assert _decided(client, name).status_code == 200
+        until(lambda: waits("waiting", "b.txt"), "its third edit")
+        assert _decided(client, name).status_code == 200
+        until(lambda: waits("done", "c.txt"), "its end")
+        told = client.post(f"/api/runs/{name}/prompt", json={"prompt": "more"})
+        assert told.status_code == 200, told.text
+
+
+def test_a_run_of_another_host_is_driven_by_whoever_types_it_here_and_then_by_the_page(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits = [tools(call("write_file", file_path=f"{name}.txt", content="x")) for name in "ab"]
+    script = put(tmp_path / "script.json", [*edits, {"text": "Done."}])
+    assert fleet("-p", "do it", "-m", f"script:{script}").code == 75
+    name = fleet("runs", "--json").json[0]["run"]
+    on_another_host(monkeypatch, tmp_path, "b")
+    with served_page() as client:
+        told = _decided(client, name)
+        assert (told.status_code, REFUSED in told.text) == (422, True), told.text
+        assert client.get(f"/api/runs/{name}/state").status_code == 200, "it is shown as before"
+    done = fleet("resume", name, "--approve", "all")
+    assert done.code == 75 and ELSEWHERE in " ".join(done.err.split()), done
+    assert f"last driven on '{os.uname().nodename}'" in " ".join(done.err.split()), done.err
+    with served_page() as client:
+        told = _decided(client, name)
+        assert told.status_code == 200, told.text
+        until(lambda: fleet("show", name, "--json").json["status"] == "done", "its end")
+    assert (tmp_path / "work" / "b.txt").exists()
+
+
+def test_the_page_changes_no_files_of_a_folder_that_somebody_else_named(
+    fleet: Run, submitter: Act, parked: str, home: Path, tmp_path: Path
+) -> None:
+    assert fleet("resume", parked, "--approve", "all").code == 0
+    letter = put(home / "letters" / "a.txt", "a")
+    place = json.dumps({"url": "https://example.com/x.git", "ref": "", "at": f"{os.uname().nodename}:x"})
+    for change, *given in (("workspace = %s", str(letter.parent)), (OPTION, "{repository}", place)):
+        submitter(SET.format(change), *given, parked)
+        with served_page() as client:
+            for act, body in (
+                ("undo", {}),
+                ("rewind", {"step": 0, "sure": True}),
+                ("fork", {"step": 0, "in_place": True}),
+            ):
+                told = client.post(f"/api/runs/{parked}/{act}", json=body)
+                assert (told.status_code, "so its files aren't changed" in told.text) == (422, True), (
+                    told.text
+                )
+    assert letter.read_text() == "a" and [*letter.parent.iterdir()] == [letter]
+
+
+@pytest.mark.sweep
+def test_the_page_sends_a_prompt_to_a_run_of_its_host_that_a_worker_of_another_one_drove(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits = [tools(call("write_file", file_path=f"{name}.txt", content="x")) for name in "ab"]
+    script = put(tmp_path / "script.json", [edits[0], {"text": "Done."}, edits[1], {"text": "Done again."}])
+    begun = fleet("run", "main", "--detach", "--queue", "q", "-y", "-m", f"script:{script}", "do it")
+    name = begun.out.strip()
+    with monkeypatch.context() as there:
+        on_another_host(there, tmp_path, "b")
+        with Worker("--queue", "q"):
+            assert fleet("wait", name).code == 0
+    with served_page() as client:
+        told = client.post(f"/api/runs/{name}/prompt", json={"prompt": "more"})
+        assert told.status_code == 200, told.text
+        until((tmp_path / "work" / "b.txt").exists)
+
+
+def test_who_types_a_run_of_others_runs_its_programs_only_in_a_trusted_folder(
+    fleet: Run, submitter: Act, parked: str, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    submitter(SET.format(OPTION), "{overrides}", _hooks(mark), parked)
+    told = fleet("resume", parked, "--approve", "all")
+    assert (told.code, mark.exists()) == (55, False), told
+    assert "hooks for BeforeTool" in told.err and "--skip-trust" in told.err
+    assert fleet("resume", parked, "--approve", "all", "--skip-trust").code == 0
+    fleet("resume", parked, "-p", "more")
+    assert mark.exists(), "a person decided that"
+
+
+def test_a_run_that_a_forged_one_started_is_not_driven_either(
+    fleet: Run, submitter: Act, parked: str
+) -> None:
+    submitter(SET.format(OPTION), "{overrides}", _hooks(Path("ran")), parked)
+    fork = fleet("fork", parked, "--at", "2", "--json").json["run"]
+    with served_page() as client:
+        told = client.post(f"/api/runs/{fork}/prompt", json={"prompt": "more"})
+        assert (told.status_code, REFUSED in told.text) == (422, True), told.text
 
 
 ROLES = {

@@ -97,7 +97,8 @@ def _remove(client: Client, rows: list[RunRow]) -> None:
     if busy := [r.run for r in rows if r.status == "running"]:
         raise UserError(f"Run {busy[0]!r} is running. Stop it first (Ctrl-C in its terminal), then: runs rm.")
     for row in rows:
-        client.remove(row.run)
+        for line in client.remove(row.run):
+            err().print(f"{line} It was left as it is.")
         err().print(f"Deleted run {row.run}.")
 
 

@@ -50,7 +50,7 @@ def serve(args: Args) -> int | None:
 
     args.detach = args.detach or is_on_server(state_home())
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
-    options = replace(options_from(args), interactive=True, door="page")
+    options = replace(options_from(args), interactive=True, door="page", serves_others=True)
     only_reads = _READ_ONLY if args.read_only else Client(options).only_reads
     return run(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
 
@@ -85,7 +85,8 @@ def acp(args: Args) -> None:
         return _set_up(options)
     from interlock.cli.acp.agent import serve
 
-    asyncio.run(serve(replace(options, interactive=True, door="editor")))
+    options = replace(options, interactive=True, door="editor", serves_others=True)
+    asyncio.run(serve(options))
 
 
 def _set_up(options: Options) -> None:

@@ -53,6 +53,8 @@ async def decide(page: Served, request: Request) -> Any:
     if not isinstance(decisions, list) or not decisions:
         raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
     made = [_decision(waiting, object_of(one, "decisions")) for one in cast("list[Any]", decisions)]
+    if row.queue is None and row.status != "running":  # the server drives it on
+        await asyncio.to_thread(page.client.check_driven_here, row.run)
     await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
     if row.queue is None and run_of(page.client, request).status != "running":
@@ -106,6 +108,7 @@ def _step(given: Mapping[str, Any], run: str) -> int | None:
 async def fork(page: Served, request: Request) -> Any:
     row, given = run_of(page.client, request), await body(request)
     step, here = _step(given, row.run), bool(given.get("in_place"))
+    await asyncio.to_thread(page.client.check_folder_here, row.run)
     made = await asyncio.to_thread(lambda: page.client.fork(row.run, step, in_place=here))
     return {"run": made.run, "workspace": made.workspace}
 
@@ -116,6 +119,7 @@ async def rewind(page: Served, request: Request) -> Any:
     step = _step(given, row.run)
     if step is None:
         raise RefusedError(422, f"To which step? Give `step`. See: interlock history {row.run}")
+    await asyncio.to_thread(page.client.check_folder_here, row.run)
     found = await asyncio.to_thread(page.client.rewind, row.run, step)
     if not given.get("sure"):
         return {"changes": [change._asdict() for change in found.changes]}
@@ -125,5 +129,6 @@ async def rewind(page: Served, request: Request) -> Any:
 async def undo(page: Served, request: Request) -> Any:
     row, given = run_of(page.client, request), await body(request)
     call = given.get("call")
+    await asyncio.to_thread(page.client.check_folder_here, row.run)
     changed = await asyncio.to_thread(page.client.undo, row.run, None if call is None else str(call))
     return {"changed": [change._asdict() for change in changed]}

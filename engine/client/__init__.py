@@ -242,6 +242,18 @@ class Client(Views):
         with stoppable(stop) as given, self.drives.drive(given) as live:
             return await drive(renderers=[*renderers, live], stop=given)
 
+    def check_driven_here(self, run: str) -> None:
+        """Raise `UserError` where go_on would refuse a run because this host didn't define it."""
+        from interlock.engine.driver.of_run import check_to_drive
+
+        check_to_drive(self.run(self.innermost(self.run(run).run)), self.options)
+
+    def check_folder_here(self, run: str) -> None:
+        """Raise `UserError` where files of a run aren't to be changed because this host didn't name its folder."""
+        from interlock.engine.client.changes import check_folder_of
+
+        check_folder_of(self.run(run), self.options)
+
     def decide(self, run: str, decisions: Sequence[Decision], by: str = "") -> None:
         """Save decisions without driving: a drive in progress takes them up, else `go_on` does. Raises `UserError`.
 
@@ -310,9 +322,12 @@ class Client(Views):
         """Each session by its id, the newest first."""
         return rows.sessions(self.home)
 
-    def remove(self, run: str) -> None:
-        """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven."""
-        rows.remove_run(self.home, run)
+    def remove(self, run: str) -> list[str]:
+        """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
+
+        Returns a line for each name in its rows that leads out of the state directory: what is there stays.
+        """
+        return rows.remove_run(self.home, run)
 
     def rewind(self, run: str, step: int | None) -> "Rewind":
         """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""

@@ -1,6 +1,7 @@
 """changes: what going back to a step, or taking back a call, does to the workspace's files; shown before it is done."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +13,14 @@ from interlock.engine.fleet.checkout import (
     refuse_delivered,
     repository_of,
 )
+from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, calls, of_call
 from interlock.engine.run_files import Change, RunFiles, changes_by, chosen_of, refuse_unkept
+from interlock.engine.store import Store, explained
 from interlock.engine.store.checkpoints import checkpoint_at
 from interlock.engine.store.places import note_undone
+from interlock.engine.store.seals import is_sealed, read_definition
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.services.snapshots.restore import Work
@@ -26,6 +30,27 @@ from interlock.state.text import listed, one_line
 _NAMED = 20
 """Files named to the model."""
 _MEANT = {"A": "brought back", "M": "as before", "D": "removed"}
+
+
+def check_folder_of(row: RunRow, options: Options) -> None:
+    """Raise `DefinedElsewhereError` if others ask to change files of a folder that only a row of others names."""
+    from interlock.engine.driver.of_run import (  # deferred: it imports LangGraph
+        ELSEWHERE,
+        DefinedElsewhereError,
+    )
+
+    store = Store(options.home)
+    if not options.serves_others or not store.blobs or options.trusts(Path(row.workspace)):
+        return
+    with explained(store.path), closing(store.connect()) as conn:
+        defined = read_definition(conn, row.run)
+    named_as_read = defined.workspace == row.workspace
+    if is_elsewhere(store.home, row) or (named_as_read and is_sealed(store.home, row.run, defined)):
+        return
+    raise DefinedElsewhereError(
+        f"{ELSEWHERE.format(run=row.run)}, and its folder {row.workspace!r} isn't trusted here, so its files aren't "
+        "changed from here: type the command in a terminal, or trust the folder (interlock trust)."
+    )
 
 
 @dataclass(frozen=True)

@@ -116,13 +116,14 @@ async def update(
     `BusyError` while it is driven.
     """
     from interlock.engine.driver.drive import Drive
-    from interlock.engine.driver.of_run import workflow_of
+    from interlock.engine.driver.of_run import check_to_drive, workflow_of
     from interlock.engine.driver.stop import Stop
     from interlock.engine.store.approvals import supersede
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)
-    chosen, prepared = workflow_of(find_run(options.home, run), _bare(options))
+    row, defined, _ = check_to_drive(find_run(options.home, run), _bare(options))
+    chosen, prepared = workflow_of(row, _bare(options), defined)
     if not isinstance(chosen, Foreign):
         raise UserError(
             f"The state of {chosen.name!r} can't be written: fork the run (copy), or send it a prompt."

@@ -16,6 +16,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.model_calls import calls_made
 from interlock.engine.store.runs import ALPHABET, NewRun, how_it_ended, insert_child
+from interlock.engine.store.seals import is_row_sealed
 from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
 from interlock.services.files.filesystem import write_atomically
@@ -102,8 +103,10 @@ def begin_linked(
     """
     with closing(store.connect()) as conn:
         new = made(ChainTranscript(SqlChain(conn), store.outputs, run, redact=prepared.redact))
-        new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
-        insert_child(conn, parent, new)
+        with conn.transaction():
+            sealed = is_row_sealed(conn, parent)  # from here on, nobody else changes the parent's row
+            new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
+            insert_child(conn, parent, new, sealed=sealed)
     return run
 
 

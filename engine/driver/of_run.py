@@ -6,6 +6,7 @@ workspace it counts only if that is trusted. A run on a git repository has no fi
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,25 +14,34 @@ from typing import Any, cast
 
 from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.graph_files import named
-from interlock.engine.options import Options
+from interlock.engine.options import WORKFLOWS_FOLDER, Options
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, options_of
+from interlock.engine.store import Store, explained, options_of
 from interlock.engine.store.places import move_task
+from interlock.engine.store.runs import read_lease
+from interlock.engine.store.seals import Definition, is_sealed, read_definition
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
 from interlock.services.files.disk import private_directory
+from interlock.services.policy.load import RuleText, rules_of
 from interlock.services.secrets.redaction import SHAPES
-from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UserError
+from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError
 from interlock.state.node import spec_of
 from interlock.state.repository import Repository, RepositoryError, repository, without_user
 from interlock.state.settings import Settings
 
 
-def workflow_of(row: RunRow, options: Options) -> tuple[Pipeline, RunConfig]:
-    """The workflow of a run, and what a drive of it needs. Raises `InterlockError`."""
-    kept = restored(options, options_of(options.home, row.run), row.workspace)
+def workflow_of(
+    row: RunRow, options: Options, defined: Definition | None = None
+) -> tuple[Pipeline, RunConfig]:
+    """The workflow of a run, and what a drive of it needs. Raises `InterlockError`.
+
+    `defined`: of a run that is to be driven, its definition, which was checked; None: it is only looked at.
+    """
+    began = options_of(options.home, row.run) if defined is None else defined.options
+    kept = restored(options, began, row.workspace)
     if options.workspace is None and not kept.repository and not Path(row.workspace).is_dir():
         raise UserError(
             f"No directory {row.workspace!r}, in which run {row.run!r} works. If it was moved, say where it is: "
@@ -41,6 +51,79 @@ def workflow_of(row: RunRow, options: Options) -> tuple[Pipeline, RunConfig]:
     prepared = prepare(kept, chosen.needs_model)
     prepared.warnings.extend(changed)
     return chosen, prepared
+
+
+class DefinedElsewhereError(UserError):
+    """A process that serves others was to drive a run that this host didn't define."""
+
+
+def check_to_drive(row: RunRow, options: Options) -> tuple[RunRow, Definition, list[str]]:
+    """Return a run that is to be driven as its row is now, its definition, and a warning if this host didn't write it.
+
+    Raises `DefinedElsewhereError` where others asked for the drive. A person at a terminal decides: then what it brings
+    counts only in a trusted folder, and `UntrustedError` names it.
+    """
+    store = Store(options.home)
+    with explained(store.path), closing(store.connect()) as conn:
+        defined, lease = read_definition(conn, row.run), read_lease(conn, row.run)
+    row = row._replace(workflow=defined.workflow, workspace=defined.workspace)
+    check_served(row, defined, options)
+    if not store.blobs or options.door == WORKER or is_sealed(store.home, row.run, defined):
+        return row, defined, []
+    if brings := [
+        what for what, folder in _brought(row, defined.options, options) if not options.trusts(folder)
+    ]:
+        raise UntrustedError(
+            f"{ELSEWHERE.format(run=row.run)}, and brings what would run here: {', '.join(brings)}. That counts only "
+            "in a trusted folder. Resume it with --skip-trust, or trust the folder: interlock trust"
+        )
+    whose: Mapping[str, str] = defined.options.get("submitted") or {}
+    told = [f"started by {whose['user']!r}"] if "user" in whose else []
+    told += [f"last driven on {lease.owner.host!r}"] if lease else []
+    told += [what for what, _ in _brought(row, defined.options, options)]
+    if (mode := defined.options.get("approval_mode") or "default") != "default":
+        told.append(f"approval mode {mode!r}")
+    return (
+        row,
+        defined,
+        [f"{ELSEWHERE.format(run=row.run)}; its row says: {', '.join(told) or 'nothing of it'}."],
+    )
+
+
+def check_served(row: RunRow, defined: Definition, options: Options) -> None:
+    """Raise `DefinedElsewhereError` if others ask for the drive of a run that this host didn't define."""
+    if not options.serves_others or not Store(options.home).blobs:
+        return
+    if not is_sealed(options.home, row.run, defined):
+        raise DefinedElsewhereError(
+            f"{ELSEWHERE.format(run=row.run)}, so it isn't driven from here: resume it in a terminal of the host "
+            f"where it was begun (interlock resume {row.run}), or start it with a queue (--detach)."
+        )
+
+
+ELSEWHERE = "Run {run!r} wasn't begun on this host, or was changed elsewhere since"
+
+
+def _brought(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator[tuple[str, Path]]:
+    """Yield what a run's definition names of programs and files, each with the folder that has to be trusted."""
+    folder = options.workspace or Path(row.workspace)
+    overrides: Mapping[str, Any] = kept.get("overrides") or {}
+    source: Mapping[str, str] = kept.get("source") or {}
+    graph, own = named(row.workflow), options.user_home / WORKFLOWS_FOLDER
+    files = [source.get("file"), str(graph.file) if graph else "", *(kept.get("policy_files") or ())]
+    files += [*overrides.get("processors", ()), *map(kept.get, ("record_to", "fake", "ide_context"))]
+    for file in dict.fromkeys(Path(folder, file) for file in files if file):
+        if not file.is_relative_to(own):
+            yield f"file {str(file)!r}", file.parent
+    rights: Mapping[str, Any] = kept.get("rights") or {}
+    rules = rules_of([RuleText(*file) for file in rights.get("files", ())])[0]
+    checkers = [rule.checker.command for rule in rules if rule.checker and rule.checker.command]
+    found = [f"hooks for {event}" for event in overrides.get("hooks", ())]
+    found += [f"MCP server {name!r}" for name in overrides.get("mcpServers", ())]
+    found += [f"tools.{name}" for name in overrides.get("tools", ()) if name in _PROGRAM_SETTINGS]
+    found += [f"checker {command!r}" for command in dict.fromkeys(checkers)]
+    found += [f"check {kept['check']!r}"] if kept.get("check") else []
+    yield from ((what, folder) for what in found)
 
 
 def check_code_of(row: RunRow, options: Options) -> None:
@@ -171,6 +254,8 @@ def _merge_overrides(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str
     return merged
 
 
+_PROGRAM_SETTINGS = ("discoveryCommand", "callCommand", "browser", "webSearch")
+"""Settings of tools that are command lines."""
 _PROCESSORS_GROUP = "interlock.processors"
 
 _HOW_PROCESSORS = "expected `PROCESSORS = {PLACE: [node, …]}` with the places " + ", ".join(PLACES)

@@ -31,6 +31,8 @@ from interlock.engine.driver.notify import Notice, announced
 from interlock.engine.driver.of_run import (
     WORKER,
     check_prompt,
+    check_served,
+    check_to_drive,
     kept_options,
     move_if_gone,
     needs_model,
@@ -60,10 +62,11 @@ from interlock.engine.driver.prepare import (
 from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.store import Store, first_input, forget_error, keep_option, read_options
+from interlock.engine.store import Store, change_first_input, forget_error, keep_option
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.runs import NewRun, above, check_run_id, deepest, insert_run, new_run_id, topmost
+from interlock.engine.store.seals import Definition, read_definition, seal
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register
@@ -162,7 +165,8 @@ async def begin(
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
-        insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first, options.queue or None))
+        new = NewRun(name, chosen.name, root, title, kept, first, options.queue or None)
+        insert_run(drive.conn, new, sealed=options.door != WORKER)  # a schedule's row defined it
         return graph_input(chosen, first, drive, "startup")
 
     door = _Door(store, options, renderers, stop)
@@ -228,13 +232,22 @@ async def take_up(
 ) -> Outcome:
     """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `at`."""
 
-    chosen, prepared = workflow_of(find_run(options.home, run), options)
+    row, defined, told = check_to_drive(find_run(options.home, run), options)
+    chosen, prepared = workflow_of(row, options, defined)
+    prepared.warnings.extend(told)
 
     async def first(drive: Drive, context: WorkflowContext) -> Any:
+        _seal(drive, row, defined, told)
         _keep_context(drive, prepared, options)
         return await taken_up(chosen, prepared, given, at, drive, context)
 
     return await _driven(_Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first)
+
+
+def _seal(drive: Drive, row: RunRow, defined: Definition, told: Sequence[str]) -> None:
+    """Count a run as this host's own from now on, which a person at a terminal let go on after they were `told`."""
+    if told:
+        seal(drive.store.home, row.run, defined)
 
 
 def _keep_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
@@ -280,7 +293,9 @@ async def _resumed(
 ) -> Outcome:
     """Resume one run. `later`: a prompt that follows this drive. Raises `UserError` for a prompt that it can't take."""
     store, options = door.store, door.options
-    chosen, prepared = workflow_of(row, options)
+    row, defined, told = check_to_drive(row, options)
+    chosen, prepared = workflow_of(row, options, defined)
+    prepared.warnings.extend(told)
     if (prompt or later) and chosen.follow_up is None:
         raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt. {_instead_of_prompt(row)}")
     without_secrets(prompt or "", prepared)
@@ -289,11 +304,14 @@ async def _resumed(
     record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
+        _seal(drive, row, defined, told)
         keep_option(drive.conn, row.run, "rights", prepared.options.rights or {})
         _keep_context(drive, prepared, options)
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
-        before: dict[str, str] = read_options(drive.conn, row.run).get(_NEXT) or {}
+        now_defined = read_definition(drive.conn, row.run)
+        check_served(row, now_defined, options)
+        before: dict[str, str] = now_defined.options.get(_NEXT) or {}
         if snapshot.tasks and prompt and instead and chosen.follow_up:
             text, head["head"] = end_cut_short(drive, snapshot, prompt)
         elif snapshot.tasks:
@@ -304,7 +322,8 @@ async def _resumed(
                 keep_option(drive.conn, row.run, _NEXT, {**before, **asked})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
-            return graph_input(chosen, first_input(drive.conn, row.run, asked), drive, "startup")
+            first = change_first_input(drive.conn, row.run, now_defined.input, asked)
+            return graph_input(chosen, first, drive, "startup")
         if (more := next_pass(chosen, row, text, context)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it

@@ -6,13 +6,14 @@ It is SQLite (WAL) in the state directory, or PostgreSQL on a server that the di
 import json
 import zlib
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from interlock.engine.store.address import ADDRESS
 from interlock.engine.store.connection import Adapter, Changes, Connection
+from interlock.engine.store.seals import PROGRESS, resealed
 from interlock.engine.store.sqlite import Sqlite
 from interlock.engine.store.tables import TABLE
 from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory
@@ -247,20 +248,18 @@ def kept_repository(conn: Connection, run: str) -> dict[str, str]:
 
 def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any] | str | bool) -> None:
     """Update one of the run's persisted options, such as `rights`, its rules, or `limits`."""
-    options = read_options(conn, run)
-    if options.get(name) != value:
-        with conn.transaction():
-            text = json.dumps({**options, name: value})
+    if read_options(conn, run).get(name) != value:
+        with conn.transaction(), nullcontext() if name in PROGRESS else resealed(conn, run):
+            text = json.dumps({**read_options(conn, run), name: value})
             conn.execute("update runs set options = ? where run = ?", (text, run))
 
 
-def first_input(conn: Connection, run: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def change_first_input(conn: Connection, run: str, text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The input of a run that has no checkpoint yet, with what is asked now; kept, because a replay reads it."""
-    (text,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
     first: dict[str, Any] = json.loads(text)
     changed = {**first, **{name: value for name, value in asked.items() if name in first}}
     if changed != first:
-        with conn.transaction():
+        with conn.transaction(), resealed(conn, run):
             conn.execute("update runs set input = ? where run = ?", (json.dumps(changed), run))
     return changed
 

@@ -25,6 +25,7 @@ PARTS = (
         "clones",
         "page.token",
         "served",
+        "seals",
     ),
 )
 """What is in the state directory."""

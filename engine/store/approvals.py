@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interlock.engine.store import Store, note_error, put
+from interlock.engine.store import Store, keep_option, note_error, put, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.request_ids import place_of
 from interlock.engine.store.runs import RELATED, ask_to_stop, first_task, with_subtasks
+from interlock.engine.store.seals import resealed
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
@@ -133,12 +134,11 @@ class SqlApprovals:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
         with self.store.writing() as conn:
-            for run, text in conn.execute(_RUN_AND_THOSE_ABOVE, (self.run,)).fetchall():
-                options: dict[str, Any] = json.loads(text)
-                rights: dict[str, Any] = options.get("rights") or {}
-                if files := _confirmed(rights.get("files", []), saved, self.redact):
-                    kept = json.dumps({**options, "rights": {**rights, "files": files}})
-                    conn.execute("update runs set options = ? where run = ?", (kept, run))
+            for (run,) in conn.execute(_RUN_AND_THOSE_ABOVE, (self.run,)).fetchall():
+                with resealed(conn, run):
+                    rights: dict[str, Any] = read_options(conn, run).get("rights") or {}
+                    if files := _confirmed(rights.get("files", []), saved, self.redact):
+                        keep_option(conn, run, "rights", {**rights, "files": files})
 
 
 def ends_run(choices: Collection[str]) -> bool:
@@ -158,10 +158,10 @@ def _ends_planning(request: dict[str, Any], answer: dict[str, Any]) -> bool:
 
 
 _RUN_AND_THOSE_ABOVE = """
-with recursive line (run, parent, options) as (
-    select run, parent, options from runs where run = ?
-    union select r.run, r.parent, r.options from runs r join line on r.run = line.parent
-) select run, options from line
+with recursive line (run, parent) as (
+    select run, parent from runs where run = ?
+    union select r.run, r.parent from runs r join line on r.run = line.parent
+) select run from line
 """
 
 

@@ -94,6 +94,8 @@ class Connection(ABC):
         self.turn = threading.RLock()
         """Held by the thread that writes, and while rows wait to be written."""
         self._audit: Audit | None = None
+        self.shared_home: Path | None = None
+        """This host's state directory, of a store whose rows others may write; None: it is this user's alone."""
 
     @property
     @abstractmethod

@@ -15,6 +15,7 @@ from interlock.engine.store.ignored import ignored_in
 from interlock.engine.store.named_files import files_of
 from interlock.engine.store.places import move_requests
 from interlock.engine.store.runs import refuse_driven, with_subtasks
+from interlock.engine.store.seals import is_row_sealed, is_sealed, read_definition, resealed, seal_row
 from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import TABLES, Table
 from interlock.services.snapshots.snapshots import Repository
@@ -52,9 +53,12 @@ def copy_run(
     names = {"fork": fork, "run": parent, "step": at.step, "made": at.made, "id": at.id}
     changes = {"runs": {**row, "parent": parent, "queue": None}, "snapshots": {"inherited": 1}}
     with Store(home).writing("FULL") as conn:
+        sealed = is_row_sealed(conn, parent)
         for table in TABLES:
             if table.forked is not None:
                 _copy(conn, table, names, changes.get(table.name, {}), whole)
+        if sealed:
+            seal_row(conn, fork)
         if moved:
             (old,) = conn.execute("select workspace from runs where run = ?", (parent,)).fetchone()
             move_requests(conn, fork, old, row["workspace"])
@@ -88,8 +92,9 @@ def change_newest(
     serde = ClassKeepingSerde(Storable(storable_types()))
     newest = "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
-        kept = {**read_options(conn, run), **options}
-        conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), run))
+        with resealed(conn, run):
+            kept = {**read_options(conn, run), **options}
+            conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), run))
         select_newest = f"select checkpoint_id, type, checkpoint from checkpoints {newest}"
         name, *saved = conn.execute(select_newest, (run,)).fetchone()
         checkpoint = serde.loads_typed((saved[0], saved[1]))
@@ -138,6 +143,8 @@ def _copy_rows(old: Connection, new: Connection, run: str) -> None:
     query = f"select {', '.join(StepRow._fields)} from steps where run = ? order by seq"
     write_steps(new, (StepRow(*step) for step in old.execute(query, (run,)).fetchall()), set())
     new.execute("update runs set queue = null where run = ?", (run,))
+    if old.shared_home is None or is_sealed(old.shared_home, run, read_definition(new, run)):
+        seal_row(new, run)
 
 
 _OWN_CHAIN = """

@@ -10,6 +10,8 @@ from interlock.engine.store import AMONG, Store, kept_repository, listed_as_keys
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.ignored import ignored_in
 from interlock.engine.store.runs import first_task, with_subtasks
+from interlock.engine.store.seals import resealed
+from interlock.services.files.disk import path_below
 from interlock.state.clock import unix_time
 
 NOWHERE = "nowhere:"
@@ -124,20 +126,22 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
         rows.append((ignored.repository, ignored.commit, ""))
     for old in {repository for repository, *_ in rows} - {name}:
         commits = {one for repository, *both in rows if repository == old for one in both if one}
-        Repository(folder / name).copy_from(Repository(folder / old), sorted(commits))
+        Repository(folder / name).copy_from(Repository(path_below(folder, old)), sorted(commits))
 
 
 def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
     """`planned`: which calls' paths."""
-    conn.execute("update runs set workspace = ? where run = ?", (folder, run))
+    with resealed(conn, run):
+        conn.execute("update runs set workspace = ? where run = ?", (folder, run))
     move_requests(conn, run, old, folder)
     _move_planned(conn, run, old, folder, planned)
 
 
 def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
     """Inside a transaction: change what the run's options say of its repository."""
-    options = {**read_options(conn, run), "repository": dict(repository)}
-    conn.execute("update runs set options = ? where run = ?", (json.dumps(options), run))
+    with resealed(conn, run):
+        options = {**read_options(conn, run), "repository": dict(repository)}
+        conn.execute("update runs set options = ? where run = ?", (json.dumps(options), run))
 
 
 def add_note(conn: Connection, run: str, text: str) -> None:

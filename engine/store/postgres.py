@@ -47,7 +47,7 @@ class PostgresConnection(Connection):
         super().__init__(buffers=buffers)
         self.session: Session | None = session
         """None: closed."""
-        self._path = path
+        self._path, self.shared_home = path, path.parent
         self._begun = False
         self._sending = ExitStack()
         """What lets statements go without waiting for answers."""

@@ -5,7 +5,7 @@ import json
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 from interlock.engine.store import Store, explained, put, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import files_of, list_again, named_by_others
+from interlock.engine.store.seals import forget_seal, seal_row
 from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.disk import path_below
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
-from interlock.state.errors import BusyError, StoreError, UserError
+from interlock.state.errors import BusyError, RunError, StoreError, UserError
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""
@@ -59,8 +60,11 @@ def check_run_id(given: str) -> str:
     return given
 
 
-def insert_run(conn: Connection, run: NewRun) -> None:
-    """Insert the row. Raises `UserError` if the id is taken: a run is never overwritten."""
+def insert_run(conn: Connection, run: NewRun, *, sealed: bool = True) -> None:
+    """Insert the row. Raises `UserError` if the id is taken: a run is never overwritten.
+
+    `sealed`: a person at this host defined it, or a run that they did.
+    """
     now = unix_time()
     with conn.transaction():
         if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone():
@@ -69,13 +73,15 @@ def insert_run(conn: Connection, run: NewRun) -> None:
         times = {"created": now, "updated": now}
         kind = {"status": "open", "subtask_of": run.options.get("subtask_of")}
         put(conn, "runs", {**vars(run), **texts, **times, **kind})
+        if sealed:
+            seal_row(conn, run.run)
 
 
-def insert_child(conn: Connection, parent: str, run: NewRun) -> None:
-    """Insert a run that another one started; if it is there already, nothing."""
+def insert_child(conn: Connection, parent: str, run: NewRun, *, sealed: bool) -> None:
+    """Insert a run that another one started; if it is there already, nothing. `sealed`: as of `insert_run`."""
     with conn.transaction():
         if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone() is None:
-            insert_run(conn, run)
+            insert_run(conn, run, sealed=sealed)
             child = "update runs set parent = ?, queue = (select queue from runs where run = ?) where run = ?"
             conn.execute(child, (parent, parent, run.run))
 
@@ -324,26 +330,36 @@ def lost(conn: Connection, lease: HeldLease) -> BusyError:
     )
 
 
-def remove_run(home: Path, run: str) -> None:
-    """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven."""
-    store = Store(home)
+def remove_run(home: Path, run: str) -> list[str]:
+    """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
+
+    Returns a line for each name in its rows that leads out of the state directory: what is there stays.
+    """
+    store, refused = Store(home), list[str]()
+
+    def placed(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for name in names:
+            try:
+                found[name] = path_below(folder, name)
+            except RunError as error:
+                refused.append(str(error))
+        return found
+
     with explained(store.path), closing(store.connect("FULL")) as conn:
         with conn.transaction():
             refuse_driven(conn, run)
             last = _last_write(conn, run)
             files = files_of(conn, store.outputs, run)
             lonely = _lonely_snapshots(conn, run)
-            kept = [
-                path_below(home / "plans", run),
-                *(path_below(home / "snapshots", name) for name in lonely),
-            ]
-            paths = {name: path_below(store.outputs, name) for name in files}
+            plans, snapshots = placed(home / "plans", [run]), placed(home / "snapshots", lonely)
+            paths = placed(store.outputs, files)
             if _delete(conn, run):
                 list_again(conn, store.outputs, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
-            unnamed = files - named_by_others(conn, store.outputs, files)
+            unnamed = {*paths} - named_by_others(conn, store.outputs, paths)
             for name in unnamed:
                 remove_untouched(paths[name], last)
             if conn.blobs:
@@ -356,8 +372,10 @@ def remove_run(home: Path, run: str) -> None:
                 for name in lonely:
                     forget_owned(conn, "snapshots", name)
     forget(home, run)
-    for folder in kept:
+    forget_seal(home, run)
+    for folder in (*plans.values(), *snapshots.values()):
         shutil.rmtree(folder, ignore_errors=True)
+    return refused
 
 
 def _lonely_snapshots(conn: Connection, run: str) -> list[str]:

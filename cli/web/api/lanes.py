@@ -241,6 +241,7 @@ class Lanes:
         found = [one for one in self.client.checkpoints(row.run) if one.id == checkpoint]
         if not found:
             raise InterlockError(f"Thread {thread.id} has no checkpoint {checkpoint!r}.")
+        await asyncio.to_thread(self.client.check_folder_here, row.run)
         made = await asyncio.to_thread(lambda: self.client.fork(row.run, found[0].step, in_place=True))
         return self.client.run(made.run)
 
@@ -291,6 +292,7 @@ class Lanes:
         run, before = now.run, now.body.get("before")
         fresh = ""
         if run and before is not None:
+            await asyncio.to_thread(self.client.check_folder_here, run)
             fresh = (await asyncio.to_thread(lambda: self.client.fork(run, before, in_place=True))).run
         served.unserve(self.home, "drive", one.id)
         before_it = [drive.id for drive in self.about.drives(one.thread)][:1]

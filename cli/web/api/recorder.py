@@ -382,6 +382,7 @@ async def _driven(client: Client, run: str, workflow: str, call: Call, renderers
     if call.new:
         return await client.start(workflow, given or {}, renderers=renderers, run=run)
     _refuse_cancelled(client.run(run), call)
+    client.check_driven_here(run)
     found = threads.waiting(client.options, run)
     passed_on = _answers_passed_on(call, found)
     if passed_on or "resume" in call.command:
