@@ -29,8 +29,10 @@ RESERVED = "__pregel_"
 _PAYLOADS = "__pregel_tasks"
 """The channel of `Send`s that wait for their tasks."""
 INPUT = "__start__"
-_PULLED = "~__pregel_pull, "
 """The channel of the graph's input, and the node that turns it into state."""
+_PULL = "__pregel_pull"
+_PULLED = f"~{_PULL}, "
+"""How the stored path of a task begins that edges lead to."""
 _SENT = ", node:"
 """Before the node in a path that LangGraph gave none."""
 BOOKKEEPING = frozenset(
@@ -266,6 +268,11 @@ def turns_input_into_state(task_path: str) -> bool:
 def with_node(task_path: str, node: str) -> str:
     """The path of a task that was sent a payload, with its node, which LangGraph names only in others."""
     return f"{task_path}{_SENT}{node}" if node and not task_path.startswith(_PULLED) else task_path
+
+
+def path_by_edges(node: str) -> tuple[str, str]:
+    """Return the path, as snapshots show it, of a node's task that edges lead to."""
+    return _PULL, node
 
 
 def node_of(task_path: str) -> str:

@@ -87,7 +87,8 @@ class ChainTranscript:
             if message is not None:
                 new.append(message)
             at = parent
-        found = [*(prefix if at else ()), *reversed(new)]
+        found = prefix if at else []
+        found.extend(reversed(new))
         self._last = (head, found)
         return list(found)
 
@@ -151,6 +152,8 @@ class ChainTranscript:
 
     def _write(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)
+        if name in self._cache:  # it is stored, or will be with the next commit, as each record of a replay
+            return name
         file = self._blobs.keep(body)
         self._records.add(name, self._run, StoredRecord(parent, b"" if file else body, file), body)
         self._cache[name] = (parent, message)

@@ -9,7 +9,14 @@ from interlock.state.context import IDE_FIELD, Ide
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.hooks import HookedPrompt
 from interlock.state.plan import PlanMode
-from interlock.state.run import OF_PROCESS, ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import (
+    OF_PROCESS,
+    ChainHistory,
+    ErrorInfo,
+    HistoryMessage,
+    WorkflowInput,
+    WorkflowOutput,
+)
 
 MainStatus = Literal[
     "running",
@@ -38,7 +45,7 @@ class MainInput(WorkflowInput):
 class MainOutput(WorkflowOutput):
     status: MainStatus
     response: str
-    history: list[dict[str, Any]]
+    history: ChainHistory
     stats: dict[str, Any]
     error: ErrorInfo | None = None
 

@@ -1,6 +1,6 @@
 """run: base input and base state of all workflows."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 from typing_extensions import TypedDict
@@ -131,6 +131,11 @@ class HistoryMessage(Closed):
 
 class WorkflowOutput(Closed, ser_json_bytes="base64", ser_json_inf_nan="constants"):
     """Base of every workflow's output; JSON has no word for bytes, which become base64."""
+
+
+OF_CHAIN = "of the chain"
+"""Marks a field of an output that `read_history` made: it is clean JSON already, and may be long."""
+ChainHistory = Annotated[list[dict[str, Any]], OF_CHAIN]
 
 
 class ErrorInfo(Closed):

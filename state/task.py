@@ -10,7 +10,14 @@ from interlock.state.conversation import BatchEnd, Conversation, LoopEnd, Refusa
 from interlock.state.hooks import HookedPrompt
 from interlock.state.main import MainStatus
 from interlock.state.plan import PlanMode
-from interlock.state.run import OF_PROCESS, ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import (
+    OF_PROCESS,
+    ChainHistory,
+    ErrorInfo,
+    HistoryMessage,
+    WorkflowInput,
+    WorkflowOutput,
+)
 from interlock.state.system_prompt import PromptKind
 
 REPEATS = 4
@@ -61,7 +68,7 @@ class TaskOutput(WorkflowOutput):
     """The result submitted by `attempt_completion`; empty: none yet."""
     response: str
     """The result, else the model's last text."""
-    history: list[dict[str, Any]]
+    history: ChainHistory
     todos: list[dict[str, str]]
     mode: str
     mistakes: int

@@ -11,7 +11,15 @@ from interlock.state.loop_check import LoopWatch
 from interlock.state.messages import RetryPlan
 from interlock.state.plan import PlanStep
 from interlock.state.route import Routing
-from interlock.state.run import OF_PROCESS, ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput, newest
+from interlock.state.run import (
+    OF_PROCESS,
+    ChainHistory,
+    ErrorInfo,
+    HistoryMessage,
+    WorkflowInput,
+    WorkflowOutput,
+    newest,
+)
 
 STREAM_ATTEMPTS = 4
 """Tries at an answer whose stream was invalid (gemini-cli: 4, with delays of 1, 2, 4 s between)."""
@@ -49,7 +57,7 @@ class TurnOutput(WorkflowOutput):
     finish_reason: str | None
     model: str
     usage: dict[str, int]
-    history: list[dict[str, Any]]
+    history: ChainHistory
     error: ErrorInfo | None = None
 
 

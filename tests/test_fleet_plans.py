@@ -96,7 +96,7 @@ def _plan(conn: "psycopg.Connection[tuple[str]]", sql: str) -> str:  # noqa: F82
     return "\n".join(line for (line,) in rows)
 
 
-_SCANNED = re.compile(r"SCAN (?!CONSTANT ROW|\(|SUBQUERY)(\w+)(?! (?:USING|VIRTUAL))")
+_SCANNED = re.compile(r"SCAN (?!CONSTANT ROW|\(|SUBQUERY)(\w+)\b(?! VIRTUAL)")
 _SHORT = {"c", "s", "chosen", "above", "related", "reached", "family"}
 """What a statement makes itself, and `runs` in `views` names so: it holds what was found."""
 

@@ -10,7 +10,15 @@ from langgraph.types import PregelTask, StateSnapshot
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign import task_writes
 from interlock.engine.store.saver import Saver, Serde
-from interlock.graphs._langgraph import BOOKKEEPING, INPUT, WHOLE, input_of, is_internal, pending_nodes
+from interlock.graphs._langgraph import (
+    BOOKKEEPING,
+    INPUT,
+    WHOLE,
+    input_of,
+    is_internal,
+    path_by_edges,
+    pending_nodes,
+)
 from interlock.graphs._stored import OF_PYTHON, loader_of
 
 
@@ -68,7 +76,7 @@ class AsRecorded:
             )
             answered = any(name == "__resume__" for name, _ in each)
             open_ = () if given or (answered and not asked) else asked
-            yield PregelTask(task, node, ("__pregel_pull", node), failed, open_, None, dict(given) or None)
+            yield PregelTask(task, node, path_by_edges(node), failed, open_, None, dict(given) or None)
 
 
 _TASK: Callable[[tuple[str, str, Any]], str] = itemgetter(0)

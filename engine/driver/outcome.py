@@ -36,7 +36,7 @@ from interlock.state.errors import (
 )
 from interlock.state.events import Result
 from interlock.state.messages import Message, open_calls
-from interlock.state.run import WorkflowOutput
+from interlock.state.run import OF_CHAIN, WorkflowOutput
 from interlock.state.text import clean_json, object_of
 from interlock.state.workflow import WorkflowContext
 
@@ -192,8 +192,10 @@ def dumped(result: WorkflowOutput) -> dict[str, Any]:
     """Dump the result; null fields are omitted if optional, kept if required or values of somebody's graph."""
     kept = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
     kept |= dict.fromkeys(result.model_extra or ())
-    shown = {**kept, **result.model_dump(mode="json", exclude_none=True)}
-    return object_of(clean_json(shown))  # NaN is a word: JSON would have it as null
+    fields = type(result).model_fields.items()
+    messages = {name: getattr(result, name) for name, field in fields if OF_CHAIN in field.metadata}
+    shown = {**kept, **result.model_dump(mode="json", exclude_none=True, exclude={*messages})}
+    return {**object_of(clean_json(shown)), **messages}  # NaN is a word: JSON would have it as null
 
 
 def shown_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:

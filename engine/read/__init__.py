@@ -314,7 +314,16 @@ class Step(NamedTuple):
 
 def steps(home: Path, run: str) -> list[Step]:
     """Every executed node, in the order they ended."""
-    rows = views.steps(home, run)
+    return steps_of(home, run, views.steps(home, run))
+
+
+def root_step_rows(home: Path, run: str) -> list[Row]:
+    """Rows of the root graph's nodes: of a long run, a small part of all."""
+    return views.steps_since(home, run, 0, deep=False)
+
+
+def steps_of(home: Path, run: str, rows: Sequence[Row]) -> list[Step]:
+    """Return the steps that a run's rows hold."""
     last = {row["root_step"]: row["seq"] for row in rows if not row["namespace"]}
     found: dict[str, list[str]] = {}
     for row in views.effects(home, run):

@@ -70,8 +70,8 @@ class SqlJournal:
     plans: Path | None = None
     """The run's folder of them."""
     _plans: dict[Path, int] = field(default_factory=dict[Path, int])
-    _written: dict[_Where, _Row] = field(default_factory=dict[_Where, _Row])
-    """Rows written by this drive, some of them not yet committed."""
+    _rows: dict[_Where, _Row] = field(default_factory=dict[_Where, _Row])
+    """Rows that this drive, which alone changes any, has read or written; some aren't committed yet."""
 
     def find(self, key: CallKey, call: CallView) -> JournalRow | None:
         row = self._row(key)
@@ -194,13 +194,15 @@ class SqlJournal:
 
     def _row(self, key: CallKey) -> _Row | None:
         where = self._where(key)
-        if where in self._written:
-            return self._written[where]
+        if where in self._rows:
+            return self._rows[where]
         if where not in self._before:
             return None
         with self.conn.turn:
             found = self.conn.stored(_SELECT, where).fetchone()
-        return _Row(*found) if found else None
+        if found:
+            self._rows[where] = _Row(*found)
+        return self._rows.get(where)
 
     @cached_property
     def _before(self) -> set[_Where]:
@@ -219,7 +221,7 @@ class SqlJournal:
         where = self._where(key)
         place = dict(zip(TABLE["journal"].key, where, strict=True))
         put(self.conn, "journal", {**place, **row._asdict()}, "replace", later=True)
-        self._written[where] = row
+        self._rows[where] = row
 
 
 @dataclass

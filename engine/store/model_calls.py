@@ -55,14 +55,14 @@ class SqlModelLog:
         )
 
     def ordinal(self, agent: str, role: str) -> int:
-        (last,) = self.conn.execute(
-            "select max(ordinal) from model_calls where run = ? and agent = ? and role = ?",
-            (self.run, agent, role),
-        ).fetchone()
-        kept = (
-            self._before.get((agent, role), 0) if last is None else last + 1
-        )  # a replay adds those of its record
-        made = max(kept, self._made.get((agent, role), 0))
+        if (agent, role) not in self._made:
+            (last,) = self.conn.execute(
+                "select max(ordinal) from model_calls where run = ? and agent = ? and role = ?",
+                (self.run, agent, role),
+            ).fetchone()
+            kept = self._before.get((agent, role), 0) if last is None else last + 1
+            self._made[agent, role] = kept  # a replay adds those of its record
+        made = self._made[agent, role]
         self._made[agent, role] = made + 1
         return made
 

@@ -32,7 +32,7 @@ class SqliteConnection(Connection):
 
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
-        self._conn, self._path = conn, path
+        self._conn, self._path, self._knows_audit = conn, path, False
         self._files = {name: _identity(name) for name in (str(path), f"{path}-wal")}
 
     @property
@@ -54,7 +54,8 @@ class SqliteConnection(Connection):
 
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
-        self._audit = self._audit or installed(self._conn, self._path)
+        if not self._knows_audit:  # looked for once: the store of a replay has none
+            self._knows_audit, self._audit = True, installed(self._conn, self._path)
         with self._synchronous() if synced else nullcontext():
             self._conn.execute("begin immediate")
             try:

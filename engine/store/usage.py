@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -65,15 +65,17 @@ class Usage:
     conn: Connection
     run: str
     epoch: int
+    outlives_kills: bool = True
+    """False: no commit is made for a reservation, as of a replay, which nobody goes on with."""
 
     def transaction(self) -> AbstractContextManager[object]:
-        """What is read and reserved in it stays true until it ends."""
-        return self.conn.transaction()
+        """What is read and reserved in it stays true until it ends, when it is committed."""
+        return self.conn.transaction() if self.outlives_kills else nullcontext()
 
     def reserve(self, task: str, agent: str, model: str, tokens: int) -> None:
         row = {"run": self.run, "task": task, "epoch": self.epoch, "agent": agent, "model": model}
         row |= {"tokens": tokens, "under_way": 1, "at": unix_time()}
-        put(self.conn, "reservations", row, "replace")
+        put(self.conn, "reservations", row, "replace", later=True)
 
     def settle(self, task: str) -> None:
         """Drop the reservation with the next commit, which holds the reply if there is one."""

@@ -281,4 +281,12 @@ _RANDOM_ID = re.compile(rf'"id": "(?:{_HEX % 4}|(?:lc_)?run-+{_HEX % "[0-9a-f]"}
 
 def repeatable_text(value: Any) -> str:
     """The value as text, without the random ids that LangGraph and LangChain give to messages."""
-    return _RANDOM_ID.sub('"id": ""', json.dumps(jsonable(value), sort_keys=True, default=str))
+    try:
+        text = json.dumps(value, sort_keys=True, default=_text_of, allow_nan=False)
+    except (ValueError, TypeError):  # what JSON lacks: such numbers and keys
+        text = json.dumps(jsonable(value), sort_keys=True, default=str)
+    return _RANDOM_ID.sub('"id": ""', text)
+
+
+def _text_of(value: object) -> str:
+    return str(jsonable(value))

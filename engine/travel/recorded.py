@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
+from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.checks import SUBJECT
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
@@ -95,6 +96,8 @@ def recorded_services(services: DriveServices, record: Record) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
     services.mcp().replay(recorded_servers(journal.conn))
+    if isinstance(budget := services.models().budget, RunBudget):
+        budget.usage = replace(budget.usage, outlives_kills=False)
     transcript = services.transcript
     same_context = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
     transcript.recorded = partial(_as_recorded, record.context.messages, same_context)
@@ -327,12 +330,12 @@ class Seen:
     def __init__(
         self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]], steps: Sequence[Step]
     ) -> None:
-        """`states`: by root step. `steps`: all of the run."""
+        """`states`: by root step. `steps`: those of the root graph."""
         self._row = row
         self._alike = options_of(home, row.run).get("context_prompts") in (None, digest("context"))
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}
-        taken = [step for step in steps if step.depth == 0 and not step.failed]
+        taken = [step for step in steps if not step.failed]
         lone = {number for number, count in Counter(step.step for step in taken).items() if count == 1}
         for step in reversed(taken):
             if (values := states.get(step.step)) is not None:

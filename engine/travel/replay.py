@@ -24,7 +24,7 @@ from interlock.engine.driver.of_run import restored
 from interlock.engine.driver.settling import Asker, settled
 from interlock.engine.driver.stop import Stop, stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending
-from interlock.engine.read import RunRow, Step, find_run, path, step_rows, steps
+from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
 from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
@@ -168,7 +168,7 @@ async def replay(
         _seed(home, store, row.run, script)
         started = time.monotonic()
         end = _End(row.run, last, stop)
-        taken = steps(home, row.run)
+        taken = _root_steps(home, row.run)
         seen = Seen(home, row, {point.step: point.values for point in recorded}, taken)
         with _seldom_collected():
             outcome = await _driven(home, store, row, script, swap, end, seen)
@@ -190,7 +190,7 @@ async def replay(
             is_script = error and error.get("type") == "script"
             found["error"] = {**error, "message": _NO_REPLY} if error and is_script else error
         ways = Paths(_path_until(taken, last), way(store.home, row.run, last))
-    roots = (step for step in taken if step.depth == 0 and not step.failed)
+    roots = (step for step in taken if not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
     return Replayed(row.run, within, found, ways, ran, took)
 
@@ -251,7 +251,7 @@ async def _applied(
         *(_way_of(side) for side in ([one.recorded for one in made], [one.replayed for one in made]))
     )
     within = {one.step for one in made}
-    ran = sum(step.ms for step in steps(home, row.run) if step.depth == 0 and step.step in within) / 1000
+    ran = sum(step.ms for step in _root_steps(home, row.run) if step.step in within) / 1000
     return Replayed(row.run, points, found, ways, ran, took)
 
 
@@ -289,7 +289,11 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
 
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
     """The path of a run, up to a root step."""
-    return _path_until(steps(home, run), until)
+    return _path_until(_root_steps(home, run), until)
+
+
+def _root_steps(home: Path, run: str) -> list[Step]:
+    return steps_of(home, run, root_step_rows(home, run))
 
 
 def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int]]:
@@ -309,8 +313,8 @@ def points(home: Path, run: str, *, theirs: bool = False) -> list[Point]:
 def _nodes_by_step(home: Path, run: str) -> dict[int, tuple[str, ...]]:
     """The nodes of the root graph that led to each step. Parallel tasks are sorted: people answer them in any order."""
     tasks: dict[int, dict[str, list[str]]] = {}
-    for row in step_rows(home, run):
-        if not row["namespace"] and row["route"] != RAISED and not is_hidden_node(row["node"]):
+    for row in root_step_rows(home, run):
+        if row["route"] != RAISED and not is_hidden_node(row["node"]):
             task, _, _ = row["task"].partition(".")
             tasks.setdefault(row["root_step"] + 1, {}).setdefault(task, []).append(row["node"])
     return {step: (*chain.from_iterable(sorted(found.values())),) for step, found in tasks.items()}

@@ -130,7 +130,7 @@ class ChatModels:
         self._absent = set[str]()
         """Small models of helpers that can't be had."""
         self._hash = RequestHash()
-        self._budget = budget
+        self.budget = budget
         self._sizes = PerMessage(estimate_message)
         self._tool_size = PerTools(_tokens_of)
         self._redact = redact
@@ -157,10 +157,10 @@ class ChatModels:
             _check_feature(request)
             for text in (text for places in self._media.values() for text in places.take_warnings()):
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
-            room = await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
+            room = await self.budget.reserve(call, self._agent, request.model, self._estimated(request))
             if room is not None:
                 request = replace(request, most=self._most(request, room))
-            replies = counted(self._budget, call.task, self._answered(call, request, emit))
+            replies = counted(self.budget, call.task, self._answered(call, request, emit))
             async with aclosing(replies):
                 async for item in replies:
                     recorded = isinstance(item, Reply)
@@ -428,7 +428,7 @@ class ChatModels:
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
         self.facts.counted(request.model, answer.usage.input, request.size)
         usage = answer.usage.model_copy(update={"usd": self.facts.cost(request.model, answer.usage)})
-        self._budget.settle(call.task, usage)  # committed with the reply: a kill leaves both or neither
+        self.budget.settle(call.task, usage)  # committed with the reply: a kill leaves both or neither
         reply = Reply(
             record="",
             message=message,

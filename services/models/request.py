@@ -29,6 +29,7 @@ from interlock.state.messages import (
     ToolCall,
     ToolDeclaration,
     Usage,
+    begins_with,
     estimate_message,
 )
 from interlock.state.settings import Thinking
@@ -118,11 +119,12 @@ class PerMessage(Generic[T]):
     def __call__(self, messages: Sequence[Message]) -> list[T]:
         known = self._known
         before, found = self._last
-        if before == [*messages[: len(before)]]:
-            found = [*found, *map(self._one, messages[len(before) :])]
-        else:
-            found = [*map(self._one, messages)]
-        self._last = ([*messages], found)
+        if not begins_with(messages, before):
+            before, found = list[Message](), list[T]()
+        new = messages[len(before) :]
+        found = [*found, *map(self._one, new)]
+        before.extend(new)
+        self._last = (before, found)
         if len(known) > 2 * len(messages) + _SLACK:
             self._known = {id(m): known[id(m)] for m in messages if id(m) in known}
         return found

@@ -82,13 +82,16 @@ class Scripted(Frozen):
 
 def read_script(path: Path) -> Sequence[Scripted]:
     """Read all entries. Raises `UserError` naming the file, the entry (from 0) and the field."""
+    return _entries(path, _text_of(path))
+
+
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"Script {str(path)!r} can't be read: {error}. Expected a YAML or JSON file."
         ) from error
-    return _entries(path, text)
 
 
 @lru_cache(maxsize=2)
@@ -227,7 +230,7 @@ class ScriptProvider:
 
     def _groups(self) -> dict[tuple[str, str], list[list[Scripted]]]:
         if self._replies is None:
-            self._replies = _grouped(read_script(self._path))
+            self._replies = _groups_of(self._path, _text_of(self._path))
         return self._replies
 
     def _check(self, entry: Scripted, request: ModelRequest) -> None:
@@ -266,6 +269,12 @@ def request_text(request: ModelRequest) -> str:
             break
         new.append(message)
     return "\n".join(f"{m.name}: {m.text}" if m.role == "tool" else m.text for m in reversed(new))
+
+
+@lru_cache(maxsize=2)
+def _groups_of(path: Path, text: str) -> dict[tuple[str, str], list[list[Scripted]]]:
+    """Kept, as the entries are."""
+    return _grouped(_entries(path, text))
 
 
 def _grouped(entries: Sequence[Scripted]) -> dict[tuple[str, str], list[list[Scripted]]]:

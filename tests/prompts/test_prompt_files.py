@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -95,12 +94,6 @@ def test_prompts_name_no_tool_or_argument_that_is_not_there() -> None:
     for name in names():
         words = re.findall(r"`([a-z]+(?:_[a-z]+)+)`", load(name).user)
         assert set(words) <= known, name
-
-
-def test_every_folder_of_prompts_is_shipped() -> None:
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {name.partition("/")[0] for name in names() if "/" in name}
-    assert {f"interlock.prompts.{folder}" for folder in folders} <= set(listed)
 
 
 def test_prompts_load_where_there_are_no_files(tmp_path: Path) -> None:

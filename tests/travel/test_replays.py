@@ -5,12 +5,13 @@ import os
 import random
 import signal
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import rows_of
+from databases import changed, rows_of
 from patience import sweep_part
 from scripted import call, tools
 from travel.conftest import REPLIES, Desk, shell
@@ -19,6 +20,8 @@ from travel.trees import tree_of
 from interlock import prompts
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs
+from interlock.engine.store.checkpoints import root_checkpoints
+from interlock.engine.store.saver import Serde
 from interlock.engine.travel import replay
 from interlock.engine.travel.replay import Point, divergence, points
 from interlock.graphs._graph import Graph
@@ -179,8 +182,38 @@ def test_a_path_that_ends_before_the_other_parts_there() -> None:
     more = {"step": 2, "recorded": ("n2",), "replayed": (), "keys": []}
     assert divergence([one, two], [one]) == more
     assert divergence([one], [one, two]) == {**more, "recorded": (), "replayed": ("n2",)}
-    changed = two._replace(state="another", values={"head": "x"})
-    assert divergence([one, two], [one, changed]) == {**more, "replayed": ("n2",), "keys": ["head"]}
+    differs = two._replace(state="another", values={"head": "x"})
+    assert divergence([one, two], [one, differs]) == {**more, "replayed": ("n2",), "keys": ["head"]}
+
+
+_OTHERS: dict[str, Callable[[Any], Any]] = {
+    "last_prompt_tokens": lambda was: was + 1,
+    "session_turns": float,
+    "next_speaker_check": int,
+    "reply": lambda was: was[:-1] + ("1" if was[-1] == "0" else "0"),
+    "unavailable": lambda was: {**was, "pro": None},
+}
+"""Key of the state → a value that is nearly the same."""
+
+
+@pytest.mark.parametrize("key", _OTHERS)
+def test_one_value_that_differs_in_a_late_step_is_found(desk: Desk, key: str) -> None:
+    run = desk.run().run
+    late = points(desk.home, run)[-3].step
+    (saved,) = [one for one in root_checkpoints(desk.home, run) if one.step == late]
+    checkpoint = Serde().loads_typed((saved.kind, saved.saved))
+    checkpoint["channel_values"][key] = _OTHERS[key](checkpoint["channel_values"][key])
+    kind, body = Serde().dumps_typed(checkpoint)
+    changed(
+        desk.home,
+        "update checkpoints set type = ?, checkpoint = ? where checkpoint_id = ?",
+        kind,
+        body,
+        saved.id,
+    )
+    replayed = desk("replay", run, "--json")
+    found = replayed.json["divergence"]
+    assert (replayed.code, found["step"], found["keys"]) == (1, late, [key])
 
 
 def test_a_replay_changes_no_file_and_no_row(desk: Desk) -> None:
@@ -196,9 +229,9 @@ def test_a_changed_prompt_is_named_with_its_step(desk: Desk, monkeypatch: pytest
     run = desk.run().run
     (desk.folder / "system.md").write_text("Another prompt.")
     monkeypatch.setenv("GEMINI_SYSTEM_MD", str(desk.folder / "system.md"))
-    changed = desk("replay", run, "--json")
-    assert changed.code == 1
-    found = changed.json["divergence"]
+    replayed = desk("replay", run, "--json")
+    assert replayed.code == 1
+    found = replayed.json["divergence"]
     assert (found["step"], found["recorded"]) == (1, ["open_prompt", "context"])
     assert "head" in found["keys"]
     assert found["requests"] == ["request 0 of the run, role main"]
@@ -214,12 +247,12 @@ def test_a_changed_context_template_is_named_with_its_step(
     assert desk("replay", run).code == 0, "what is told of the folder is what was told then"
     load = prompts.load
 
-    def changed(name: str) -> prompts.Prompt:
+    def with_today(name: str) -> prompts.Prompt:
         prompt = load(name)
         other = prompt.user.replace("Date: ", "Today: ") if name == "context/environment" else prompt.user
         return replace(prompt, user=other)
 
-    monkeypatch.setattr(prompts, "load", changed)
+    monkeypatch.setattr(prompts, "load", with_today)
     found = desk("replay", run, "--json").json["divergence"]
     assert (found["step"], found["recorded"], found["keys"]) == (1, ["open_prompt", "context"], ["head"])
 
@@ -230,7 +263,7 @@ def test_a_changed_edge_is_named_with_its_step(desk: Desk, monkeypatch: pytest.M
     expected = next(s["step"] for s in steps if s["node"] == "next-speaker")
     route = Graph.route
 
-    def changed(graph: Graph, source: str, router: Any, targets: Any) -> None:
+    def with_other_ways(graph: Graph, source: str, router: Any, targets: Any) -> None:
         swapped = (
             {"no calls": "finish", "answered": "next-speaker"}
             if (graph.name, source) == ("main", "turn")
@@ -238,7 +271,7 @@ def test_a_changed_edge_is_named_with_its_step(desk: Desk, monkeypatch: pytest.M
         )
         route(graph, source, router, {**targets, **swapped})
 
-    monkeypatch.setattr(Graph, "route", changed)
+    monkeypatch.setattr(Graph, "route", with_other_ways)
     rooted_of.cache_clear()
     try:
         found = desk("replay", run, "--json").json["divergence"]
