@@ -246,8 +246,9 @@ def test_a_prompt_over_a_limit_of_requests_goes_on_by_itself_once_there_is_room(
 
 @pytest.mark.sweep
 def test_a_prompt_to_a_workers_run_that_meets_a_limit_of_requests_goes_on_by_itself(
-    fleet: Run, tmp_path: Path, ours: Ours, worker: Worker
+    fleet: Run, tmp_path: Path, ours: Ours, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("INTERLOCK_HOME", ours.env["INTERLOCK_HOME"])  # it drives what was begun there
     run = begin(fleet, tmp_path, "ci", "--skip-trust")
     assert fleet("wait", run).code == 0
     put(tmp_path / "script.json", [{"text": "one"}, {"text": "two"}, *TWO_REQUESTS])
