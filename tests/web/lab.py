@@ -104,9 +104,9 @@ class Lab:
         """Run → its status."""
         return {row.run: row.status for row in Client(Options(home=self.state)).runs()}
 
-    def serve(self, port: int = 0, fresh: bool = False) -> None:
+    def serve(self, port: int = 0, *flags: str, fresh: bool = False) -> None:
         """Start the server; `fresh`: as users do, without what a forked process has imported."""
-        arguments = ["serve", "--port", str(port), "--skip-trust"]
+        arguments = ["serve", "--port", str(port), "--skip-trust", *flags]
         given: dict[str, Any] = {"cwd": self.work("work"), "env": self.env, "stdout": subprocess.PIPE}
         if fresh:
             command = [str(Path(sys.executable).with_name("interlock")), *arguments]

@@ -55,6 +55,42 @@ def test_a_decision_that_comes_too_late_says_so(lab: Lab, person: Callable[..., 
     somebody.complaints.clear()  # the browser notes the refused requests
 
 
+ASKS = """
+from typing import TypedDict
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+
+class State(TypedDict, total=False):
+    said: str
+
+graph = StateGraph(State).add_node("ask", lambda state: {"said": interrupt("go on?")}).add_edge(START, "ask").compile()
+"""
+
+
+def test_who_may_only_look_is_offered_no_act_and_reads_why_a_graph_is_not_drawn(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
+    (lab.work("looks") / "agent.py").write_text(ASKS)
+    before = {*lab.runs()}
+    lab.interlock("run", "agent.py:graph", "--skip-trust", work="looks")
+    (run,) = {*lab.runs()} - before
+    port = lab.port
+    lab.kill()
+    lab.serve(port, "--read-only")
+    try:
+        somebody = person()
+        somebody.do_go(f"/run/{run}")
+        somebody.do_see("text=That needs the role 'drive'. The server was started with --read-only.")
+        shown = "[...document.querySelectorAll('main button')].filter(one => one.checkVisibility())"
+        names = {*somebody.page.evaluate(f"{shown}.map(one => one.textContent)")}
+        assert not names & {"Cancel the run", "Stop", "Resume", "Fork", "Undo changes", "Send"}, names
+        assert "timeline" in names
+        somebody.complaints.clear()  # the browser notes the refused drawing
+    finally:
+        lab.kill()
+        lab.serve(port)
+
+
 def test_why_a_run_cannot_start_stands_beside_its_form(lab: Lab, person: Callable[..., Person]) -> None:
     somebody = person()
     somebody.do_go("/start")

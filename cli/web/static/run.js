@@ -72,8 +72,8 @@ class RunPage {
 
   composer() {
     const run = this.id;
-    this.stop = button("Stop", () => this.act("stop"));
-    this.resume = button("Resume", () => this.act("prompt"));
+    this.stop = button("Stop", () => this.act("stop"), { class: "acts" });
+    this.resume = button("Resume", () => this.act("prompt"), { class: "acts" });
     const input = el("textarea", { rows: "2", hidden: true, "aria-label": "Prompt", placeholder: "Tell the agent what to do next", onkeydown: (e) => e.key === "Enter" && (e.ctrlKey || e.metaKey) && form.requestSubmit() });
     const send = el("button", { class: "main", hidden: true }, "Send");
     ask(`/api/runs/${run}/prompt`).then(({ takes }) => (input.hidden = send.hidden = !takes), () => {}); // what can't be loaded takes none
@@ -81,7 +81,7 @@ class RunPage {
       e.preventDefault();
       if (input.value.trim()) tried(async () => ((this.sent = true), await ask(`/api/runs/${run}/prompt`, { prompt: input.value }), (input.value = "")));
     } }, input, el("div", { class: "row" }, send, this.stop, this.resume, el("details", { class: "menu" }, el("summary", {}, "More"), el("div", { class: "row" },
-      button("Fork", () => this.act("fork")), button("Undo changes", () => this.act("undo")), ["html", "md", "json"].map((shape) => button(`Export ${shape}`, () => tried(() => download(`/api/runs/${run}/export?format=${shape}`, `run-${run}.${shape}`))))))));
+      button("Fork", () => this.act("fork"), { class: "acts" }), button("Undo changes", () => this.act("undo"), { class: "acts" }), ["html", "md", "json"].map((shape) => button(`Export ${shape}`, () => tried(() => download(`/api/runs/${run}/export?format=${shape}`, `run-${run}.${shape}`))))))));
     return form;
   }
   act(name, body = {}) {
@@ -140,7 +140,7 @@ class RunPage {
   async then_() {
     const at = this.at;
     this.then.hidden = false;
-    show(this.travel, button("Fork from here", () => this.act("fork", { step: at })), button("Rewind to here", () => this.rewind(at)), button("Back to now", () => this.now()));
+    show(this.travel, button("Fork from here", () => this.act("fork", { step: at }), { class: "acts" }), button("Rewind to here", () => this.rewind(at), { class: "acts" }), button("Back to now", () => this.now()));
     this.travel.hidden = false;
     const seen = await ask(`/api/runs/${this.id}/seen?step=${at}`);
     if (this.at !== at) return;
