@@ -109,9 +109,10 @@ def _checked_out(
     repository, settings = _named_repository(options), fleet_settings(os.environ)
     mirror, folder = Mirror.of(repository, workspaces, settings), workspaces / check_run_id(run)
     at = f"{os.uname().nodename}:{workspaces}"
-    # Whoever submits runs may write any folder of this host into the row.
-    if before.at == at and Path(before.folder) == folder and folder.is_dir():
-        commit, snapshot = options["commit"], ""
+    # Whoever submits runs may write any folder of this host into the row. A run that pushes is in the other's clone.
+    own = (folder, workspaces / check_run_id(options.get("pushes", run)))
+    if before.at == at and Path(before.folder) in own and Path(before.folder).is_dir():
+        folder, commit, snapshot = Path(before.folder), options["commit"], ""
     else:
         commit = mirror.commit(options.get("commit", ""))
         _fill(home, mirror, commit, folder, snapshot)
