@@ -49,7 +49,7 @@ def begin_children(store: Store, **options: Any) -> None:
     names = [f"child{number}" for number in range(10 if store.blobs else _FEW + 1)]
     with closing(store.connect()) as conn, conn.transaction():
         for name in names:
-            insert_child(conn, "top", NewRun(name, "main", "/work", name, options, {}))
+            insert_child(conn, "top", NewRun(name, "main", "/work", name, options, {}), sealed=False)
 
 
 def test_runs_are_found_among_many_names(store: Store) -> None:

@@ -64,9 +64,9 @@ def test_ctrl_c_before_the_first_node_keeps_the_prompt(
 ) -> None:
     place, whole = _place(tmp_path), getattr(runner, where)
 
-    def pressed(*args: Any) -> Any:
+    def pressed(*args: Any, **given: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
-        return whole(*args)
+        return whole(*args, **given)
 
     with monkeypatch.context() as patch:
         patch.setattr(runner, where, pressed)
