@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,11 @@ def children(pid: int) -> list[int]:
 
 def started(pid: int) -> list[int]:
     """Children that have become a command; the one that waits is still of its parent's session."""
-    return [child for child in children(pid) if os.getsid(child) == child]
+    found: list[int] = []
+    for child in children(pid):
+        with suppress(ProcessLookupError):  # it has ended since
+            found += [child] if os.getsid(child) == child else []
+    return found
 
 
 @pytest.fixture(autouse=True, scope="module")
