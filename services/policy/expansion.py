@@ -261,7 +261,9 @@ def _end_of_bracket(text: str, at: int) -> int:
 
 
 def _bracket(inside: str) -> _Any:
-    if inside.startswith("["):  # a class, such as `[[:upper:]]`
+    if (
+        inside.startswith("[") or "--" in inside
+    ):  # a class, such as `[[:upper:]]`, or a range that begins with `-`
         return _Any("[^/]")
     negated, members = inside[:1] in "!^", inside.lstrip("!^").replace("\\", "")
     expression = f"[{'^' if negated else ''}{re.escape(members).replace(chr(92) + '-', '-')}]"
