@@ -417,6 +417,16 @@ def test_the_same_requests_get_the_same_answers(
         assert one == other, one[0]
 
 
+def _play(journey: str, url: str, token: str, folder: Path, tries: int = 1) -> str:
+    """What a journey prints. `tries`: for the yardstick, which isn't what is tested."""
+    command = ["node", journey, url, token]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode and tries > 1:
+        return _play(journey, url, token, folder, tries - 1)
+    assert done.returncode == 0, (url, done.stderr[-3000:])
+    return done.stdout
+
+
 @pytest.mark.langgraph_server
 @pytest.mark.skipif(not shutil.which("npm"), reason="npm isn't installed")
 def test_the_javascript_client_and_the_hook_take_the_same_journeys(
@@ -427,10 +437,8 @@ def test_the_javascript_client_and_the_hook_take_the_same_journeys(
     for journey in JOURNEYS:
         shutil.copy(journey, tmp_path)
         said = [
-            subprocess.run(
-                ["node", journey.name, url, token], cwd=tmp_path, check=True, capture_output=True, text=True
-            ).stdout
-            for url, token in ((ours.url, ours.token), (theirs, "x"))
+            _play(journey.name, ours.url, ours.token, tmp_path),
+            _play(journey.name, theirs, "x", tmp_path, tries=3),  # a busy machine makes it late for the hook
         ]
         assert json.loads(said[0]) == json.loads(said[1])
 
