@@ -43,7 +43,11 @@ def told(folder: Path) -> dict[str, str]:
     return found
 
 
-def test_missing_permissions_are_told_in_one_line() -> None:
+def test_missing_permissions_are_told_in_one_line(tmp_path: Path) -> None:
+    imported = Calls(tmp_path / "work")  # an ordinary user may not be let in where Python's own modules are
+    imported.write({"file": "x"})
+    for tool, args, _ in CALLS.values():
+        imported(tool, **args)
     reads, writes = os.pipe()
     with TemporaryDirectory() as folder:  # pytest's own is closed to others
         if (child := os.fork()) == 0:
