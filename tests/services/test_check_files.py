@@ -1,15 +1,14 @@
 """What a check takes for tests, what it puts back of files that hold more, and where a view leads."""
 
 import json
-import os
 import subprocess
 import tempfile
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from folders import put, tree
+from ordinary_user import told_to_ordinary_user
 
 from interlock.services.checks.compare import Comparison
 from interlock.services.checks.ignored import keep_ignored
@@ -21,8 +20,6 @@ from interlock.services.checks.view import opened_view, remove_left_views
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
 from interlock.state.settings import SnapshotSettings
-
-NOBODY = 65534
 
 KINDS = {
     "test": (
@@ -316,11 +313,6 @@ def test_sources_of_the_table_are_named() -> None:
 
 def _unreadable(folder: Path) -> dict[str, list[str]]:
     """What an ordinary user is told of tests that can't be read."""
-    if os.geteuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
     tempfile.tempdir = str(folder)  # which may be root's
     work = tree(folder / "work", {"test_a.py": "", "mine/test_b.py": "", "test_c.py": ""})
     for name in ("test_a.py", "mine"):
@@ -349,16 +341,6 @@ def _unreadable(folder: Path) -> dict[str, list[str]]:
 
 
 def test_a_test_that_cant_be_read_is_named_once_it_changes() -> None:
-    reads, writes = os.pipe()
-    with TemporaryDirectory() as folder:  # pytest's own is closed to others
-        if (child := os.fork()) == 0:
-            try:
-                os.write(writes, json.dumps(_unreadable(Path(folder))).encode())
-            finally:
-                os._exit(0)
-        os.close(writes)
-        with os.fdopen(reads) as answer:
-            found = json.loads(answer.read() or "null")
-        os.waitpid(child, 0)
+    found = told_to_ordinary_user(_unreadable)
     both = ["mine/ not kept", "test_a.py not kept"]
     assert found == {"the same": [], "changed": both, "closed": ["test_c.py gone", *both]}

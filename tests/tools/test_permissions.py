@@ -1,13 +1,10 @@
 """Missing permissions are reported in one line; a superuser gives up its rights for these tests."""
 
-import json
-import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from ordinary_user import told_to_ordinary_user
 from tool_calls import Calls
 
-NOBODY = 65534
 EDIT = {"old_string": "x", "new_string": "y"}
 CALLS = {
     "read": ("read_file", {"file_path": "file"}, "permission_denied"),
@@ -24,11 +21,6 @@ CALLS = {
 
 def told(folder: Path) -> dict[str, str]:
     """What each call comes to for an ordinary user."""
-    if os.geteuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
     calls = Calls(folder / "work")
     calls.write({"file": "x", "closed/inner": "x", "fixed/inner": "x"})
     for name, mode in (("file", 0o000), ("closed", 0o000), ("fixed", 0o555)):
@@ -43,20 +35,9 @@ def told(folder: Path) -> dict[str, str]:
     return found
 
 
-def test_missing_permissions_are_told_in_one_line(tmp_path: Path) -> None:
-    imported = Calls(tmp_path / "work")  # an ordinary user may not be let in where Python's own modules are
-    imported.write({"file": "x"})
-    for tool, args, _ in CALLS.values():
-        imported(tool, **args)
-    reads, writes = os.pipe()
-    with TemporaryDirectory() as folder:  # pytest's own is closed to others
-        if (child := os.fork()) == 0:
-            try:
-                os.write(writes, json.dumps(told(Path(folder))).encode())
-            finally:
-                os._exit(0)
-        os.close(writes)
-        with os.fdopen(reads) as answer:
-            found = json.loads(answer.read() or "null")
-        os.waitpid(child, 0)
+def test_missing_permissions_are_told_in_one_line(call: Calls) -> None:
+    call.write({"file": "x"})
+    for tool, args, _ in CALLS.values():  # so that all is imported
+        call(tool, **args)
+    found = told_to_ordinary_user(told)
     assert found == {name: expected for name, (_, _, expected) in CALLS.items()}
