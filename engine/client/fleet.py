@@ -20,7 +20,8 @@ from interlock.engine.store import (
 )
 from interlock.engine.store.address import address_of, placed
 from interlock.engine.store.connection import NO_SERVER, Connection
-from interlock.engine.store.queue import Delivery, Job
+from interlock.engine.store.jobs import Job
+from interlock.engine.store.queue import Delivery
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import RunError, UserError
 from interlock.state.names import GIT_QUEUE
@@ -93,7 +94,7 @@ def no_worker(home: Path, queued: Sequence[str]) -> str:
         return ""
     with reading(home) as conn:
         assert conn is not None
-        found = queue.unserved(conn, queued, STALLED_S)
+        found = conn.jobs.unserved(queued, STALLED_S) if queue.has_queue(conn) else []
     if not found:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
@@ -198,7 +199,7 @@ class Fleet:
     def connections(self) -> tuple[int, int]:
         """Connections to the store's server, of everybody who uses it, and how many it takes."""
         with self._reading() as conn:
-            return queue.connections(conn)
+            return conn.jobs.connections()
 
     def cancel(self, run: str) -> bool | None:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does.
