@@ -28,6 +28,8 @@ MAY_IMPORT = {
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
     "web": {"state", "tools", "graphs", "services", "engine", "cli"},
     "acp": {"state", "tools", "services", "engine", "cli"},
+    "fleet": {"state", "tools", "services", "engine"},
+    "telemetry": {"state", "services", "engine"},
     "workflow": {"state", "nodes", "graphs"},
     "testing": {"state", "graphs", "services", "engine"},
 }
@@ -58,14 +60,13 @@ SERVICES_MAY_IMPORT = {
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
 ENGINE_ORDER = (
-    *("effect_hints", "masking", "user_code", "working_folder"),
+    *("effect_hints", "masking", "rooms", "user_code", "working_folder"),
     "store",
     "options",
     "read",
-    *("graph_files", "workflows", "diagrams", "run_files"),
-    "telemetry",
+    *("graph_files", "workflows", "diagrams", "run_files", "checkouts"),
     "driver",
-    *("rebuild", "fleet"),
+    "rebuild",
     "travel",
     "engine",
     "client",

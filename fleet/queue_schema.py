@@ -1,15 +1,15 @@
-"""queue_schema: the tables of the queue, which are Procrastinate's: made, and looked for.
+"""queue_schema: the queue, which is Procrastinate's: its tables are made, and jobs put and taken back.
 
 Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.store.connection import Connection
-from interlock.state.errors import ConfigError, StoreError
+from interlock.state.errors import ConfigError
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -25,7 +25,7 @@ _POOL: dict[str, Any] = {"min_size": 1, "max_size": 4, "max_idle": 5.0}
 
 def app(store: Path | None = None) -> "App":
     """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
-    from interlock.engine.store.postgres_sessions import sign_in
+    from interlock.fleet.postgres_sessions import sign_in
 
     try:
         from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
@@ -36,6 +36,29 @@ def app(store: Path | None = None) -> "App":
     if store is None:
         return App(connector=SyncPsycopgConnector())
     return App(connector=PsycopgConnector(conninfo=sign_in(store, application_name="interlock"), **_POOL))
+
+
+class ProcrastinateJobs:
+    """Jobs that are put and taken back in the open transaction of psycopg's connection."""
+
+    def __init__(self, conn: Any) -> None:
+        self._conn = conn
+
+    def put(self, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any) -> None:
+        from procrastinate.exceptions import AlreadyEnqueued
+
+        own = self._conn
+        job = app().configure_task(
+            task, lock=lock, queueing_lock=lock, queue=queue, connection=own, **options
+        )
+        try:
+            with own.transaction():
+                job.defer(**args)
+        except AlreadyEnqueued:
+            pass
+
+    def cancel(self, job: int) -> None:
+        app().job_manager.cancel_job_by_id(job, abort=True, connection=self._conn)
 
 
 @contextmanager
@@ -69,14 +92,3 @@ def definitions() -> str:
     """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
     indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
     return "\n".join([app().schema_manager.get_schema(), *indexes])
-
-
-def need_queue(conn: Connection | None) -> Connection:
-    """Raises `StoreError` if there is no store yet, or it has no queue."""
-    if conn is None or not has_queue(conn):
-        raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
-    return conn
-
-
-def has_queue(conn: Connection) -> bool:
-    return conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]

@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
-from interlock.engine.fleet import job as drive_process
-from interlock.engine.fleet import scheduled as start_process
-from interlock.engine.store import Store, note_error, queue, queue_schema, schedules
+from interlock.engine.store import Store, note_error, queue, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.postgres import is_upgraded
 from interlock.engine.store.runs import end_leases_of
+from interlock.fleet import job as drive_process
+from interlock.fleet import queue_schema
+from interlock.fleet import scheduled as start_process
+from interlock.fleet.postgres import is_upgraded
 from interlock.services.process.identity import Owner, this_boot, this_host
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from interlock.engine.telemetry.spans import Attributes, Figure, Span
 from interlock.services.files.disk import private_file
 from interlock.state.accounting import TelemetrySettings
+from interlock.telemetry.spans import Attributes, Figure, Span
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
