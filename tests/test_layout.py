@@ -26,6 +26,8 @@ MAY_IMPORT = {
     "services": {"state", "prompts", "tools"},
     "engine": {"state", "prompts", "tools", "nodes", "graphs", "services"},
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
+    "web": {"state", "tools", "graphs", "services", "engine", "cli"},
+    "acp": {"state", "tools", "services", "engine", "cli"},
     "workflow": {"state", "nodes", "graphs"},
     "testing": {"state", "graphs", "services", "engine"},
 }
@@ -76,14 +78,14 @@ CLI_ORDER = (
     *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
     *("catalog", "candidates", "driving", "batch"),
     "session",
-    *("web", "acp", "serve"),
+    "serve",
     "commands",
     *("command_line", "main"),
 )
 """The rooms and modules of `cli/`, as `ENGINE_ORDER`."""
 ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
 
-FRONT_ENDS = ("cli",)
+FRONT_ENDS = ("cli", "web", "acp")
 THE_CLIENT = "interlock.engine.client"
 
 
