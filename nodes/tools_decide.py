@@ -39,8 +39,8 @@ from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.task import DEEPEST
 from interlock.state.tools import DecideState, ToolsState
-from interlock.tools._arguments import TaggedTools, own_names
-from interlock.tools._json_calls import JsonCall, read_calls
+from interlock.tools._arguments import TaggedTools, normalize_argument_names
+from interlock.tools._json_calls import JsonCall, split_json_calls
 
 _Reader = Callable[[str, Sequence[ToolDeclaration]], tuple[str, Sequence[JsonCall]]]
 """Separates a text from the calls in it."""
@@ -66,7 +66,7 @@ async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 @node(reads=("head",), writes=("head",), fusable=True)
 async def parse_json(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """As `parse_xml`, from one JSON object, or fenced ones."""
-    return _parsed(state, runtime, read_calls)
+    return _parsed(state, runtime, split_json_calls)
 
 
 def _parsed(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
@@ -82,18 +82,18 @@ def _parsed(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> Tools
 
 def _from_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequence[JsonCall]]:
     """JSON out of habit counts, too. Raises `RunError` if a tag can't be read."""
-    rest, found = read_calls(text, offered)
+    rest, found = split_json_calls(text, offered)
     if found:
         return rest, found
     tools = TaggedTools(offered)
-    parser = tools.parser()
+    parser = tools.make_parser()
     parser.feed(text)
     parser.close()
     if parser.problem:
         raise RunError(
             f"The text's calls can't be read: {parser.problem}. Write each one out, with its closing tag."
         )
-    return parser.text, [*map(tools.read, parser.calls)]
+    return parser.text, [*map(tools.resolve_call, parser.calls)]
 
 
 @node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"), fusable=True)
@@ -117,7 +117,9 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 
 def with_own_names(message: Message) -> Message:
     """The message's calls with the tools' own argument names."""
-    calls = (c.model_copy(update={"args": own_names(c.name, c.args)}) for c in message.tool_calls)
+    calls = (
+        c.model_copy(update={"args": normalize_argument_names(c.name, c.args)}) for c in message.tool_calls
+    )
     return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
