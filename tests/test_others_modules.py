@@ -30,7 +30,6 @@ LEFT = {
     "cli/warm/process.py: termios.tcsetattr": "the kernel doesn't stop a fork of another session in the background",
     "cli/warm/process.py: termios.tcflush": "the kernel doesn't stop a fork of another session in the background",
     "cli/session/editing.py: ANSI_SEQUENCES[sequence]": "prompt_toolkit has no other way to know Shift-Enter",
-    "services/models/gemini.py: _api_client.has_aiohttp": "a request hook is httpx's alone; the SDK has no setting",
     "graphs/_langgraph.py: RemoteGraph._sanitize_config": _HOOKLESS,
     "graphs/_langgraph.py: ids._last_v6_timestamp": "checkpoint ids sort by it after the clock stepped back",
     "graphs/_langgraph.py: own.__code__": "nodes have imported `interrupt` by name; " + _HOOKLESS,
