@@ -29,7 +29,6 @@ LEFT = {
     "engine/graph_files.py: sys.modules[name]": "the user's own file, under a name that nobody else has",
     "cli/warm/process.py: termios.tcsetattr": "the kernel doesn't stop a fork of another session in the background",
     "cli/warm/process.py: termios.tcflush": "the kernel doesn't stop a fork of another session in the background",
-    "cli/session/editing.py: ANSI_SEQUENCES[sequence]": "prompt_toolkit has no other way to know Shift-Enter",
     "graphs/_langgraph.py: RemoteGraph._sanitize_config": _HOOKLESS,
     "graphs/_langgraph.py: ids._last_v6_timestamp": "checkpoint ids sort by it after the clock stepped back",
     "graphs/_langgraph.py: own.__code__": "nodes have imported `interrupt` by name; " + _HOOKLESS,
