@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +31,7 @@ from prompt_toolkit.styles import Style
 
 from interlock.cli.session.programs import image_from_clipboard, image_named
 from interlock.cli.session.session import Session
+from interlock.cli.terminal import in_foreground
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked, replace_file, sha256
 from interlock.state.errors import InterlockError
@@ -150,6 +152,12 @@ _KITTY, _XTERM = "\x1b[13;2u", "\x1b[27;2;13~"
 
 class SessionInput(Vt100Input):
     """The terminal's keys, with Ctrl-J for Shift-Enter."""
+
+    def raw_mode(self) -> AbstractContextManager[None]:
+        return in_foreground(super().raw_mode())
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return in_foreground(super().cooked_mode())
 
     def read_keys(self) -> list[KeyPress]:
         found = list[KeyPress]()
