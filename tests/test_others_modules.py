@@ -27,7 +27,6 @@ LEFT = {
     "engine/graph_files.py: exec()": "runs the user's own file, which is what it is for",
     "engine/graph_files.py: module_from_spec()": "the user's own file",
     "engine/graph_files.py: sys.modules[name]": "the user's own file, under a name that nobody else has",
-    "graphs/_langgraph.py: RemoteGraph._sanitize_config": _HOOKLESS,
     "graphs/_langgraph.py: ids._last_v6_timestamp": "checkpoint ids sort by it after the clock stepped back",
     "graphs/_langgraph.py: own.__code__": "nodes have imported `interrupt` by name; " + _HOOKLESS,
     "graphs/_node_ends.py: _runner.arun_with_retry": _HOOKLESS,
