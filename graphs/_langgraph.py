@@ -61,6 +61,17 @@ def asking_task() -> tuple[str, object]:
     return str(known["checkpoint_ns"]), known["__pregel_scratchpad"]
 
 
+def task_here() -> str:
+    """The id of the task that runs; empty: none."""
+    from langgraph.config import get_config
+
+    try:
+        known = get_config().get("configurable", {})
+    except RuntimeError:  # outside a graph
+        return ""
+    return str(known.get("checkpoint_ns", "")).rpartition(":")[2]
+
+
 def earlier_interrupt_id(namespace: str, number: int) -> str:
     """The id that LangGraph gives to a task's interrupt after so many answers."""
     from langgraph.types import _interrupt_id  # pyright: ignore[reportPrivateUsage]
@@ -452,10 +463,27 @@ def _sync_without_saver() -> None:
 
 def with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
-    made = copy(compiled)
+    made = _eager(compiled)
     made.checkpointer, made.store = saver, compiled.store or store
     made.name = name or made.name
     return made
+
+
+def _eager(compiled: Any) -> Any:
+    """A copy of a graph, and of those that are its nodes, in which each task is submitted: LangGraph runs one alone
+    without, unless there is somebody to stream to."""
+    made = copy(compiled)
+    made.stream_eager = True
+    inner = {name: node for name, node in made.nodes.items() if node.bound in node.subgraphs}
+    made.nodes = {**made.nodes, **{name: _eager_node(node) for name, node in inner.items()}}
+    return made
+
+
+def _eager_node(node: Any) -> Any:
+    bound = _eager(node.bound)
+    return node.copy(
+        {"bound": bound, "subgraphs": [bound if one is node.bound else one for one in node.subgraphs]}
+    )
 
 
 def stops_at(
@@ -603,9 +631,6 @@ TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
 async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
     """Drive a graph, and yield what its nodes write to the stream."""
     _sync_without_saver()
-    from interlock.graphs._node_ends import see_threads_to_their_end
-
-    see_threads_to_their_end()
     if tap := TAP.get():
         async for part in tap(app, graph_input, config, **given):
             yield part

@@ -29,8 +29,6 @@ LEFT = {
     "engine/graph_files.py: sys.modules[name]": "the user's own file, under a name that nobody else has",
     "graphs/_langgraph.py: ids._last_v6_timestamp": "checkpoint ids sort by it after the clock stepped back",
     "graphs/_langgraph.py: own.__code__": "nodes have imported `interrupt` by name; " + _HOOKLESS,
-    "graphs/_node_ends.py: _runner.arun_with_retry": _HOOKLESS,
-    "graphs/_node_ends.py: backend.__aexit__": _HOOKLESS,
     "graphs/_watch.py: own._generate_with_cache": "LangChain has no hook for a model that can't stream",
     "graphs/_watch.py: own._agenerate_with_cache": "LangChain has no hook for a model that can't stream",
     "graphs/_watch.py: own._run_one": _HOOKLESS,
