@@ -37,6 +37,7 @@ def build() -> Graph:
     g.by_label("check_due", {"look due": "ask_model", "over": END})
     g.by_label("ask_model", {"suspicious": "double_check", "judged": "check_due"})
     g.edge("double_check", "check_due")
+    g.together(START, "scan_calls", "scan_text")
     return g
 
 

@@ -42,7 +42,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
     g.subgraph("command", _command, nondeterministic=True)
-    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("context", nested("context"))
     g.subgraph("turn", nested("turn"))
     g.subgraph("tools", nested("tools", depth))
     g.subgraph("next-speaker", nested("next-speaker"))
@@ -72,6 +72,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge("continue", "turn")
     g.edge("nudge", "turn")
     g.edge("finish", END)
+    g.together("open_prompt", "context")
     return g
 
 

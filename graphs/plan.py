@@ -25,7 +25,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
-    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("context", nested("context"))
     g.subgraph("turn", nested("turn"))
     g.subgraph("tools", nested("tools", depth))
     g.nodes(nudge, remind, hand_over, finish)
@@ -46,6 +46,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.by_label("remind", {"once more": "turn", "give up": "finish"})
     g.edge("nudge", "turn")
     g.edge("hand_over", "finish", END)
+    g.together("open_plan", "context")
     return g
 
 

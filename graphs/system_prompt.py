@@ -27,6 +27,7 @@ def build() -> Graph:
     for node in GATHERS.values():
         g.edge(node.__name__, "assemble")
     g.edge("assemble", "compare", END)
+    g.together(START, "load_override", *(node.__name__ for node in GATHERS.values()), "assemble", "compare")
     return g
 
 

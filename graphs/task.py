@@ -46,7 +46,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("task", TaskState)
     g.node("load_mode", load_mode)
-    g.subgraph("build_prompt", nested("context"), fusable=True)
+    g.subgraph("build_prompt", nested("context"))
     g.subgraph("turn", nested("turn"))
     g.node("choose_call", choose_call)
     g.subgraph("tools", nested("tools", depth))
@@ -93,6 +93,7 @@ def _edges(g: Graph) -> None:
     g.by_label("take_completion", {**over, "feedback": "build_prompt"})
     g.edge("open_child", "child", "take_result", "build_prompt")
     g.edge("finish", END)
+    g.together("load_mode", "build_prompt", "choose_call", "weigh", "give_up")
 
 
 def enter(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:

@@ -71,6 +71,8 @@ def build() -> Graph:
     g.by_label("wait_retry", {"again": "call_model", "another model": "route", "too long": END})
     g.by_label("check_stream", {**tried, "loop": "loop-check", "whole": "after_model", "end": END})
     g.edge("note_loop", END)
+    g.together(START, "check_limits", "mask_tool_outputs", "note_undone", "ide_context", "check_context")
+    g.together("call_model", "check_stream")
     return g
 
 

@@ -129,7 +129,7 @@ class Judged(NamedTuple):
 EVENTS = TypeAdapter(list[LoopEvent], config=ConfigDict(defer_build=True))
 
 
-@node(reads=("events", "asks", "loop_found"), writes=("off", "limit"), labels=("loop", "none"), fusable=True)
+@node(reads=("events", "asks", "loop_found"), writes=("off", "limit"), labels=("loop", "none"))
 async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Level 1: calls. In a run they are watched while they stream; what was found enters here."""
     model = runtime.context.settings.model
@@ -140,9 +140,7 @@ async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheck
     return {"off": off, "limit": limit, "label": "loop" if "tool_call" in kinds else "none"}
 
 
-@node(
-    reads=("events", "asks", "loop_found", "off", "limit"), writes=(), labels=("loop", "none"), fusable=True
-)
+@node(reads=("events", "asks", "loop_found", "off", "limit"), writes=(), labels=("loop", "none"))
 async def scan_text(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Level 2: text, as for calls."""
     if not state.get("events"):

@@ -57,7 +57,6 @@ _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": 
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
     labels=("prompt", "command", "unusable", "answered", "compress"),
-    fusable=True,
     nondeterministic=True,
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:

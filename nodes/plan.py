@@ -51,7 +51,6 @@ _FRESH: PlanState = {
 @node(
     reads=("prompt", "plan_name"),
     writes=(*fresh_conversation(), *_FRESH, "asked", "head"),
-    fusable=True,
     moves=("use_plan",),
 )
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:

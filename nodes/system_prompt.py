@@ -222,7 +222,6 @@ def _table(state: SystemPromptState, deps: Deps) -> str:
     reads=("agent", "flavour", "mode", "protocol", "has", "previous"),
     writes=("source", "system", "changed", "left_out", "label"),
     labels=("file", "main", "task", "small main", "small task"),
-    fusable=True,
 )
 async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """Use the user's replacement, except for sub-agents, which need the sections on their tools."""
@@ -254,7 +253,7 @@ def _gathers(table: Sequence[Section], name: str) -> Callable[..., Any]:
 
     gather.__name__ = name
     reads, writes = ("agent", "flavour", "mode", "protocol", "has"), ("sections", "left_out")
-    return node(reads=reads, writes=writes, fusable=True, parts=branches(table))(gather)
+    return node(reads=reads, writes=writes, parts=branches(table))(gather)
 
 
 GATHERS = {
@@ -276,7 +275,6 @@ async def _gathered(table: Sequence[Section], state: SystemPromptState, deps: De
 @node(
     reads=("agent", "flavour", "mode", "protocol", "has", "sections", "left_out", "previous"),
     writes=("system", "left_out"),
-    fusable=True,
     parts=(Part("the instructions of task", tuple(_INSTRUCTIONS)),),
 )
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
@@ -297,7 +295,7 @@ def _empty(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: f"needs {what}" if what else "nothing to say" for name, what in filled.items()}
 
 
-@node(reads=("system", "previous", "before"), writes=("changed",), fusable=True)
+@node(reads=("system", "previous", "before"), writes=("changed",))
 async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """Compare with the previous system prompt; without one, nothing has changed."""
     transcript = runtime.context.transcript

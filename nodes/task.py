@@ -52,7 +52,6 @@ _SHOWN_MISTAKE = 160
 @node(
     reads=("mode", "prompt", "head", "first_todos", "todos", "children", "unavailable"),
     writes=(*fresh_prompt(), *_FRESH, "mode", "asked", "head", "todos", "children", "unavailable"),
-    fusable=True,
     nondeterministic=True,
 )
 async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
@@ -84,7 +83,6 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 @node(
     reads=("reply", "call_key", "repeats", "depth", "todos"),
     writes=("withheld", "call_key", "repeats", "completed", "subtask"),
-    fusable=True,
 )
 async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Run the first call of a message unless it equals the three before it; answer the others without running them."""
@@ -127,7 +125,6 @@ def _key(call: ToolCall) -> str:
     reads=("stop", "completed", "subtask", "mistaken", "mistakes", "hooked"),
     writes=("mistakes", "result"),
     labels=("stopped", "completed", "answered", "accepted", "subtask", "three mistakes", "given up", "go on"),
-    fusable=True,
 )
 async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Decide what follows a batch. A person confirms the result only if one is present, or settings say so."""
@@ -158,7 +155,7 @@ def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "giv
     return "three mistakes" if asks else "given up"
 
 
-@node(reads=("head", "mistakes"), writes=("turn_status", "error"), fusable=True, group="errors")
+@node(reads=("head", "mistakes"), writes=("turn_status", "error"), group="errors")
 async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Fail with the mistakes that led here."""
     transcript, made = runtime.context.transcript, list[str]()

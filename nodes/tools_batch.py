@@ -44,7 +44,6 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
 @node(
     reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
     writes=("group", "kinds", "reading", "decided", "stop", "plan_phase"),
-    fusable=True,
     moves=("exit_plan_mode", "no_review exit_plan_mode"),
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
@@ -95,7 +94,6 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     reads=("message", "count", "decided", "finished", *_KEPT),
     writes=("ended", "plan_text", "plan_verdict", "todos", "mode", *LOOP_END, *_KEPT),
     labels=("groups left", "done"),
-    fusable=True,
     nondeterministic=True,
     moves=("allow_edits", PLANNED),
 )
@@ -233,9 +231,11 @@ def each_call(state: ToolsState) -> Sequence[DecideSend]:
     return [{"message": state["message"], "index": i, "approval_mode": mode} for i in chosen]
 
 
-def leaves_no_effect(state: ToolsState) -> bool:
-    """Effects are replayed by their decision, stored before them: an edit already made wouldn't match again."""
-    return state["reading"]
+def has_effects(state: ToolsState) -> bool:
+    """Return whether the group has effects, which a resumed run finds by their decision: that is stored before them, as
+    an edit already made wouldn't match again.
+    """
+    return not state["reading"]
 
 
 def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:

@@ -57,13 +57,13 @@ def by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
             return "native"
 
 
-@node(reads=("head",), writes=("head",), fusable=True)
+@node(reads=("head",), writes=("head",))
 async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Read calls from the tags in a message that was passed in; those of an answer were read as it streamed."""
     return _parsed(state, runtime, _from_tags)
 
 
-@node(reads=("head",), writes=("head",), fusable=True)
+@node(reads=("head",), writes=("head",))
 async def parse_json(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """As `parse_xml`, from one JSON object, or fenced ones."""
     return _parsed(state, runtime, read_calls)
@@ -96,7 +96,7 @@ def _from_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequ
     return parser.text, [*map(tools.read, parser.calls)]
 
 
-@node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"), fusable=True)
+@node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"))
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Calls stay in the chain; the batch is identified by the record that contains them."""
     deps, head = runtime.context, state["head"]
@@ -156,7 +156,6 @@ _FRESH: DecideState = {
     reads=("message", "index", *MODES),
     writes=(*_FRESH,),
     labels=("known", "unknown"),
-    fusable=True,
     moves=("fail",),
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -201,7 +200,6 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     reads=(*CALL, "mode", "status"),
     writes=("status",),
     labels=("valid", "in a mode", "invalid"),
-    fusable=True,
     moves=("fail",),
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -218,7 +216,6 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     reads=(*CALL, "mode", "status"),
     writes=("status",),
     labels=("allowed", "restricted"),
-    fusable=True,
     nondeterministic=True,
     moves=("fail",),
 )
@@ -239,7 +236,6 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     ),
     writes=("must_ask", "verdict", "rules", "status"),
     labels=("allow", "ask", "hooks", "deny", "no match"),
-    fusable=True,
     moves=("fail",),
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:

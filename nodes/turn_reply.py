@@ -103,7 +103,6 @@ class StreamWatch:
         *("candidate", "stream_problem", "finish_reason", "last_prompt_tokens", "error", "retry"),
         *("unavailable", "failed_model", "loop_keys", "loop_found", "protocol"),
     ),
-    memoized=True,
 )
 async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Record the answer as a candidate; `check_stream` decides whether it enters the conversation.
@@ -220,7 +219,6 @@ def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> T
         *("retry", "overflows", "last_prompt_tokens"),
     ),
     labels=("retry", "unavailable", "too long", "still too long", "loop", "whole", "end"),
-    fusable=True,
 )
 async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Only a complete answer enters the conversation: here or, if hooks see it first, after them."""

@@ -58,7 +58,6 @@ _FRESH: TurnState = {
     ),
     writes=("turn_no", "session_turns", *_FRESH),
     labels=("short", "long", "limit"),
-    fusable=True,
 )
 async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Both limits count model turns; the session limit is -1 if unlimited."""
@@ -94,7 +93,6 @@ def _refuse(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
     reads=("head", "model", "sticky_model", "last_prompt_tokens", "turn_no", "loop_next", "hooked"),
     writes=(),
     labels=("overflow", "look due", "sticky", "hooked", "unrouted"),
-    fusable=True,
 )
 async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Compare the unsent messages with the space left after the last request."""
