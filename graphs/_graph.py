@@ -205,8 +205,8 @@ class Graph:
     ) -> None:
         """Add another graph as a node; a function that builds it is called when a run first enters it.
 
-        Keys of both states are passed in and back. `nondeterministic`, if nothing inside calls a model: as for a node. A
-        `StateGraph` becomes one node, which can't `interrupt`.
+        Keys of both states are passed in and back. `nondeterministic`, if nothing inside calls a model: as for a node.
+        A `StateGraph` becomes one node, which can't `interrupt`.
         """
         where = f"{self.name}.{name}"
         if is_graph(graph):

@@ -57,13 +57,14 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.node("child", await_child)
     g.nodes(take_result, finish)
     checks(g, back="build_prompt")
+    ended = {"stopped": "finish", "blocked": "finish"}
     hooks(
         g,
         {
-            "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
+            "BeforeAgent": (before_agent, {"passed": "turn", **ended}),
             "AfterAgent": (
                 after_agent,
-                {"feedback": "build_prompt", "ended": "finish", "check": "run_check"},
+                {"feedback": "build_prompt", "passed": "finish", **ended, "check": "run_check"},
             ),
         },
     )
@@ -74,8 +75,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 def _edges(g: Graph) -> None:
     g.edge(START, "load_mode", "build_prompt")
     g.route("build_prompt", after_context, {"plain": "turn", "hooked": "before_agent"})
-    turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge", "ended": "finish"}
-    g.route("turn", after_turn, turned)
+    turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge"}
+    g.route("turn", after_turn, {**turned, **dict.fromkeys(TURN_ENDS, "finish")})
     g.edge("choose_call", "tools", "weigh")
     on = {"three mistakes": "ask_guidance", "given up": "give_up", "go on": "build_prompt"}
     over = {"answered": "after_agent", "accepted": "finish", "stopped": "finish"}

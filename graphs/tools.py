@@ -21,6 +21,7 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (
+    cancel_rest,
     collect,
     each_call,
     each_of_group,
@@ -77,7 +78,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.subgraph("decide", _decide)
     g.node("next_group", next_group)
     g.subgraph("execute", lambda: _execute(depth))
-    g.node("collect", collect)
+    g.nodes(collect, cancel_rest)
 
     g.route(START, by_protocol, {"native": "parse", "xml": "parse_xml", "json": "parse_json"})
     g.edge("parse_xml", "parse")
@@ -86,7 +87,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge("decide", "next_group")
     g.fan_out("next_group", each_of_group, "execute", otherwise="collect", apart=has_effects)
     g.edge("execute", "collect")
-    g.by_label("collect", {"groups left": "next_group", "done": END})
+    g.edge("cancel_rest", "collect")
+    g.by_label("collect", {"groups left": "next_group", "cancelled": "cancel_rest", "done": END})
     # Results are found in the journal by call, whichever task asks.
     g.together(START, "parse_xml", "parse_json", "parse", "decide", "next_group", "execute", "collect")
     return g
@@ -170,7 +172,7 @@ def _decide() -> Graph:
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)
     permitted = {"allow": "ready", "ask": "request_approval"}
-    changed = {"changed": "validate", "blocked or stopped": "respond"}
+    changed = {"changed": "validate", "blocked": "respond", "stopped": "respond"}
     hooks(g, {"BeforeTool": (before_tool, {**permitted, **changed})})
 
     g.edge(START, "resolve")

@@ -295,17 +295,28 @@ def _empty(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: f"needs {what}" if what else "nothing to say" for name, what in filled.items()}
 
 
-@node(reads=("system", "previous", "before"), writes=("changed",))
+TRIGGERS = ("mode", "rules", "servers", "settings")
+_TRIGGERS = {
+    **dict.fromkeys(("mode", "role", "modes", "rules_files"), "mode"),
+    "instructions": "rules",
+    **dict.fromkeys(("servers", "mcp", "capabilities_mcp"), "servers"),
+}
+"""Section → what changes its text; that of others, settings do."""
+
+
+@node(reads=("system", "previous", "before"), writes=("changed",), labels=("first", "unchanged", *TRIGGERS))
 async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    """Compare with the previous system prompt; without one, nothing has changed."""
+    """Compare with the previous system prompt; without one, nothing has changed. The label says what changed it."""
     transcript = runtime.context.transcript
     before = state.get("before") or {}
     if previous := state.get("previous"):
         before = {s.name: s.fingerprint for s in sections_of(transcript.message(previous))}
     if not before:
-        return {"changed": []}
+        return {"changed": [], "label": "first"}
     now = {s.name: s.fingerprint for s in sections_of(transcript.message(state["system"]))}
-    return {"changed": changes(before, now)}
+    changed = changes(before, now)
+    found = {_TRIGGERS.get(name, "settings") for name in changed}
+    return {"changed": changed, "label": next((one for one in TRIGGERS if one in found), "unchanged")}
 
 
 async def _texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 
 from interlock.nodes.check import told_rule, with_check
 from interlock.nodes.hooks import fires
-from interlock.nodes.main import after_answer, append_text, turn_end
+from interlock.nodes.main import TurnEnd, after_answer, append_text, turn_end
 from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import answered, asked, put_request
 from interlock.prompts import render
@@ -265,7 +265,7 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
 @fires(
     reads=("head", "asked", "result", "fed_back"),
     writes=("head", "result", "hook_stage", "fed_back", "turn_status", "error"),
-    labels=("feedback", "ended", "check"),
+    labels=("feedback", "passed", "stopped", "blocked", "check"),
 )
 async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The result is the answer. Hooks accept it, send the model on, or end the task without it."""
@@ -366,6 +366,6 @@ def resumed(head: str, transcript: Transcript) -> str:
     return transcript.append(head, [*answers, note])
 
 
-def after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", "ended"]:
+def after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", TurnEnd]:
     found = turn_end(state["turn_status"])
     return "nothing called" if found == "ok" else found

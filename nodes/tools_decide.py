@@ -302,7 +302,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 @fires(
     reads=(*CALL, "by_person", "must_ask", "status"),
     writes=("attempt", "by_person", "by_hook", "must_ask", "hook_attempt", "hook_reason", "status"),
-    labels=("allow", "ask", "changed", "blocked or stopped"),
+    labels=("allow", "ask", "changed", "blocked", "stopped"),
     moves=("fail",),
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -313,7 +313,8 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     if outcome.stop is not None or outcome.decision == "block":
         _refuse(deps, key, call, outcome)
         note_hooks(runtime, key, "BeforeTool", outcome)
-        return {"label": "blocked or stopped", "status": moved(state["status"], "fail")}
+        label = "blocked" if outcome.stop is None else "stopped"
+        return {"label": label, "status": moved(state["status"], "fail")}
     amended = _amended(deps, key, call, outcome)
     note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # Writing the arguments is approval by a person, but not if a hook changed them afterwards.
