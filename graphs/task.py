@@ -16,7 +16,7 @@ from interlock.graphs._additions import checks, hooks
 from interlock.graphs._graph import Graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.main import follow_up
-from interlock.nodes.main import after_context, before_agent, nudge
+from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.task import (
     after_agent,
