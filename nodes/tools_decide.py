@@ -57,13 +57,13 @@ def by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
             return "native"
 
 
-@node(reads=("head",), writes=("head",), fusable=True)
+@node(reads=("head",), writes=("head",))
 async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Read calls from the tags in a message that was passed in; those of an answer were read as it streamed."""
     return _parsed(state, runtime, _from_tags)
 
 
-@node(reads=("head",), writes=("head",), fusable=True)
+@node(reads=("head",), writes=("head",))
 async def parse_json(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """As `parse_xml`, from one JSON object, or fenced ones."""
     return _parsed(state, runtime, split_json_calls)
@@ -96,7 +96,7 @@ def _from_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequ
     return parser.text, [*map(tools.resolve_call, parser.calls)]
 
 
-@node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"), fusable=True)
+@node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"))
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Calls stay in the chain; the batch is identified by the record that contains them."""
     deps, head = runtime.context, state["head"]
@@ -158,7 +158,6 @@ _FRESH: DecideState = {
     reads=("message", "index", *MODES),
     writes=(*_FRESH,),
     labels=("known", "unknown"),
-    fusable=True,
     moves=("fail",),
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -203,7 +202,6 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     reads=(*CALL, "mode", "status"),
     writes=("status",),
     labels=("valid", "in a mode", "invalid"),
-    fusable=True,
     moves=("fail",),
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -220,7 +218,6 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     reads=(*CALL, "mode", "status"),
     writes=("status",),
     labels=("allowed", "restricted"),
-    fusable=True,
     nondeterministic=True,
     moves=("fail",),
 )
@@ -241,7 +238,6 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     ),
     writes=("must_ask", "verdict", "rules", "status"),
     labels=("allow", "ask", "hooks", "deny", "no match"),
-    fusable=True,
     moves=("fail",),
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -308,7 +304,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 @fires(
     reads=(*CALL, "by_person", "must_ask", "status"),
     writes=("attempt", "by_person", "by_hook", "must_ask", "hook_attempt", "hook_reason", "status"),
-    labels=("allow", "ask", "changed", "blocked or stopped"),
+    labels=("allow", "ask", "changed", "blocked", "stopped"),
     moves=("fail",),
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -319,7 +315,8 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     if outcome.stop is not None or outcome.decision == "block":
         _refuse(deps, key, call, outcome)
         note_hooks(runtime, key, "BeforeTool", outcome)
-        return {"label": "blocked or stopped", "status": moved(state["status"], "fail")}
+        label = "blocked" if outcome.stop is None else "stopped"
+        return {"label": label, "status": moved(state["status"], "fail")}
     amended = _amended(deps, key, call, outcome)
     note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # Writing the arguments is approval by a person, but not if a hook changed them afterwards.
