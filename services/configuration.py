@@ -4,6 +4,7 @@ One value per process for the same sources: each part is loaded when it is first
 page gets the value that the last one got, until a file that it was made from has changed.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -150,6 +151,11 @@ _MOST = 8
 """Configurations kept: folders with their options that one process works in by turns."""
 _known: list[Configuration] = []
 _LOOKING = Lock()
+
+
+def configuration_here(root: Path, trusted: bool | None = None) -> Configuration:
+    """Return what configures a run that this process's user starts in a folder, without options."""
+    return load_configuration(Sources(root, Path.home(), os.environ, trusted=trusted))
 
 
 def load_configuration(sources: Sources) -> Configuration:
