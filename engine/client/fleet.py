@@ -1,7 +1,7 @@
-"""fleet: what front ends do with runs that workers drive: set up, work, look, stop, and copy between stores."""
+"""fleet: what front ends do with runs that workers drive: look, stop, limit, and copy between stores."""
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.read import named_runs
-from interlock.engine.rooms import MIRRORS, WORKERS, load_entry
+from interlock.engine.rooms import load_of_fleet
 from interlock.engine.store import (
     Store,
     admission,
@@ -64,7 +64,9 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
 
     found = as_option(text, deliver)
     try:
-        load_entry(MIRRORS).check_there(Repository(found["url"], found["ref"]))
+        load_of_fleet("interlock.repositories", "git", "Runs on a repository need").check_there(
+            Repository(found["url"], found["ref"])
+        )
     except RunError as error:
         raise UserError(f"--repo: {error}") from error
     return found
@@ -147,16 +149,6 @@ def migrate(home: Path) -> None:
     Store(home).open()
 
 
-def set_up_by_hand() -> str:
-    """SQL that does what `Fleet.set_up` does, with three roles beside it. Raises `ConfigError` without the extra."""
-    return load_entry(WORKERS).set_up_by_hand()
-
-
-def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
-    """What keeps the commands of a worker's runs from its keys and from each other: `fleet/setup.py`."""
-    return load_entry(WORKERS).isolation(env, everything=everything, clones=clones)
-
-
 @dataclass(frozen=True)
 class Fleet:
     """Raises `UserError` for a store that is a file."""
@@ -166,10 +158,6 @@ class Fleet:
     def __post_init__(self) -> None:
         if not is_on_server(self.home):
             raise UserError(NO_SERVER)
-
-    def set_up(self) -> None:
-        """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
-        load_entry(WORKERS).set_up(self.home)
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
@@ -184,12 +172,6 @@ class Fleet:
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
         return queue.host_queue()
-
-    def work(
-        self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: Any
-    ) -> None:
-        """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
-        load_entry(WORKERS).work(self.home, queues, concurrency, report, start)
 
     def standing(self) -> tuple[dict[int, float], list[Job], int]:
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
