@@ -42,6 +42,18 @@ class Savers(Protocol[T_co]):
         ...
 
 
+class Dialects(Protocol[T_co]):
+    """Makes what translates between programs and a workflow, which the workflow chooses."""
+
+    def own(self, prompt_field: str) -> T_co:
+        """Return what translates messages to prompts, and requests to interrupts."""
+        ...
+
+    def native(self) -> T_co:
+        """Return what passes all on as it is."""
+        ...
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a run ended, by its final state and output."""
@@ -134,6 +146,10 @@ class Pipeline:
         except ValidationError as error:
             raise input_error(self.name, self.input, error) from error
 
+    def input_as_given(self, given: Any) -> WorkflowInput:
+        """Return the input that a program means by a value. Raise `InputError` if it doesn't fit."""
+        return self.validated(given)
+
     @property
     def takes_any_value(self) -> bool:
         """Whether an input needn't be an object: a LangGraph graph may take a list or a number."""
@@ -203,6 +219,14 @@ class Pipeline:
     def saver(self, savers: Savers[T]) -> T:
         """Return the saver of its runs' checkpoints."""
         return savers.plain(self.outcome)
+
+    def dialect(self, dialects: Dialects[T]) -> T:
+        """Return how programs speak to its runs."""
+        return dialects.own(self.prompt_field or "")
+
+    def configured(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
+        """Return the workflow as a configuration of LangGraph's makes it."""
+        return self
 
     def thread_form(self) -> StoredForm:
         """Return what a thread of its graph, which LangGraph drove elsewhere, may hold. Raise `UserError`."""

@@ -15,7 +15,7 @@ import threading
 import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, TypeVar, cast
@@ -41,7 +41,7 @@ from interlock.graphs._langgraph import (
     time_limits,
     with_saver,
 )
-from interlock.graphs._pipeline import Ending, Pipeline, Savers
+from interlock.graphs._pipeline import Dialects, Ending, Pipeline, Savers
 from interlock.graphs._stored import StoredForm, hidden, hiding_serializer, revealed
 from interlock.graphs._watch import (
     ExitError,
@@ -149,7 +149,7 @@ class Foreign(Pipeline):
 
     @override
     def declared(self, depth: int | None = None) -> Any:
-        return self.build()
+        return ForeignGraph(self.name, self.graph)
 
     @override
     def validated(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
@@ -162,6 +162,10 @@ class Foreign(Pipeline):
     @override
     def takes_any_value(self) -> bool:
         return fields_of(self.graph) is None
+
+    @override
+    def input_as_given(self, given: Any) -> WorkflowInput:
+        return input_of(given)
 
     @override
     def initial_warnings(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
@@ -243,6 +247,14 @@ class Foreign(Pipeline):
     @override
     def ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
         return Ending()
+
+    @override
+    def dialect(self, dialects: Dialects[T]) -> T:
+        return dialects.native()
+
+    @override
+    def configured(self, config: Mapping[str, Any]) -> Pipeline:
+        return replace(self, graph=outline(self.factory, config)) if self.factory else self
 
     @override
     def thread_form(self) -> StoredForm:

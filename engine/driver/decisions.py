@@ -18,7 +18,7 @@ from interlock.engine.store.approvals import (
     put_in_queue,
     this_user,
 )
-from interlock.engine.store.request_ids import is_foreign, place_of
+from interlock.engine.store.request_ids import is_about_call, place_of
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
@@ -101,14 +101,14 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str,
             f"Request {name!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
         )
     args = None
-    if is_foreign(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
+    if not is_about_call(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
         from interlock.graphs._asking import check_answer
 
         check_answer(name, decision.text or "", schema)
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         check_edit(request, args)
-        if not is_foreign(name):  # its tools may have the names of ours
+        if is_about_call(name):  # a node's tools may have the names of ours
             _check_arguments(name, request["tool_name"], args)
     return Answer(
         choice=decision.choice,

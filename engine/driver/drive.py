@@ -29,7 +29,6 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs._graph import Compiled
 from interlock.graphs._langgraph import lost_nodes
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import input_of
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
@@ -371,5 +370,5 @@ async def further_input(
         supersede(drive.conn, drive.lease.run)
     if given is None or isinstance(given, Command):
         return cast(Any, given)
-    input = input_of(given)
+    input = chosen.input_as_given(given)
     return graph_input(chosen, first_state(chosen, input, drive, context, prepared), drive, "")

@@ -15,9 +15,10 @@ from interlock.engine.client import Client, Options, Outcome, Renderer, RunRow, 
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.served import Served
 from interlock.graphs._langgraph import RESERVED, TAP
-from interlock.state.errors import InputError, InterlockError, RunError, UserError, bug
+from interlock.state.errors import InterlockError, RunError, UserError, bug
 from interlock.web.api import shown
 from interlock.web.api.answers import dumped, plain
+from interlock.web.api.dialects import Dialect
 from interlock.web.api.protocol import protocol_events
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class Call(NamedTuple):
     row: Served
     new: bool
     """The run begins with it."""
-    prompt_field: str | None
-    """Of a workflow of Interlock's; None: it is a graph of LangGraph's."""
+    dialect: Dialect
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -41,11 +41,7 @@ class Call(NamedTuple):
 
     @property
     def input(self) -> Any:
-        """What a person said last in a list of messages is a workflow's prompt."""
-        given, field = self.asked["input"], self.prompt_field
-        if field is not None and isinstance(given, dict) and field not in given and "messages" in given:
-            return {field: shown.prompt_in(cast("dict[str, Any]", given))}
-        return self.asked["input"]
+        return self.dialect.input_of(self.asked["input"])
 
     @property
     def command(self) -> Mapping[str, Any]:
@@ -53,8 +49,8 @@ class Call(NamedTuple):
 
     @property
     def is_command(self) -> bool:
-        """A graph of LangGraph's begins with a command in place of an input."""
-        return self.new and self.prompt_field is None and bool(_moves(self.command))
+        """Whether the run begins with a command in place of an input."""
+        return self.new and self.dialect.begins_with(_moves(self.command))
 
 
 _CHECKPOINTS = {"checkpoint": "config", "parent_checkpoint": "parent_config"}
@@ -94,8 +90,7 @@ class Recorder:
         """Drive the graph as the program asked; yields what nodes write."""
         config, graph_input = self._config(config), self._input(graph_input)
         given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
-        if self._call.prompt_field is None:
-            given["output_keys"] = app.output_channels
+        given |= self._call.dialect.stream_options(app)
         parts = self._by_protocol if self._kwargs["protocol"] else self._by_modes
         try:
             async with aclosing(cast("Any", parts(app, graph_input, config, given))) as found:
@@ -153,7 +148,7 @@ class Recorder:
         namespace, mode, data = part if self._kwargs["subgraphs"] else ((), *part)
         place = "".join(f"|{one}" for one in namespace)
         wanted = self._modes
-        shown_ = self._shaped(data, given) if self._call.prompt_field is not None else data
+        shown_ = self._shaped(data, given)
         if mode == "messages":
             self._say(place, data)
         elif mode == "debug" and mode in wanted:
@@ -184,28 +179,15 @@ class Recorder:
         asked = set[str]()
         async with await app.astream_events(graph_input, config, version="v3", **given) as stream:
             async for event in stream:
-                params = {**event["params"]}
-                if self._call.prompt_field is not None:
-                    params["data"] = self._shaped(params["data"], given)
-                    params["interrupts"] = [self._asked(one) for one in params.get("interrupts") or ()]
+                params = self._call.dialect.shaped_interrupts(event["params"], self._asked)
+                params["data"] = self._shaped(params["data"], given)
                 for made in protocol_events(event["method"], plain(params), asked):
                     self.write("protocol", made)
                 if event["method"] == "custom":
                     yield params["data"]
 
     def _shaped(self, data: Any, given: Any) -> Any:
-        """A state or update of Interlock's own workflow, with its conversation and readable interrupts."""
-        if not isinstance(data, dict):
-            return data
-        made: dict[str, Any] = {**cast("dict[str, Any]", data)}
-        if isinstance(head := made.get("head"), str) and head:
-            transcript = given["context"].transcript
-            made["messages"] = shown.messages(
-                (name, transcript.message(name)) for name in transcript.ids(head)
-            )
-        if made.get("__interrupt__"):
-            made["__interrupt__"] = [self._asked(one) for one in made["__interrupt__"]]
-        return made
+        return self._call.dialect.shaped(data, lambda: given["context"].transcript, self._asked)
 
     def _checkpoint(self, payload: Any) -> Any:
         places = {name: self._placed(payload.get(name)) for name in ("config", "parent_config")}
@@ -237,7 +219,7 @@ class Recorder:
 
     def emitted(self, event: "Event", /) -> None:
         """An event of Interlock's own workflow, as a part of the stream: tokens as messages, the others as custom."""
-        if self._kwargs["protocol"] or self._call.prompt_field is None:
+        if self._kwargs["protocol"]:
             return
         if (
             event.type == "message"
@@ -336,7 +318,9 @@ async def drive(options: Options, run: str, workflow: str, call: Call, live: Ren
     status, waits = "error", dict[str, Any]()
     TAP.set(recorder.tap)
     try:
-        outcome = await _driven(client, run, workflow, call, [live, recorder.emitted])
+        outcome = await _driven(
+            client, run, workflow, call, [live, *call.dialect.renderers(recorder.emitted)]
+        )
         status = _status(outcome)
         if outcome.status in ("budget", "timeout") and (wait := turns.stopped_by(options, run)):
             status = "error" if wait.seconds is None else "pending"
@@ -367,20 +351,14 @@ def _error(error: Exception | None) -> dict[str, str] | None:
 
 
 async def _driven(client: Client, run: str, workflow: str, call: Call, renderers: Any) -> Outcome:
-    from interlock.graphs.foreign import input_of
-
-    given: Any = call.input
     if call.row.body.get("again"):
         return await client.go_on(run, renderers=renderers)
     only = call.row.body.get("only")
     if call.new and only is not None:
         raise UserError(_GONE)
-    if call.new and call.prompt_field is None:
-        return await client.start(workflow, input_of(given), renderers=renderers, run=run)
-    if call.prompt_field is not None and not isinstance(given or {}, dict):
-        raise InputError(f"The input of {workflow!r} must be a JSON object, not {given!r}.")
+    first = call.dialect.start_input(workflow, call.input)
     if call.new:
-        return await client.start(workflow, given or {}, renderers=renderers, run=run)
+        return await client.start(workflow, first, renderers=renderers, run=run)
     _refuse_cancelled(client.run(run), call)
     client.check_driven_here(run)
     found = threads.waiting(client.options, run)
@@ -397,20 +375,12 @@ async def _driven(client: Client, run: str, workflow: str, call: Call, renderers
             one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
         ]
         client.decide(run, threads.decisions(passed, None), call.row.body["by"])
-    if call.prompt_field is not None:
-        text = str(given.get(call.prompt_field) or "").strip() if given else ""
-        return await client.go_on(run, text or None, renderers=renderers, instead=True)
-    return await client.take_up(run, _given(call), call.asked["checkpoint"], renderers=renderers)
+    return await call.dialect.go_on(
+        client, run, call.input, _moves(call.command), call.asked["checkpoint"], renderers
+    )
 
 
 def _refuse_cancelled(row: RunRow, call: Call) -> None:
     """Raises `UserError` for an answer to what was cancelled, which nothing would read."""
     if row.status == "cancelled" and row.error and not (call.input or _moves(call.command)):
         raise UserError(f"{row.error['message']} Nothing waits in this thread; give it an input.")
-
-
-def _given(call: Call) -> Any:
-    from langgraph.types import Command
-
-    moves = _moves(call.command)
-    return Command(**moves) if moves else call.input
