@@ -231,7 +231,7 @@ class Assistants:
 
     def _compiled(self, one: Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
-        config = {"configurable": {}, **part(one.body, "config")}
+        config: dict[str, Any] = {"configurable": {}, **part(one.body, "config")}
         found = self.client.workflow(one.body["graph_id"]).configured(config)
         return found, found.compile()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from pydantic import BaseModel
 from typing_extensions import override
 
 from interlock.engine.client import Client, Outcome, Renderer
@@ -57,7 +58,7 @@ class Dialect:
         """Return a part of the stream with its interrupts as programs see them."""
         return {**params}
 
-    def schemas(self, workflow: Pipeline) -> dict[str, type]:  # noqa: ARG002 - its graph has them
+    def schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:  # noqa: ARG002 - its graph has them
         """Return the models that describe the workflow in place of its graph."""
         return {}
 
@@ -130,7 +131,7 @@ class PromptDialect(Dialect):
         return {**params, "interrupts": [asked(one) for one in params.get("interrupts") or ()]}
 
     @override
-    def schemas(self, workflow: Pipeline) -> dict[str, type]:
+    def schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:
         return {"input_schema": workflow.input, "output_schema": workflow.output}
 
     @override
