@@ -41,7 +41,7 @@ from interlock.graphs._langgraph import (
     time_limits,
     with_saver,
 )
-from interlock.graphs._pipeline import Dialects, Ending, Pipeline, Savers
+from interlock.graphs._pipeline import Ending, Pipeline
 from interlock.graphs._stored import StoredForm, hidden, hiding_serializer, revealed
 from interlock.graphs._watch import (
     ExitError,
@@ -249,8 +249,8 @@ class Foreign(Pipeline):
         return Ending()
 
     @override
-    def dialect(self, dialects: Dialects[T]) -> T:
-        return dialects.native()
+    def dialect(self, native: Callable[[], T], prompts: Callable[[str], T]) -> T:
+        return native()
 
     @override
     def configured(self, config: Mapping[str, Any]) -> Pipeline:
@@ -262,8 +262,13 @@ class Foreign(Pipeline):
         return StoredForm(self.types, serde, hiding_serializer(self.graph) is not None)
 
     @override
-    def saver(self, savers: Savers[T]) -> T:
-        return savers.whole(self.thread_form())
+    def saver(
+        self,
+        plain: Callable[[str], T],
+        class_keeping: Callable[[str], T],
+        whole: Callable[[StoredForm], T],
+    ) -> T:
+        return whole(self.thread_form())
 
     @override
     def check_writable(self) -> None:
@@ -444,8 +449,13 @@ class Workflow(Pipeline):
             await super().advance(app, graph_input, config, deps, control)
 
     @override
-    def saver(self, savers: Savers[T]) -> T:
-        return savers.class_keeping(self.outcome)
+    def saver(
+        self,
+        plain: Callable[[str], T],
+        class_keeping: Callable[[str], T],
+        whole: Callable[[StoredForm], T],
+    ) -> T:
+        return class_keeping(self.outcome)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.outcome import dumped, shown_output
+from interlock.engine.driver.outcome import dump_output, shown_output
 from interlock.engine.graph_files import recorded_kind
 from interlock.engine.masking import masked, redactor_at
 from interlock.engine.options import Options
@@ -38,7 +38,7 @@ def output_of(home: Path, run: RunRow) -> Mapping[str, Any]:
             )
         except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
             return {}
-        output = dumped(pipeline.leave(values, _context(home, run, conn)))
+        output = dump_output(pipeline.leave(values, _context(home, run, conn)))
         return shown_output(pipeline, output, redactor_at(Path(run.workspace), home))
 
 

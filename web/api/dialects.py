@@ -148,16 +148,6 @@ class PromptDialect(Dialect):
         return await client.go_on(run, text or None, renderers=renderers, instead=True)
 
 
-class _Dialects:
-    """Makes the dialect that a workflow chooses."""
-
-    def own(self, prompt_field: str) -> Dialect:
-        return PromptDialect(prompt_field)
-
-    def native(self) -> Dialect:
-        return Dialect()
-
-
 def dialect_of(workflow: Pipeline) -> Dialect:
     """Return how programs speak to a workflow."""
-    return workflow.dialect(_Dialects())
+    return workflow.dialect(Dialect, PromptDialect)
