@@ -74,7 +74,7 @@ ENGINE_ORDER = (
 )
 """The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
 CLI_ORDER = (
-    *("near", "version", "warm", "startup"),
+    *("near", "version", "terminal", "warm", "startup"),
     "render",
     *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
     *("catalog", "candidates", "driving", "batch"),
