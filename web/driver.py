@@ -20,8 +20,8 @@ from interlock.services.process.stdout import kept_stdout, own_stdout
 from interlock.state.errors import InterlockError, bug
 
 if TYPE_CHECKING:
+    from interlock.engine.client.program_drive import Call
     from interlock.state.events import Event
-    from interlock.web.api.recorder import Call
 
 
 @dataclass(frozen=True)
