@@ -24,7 +24,7 @@ from interlock.engine.store.places import (
 from interlock.engine.store.runs import check_run_id
 from interlock.fleet.commits import Commits, restore
 from interlock.fleet.mirrors import Mirror
-from interlock.services.config.settings import load_settings
+from interlock.services.configuration import Sources, load_configuration
 from interlock.services.files.disk import private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import started_at
@@ -71,7 +71,7 @@ class Checkout:
 def fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """The worker's own: no project's count."""
     home = Path.home()
-    return load_settings(workspace=home, home=home, env=env, overrides={}, trusted=False).settings.fleet
+    return load_configuration(Sources(home, home, env, trusted=False)).loaded.settings.fleet
 
 
 def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:

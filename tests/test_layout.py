@@ -55,6 +55,7 @@ SERVICES_MAY_IMPORT = {
     "discovered": {"mcp"},
     "brought": {"config", "files", "secrets"},
     "trust": {"brought", "config", "files", "hooks", "policy"},
+    "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]

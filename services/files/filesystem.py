@@ -23,6 +23,7 @@ from interlock.services.files.disk import (
     sync_directory,
     synced,
 )
+from interlock.services.files.stamps import note
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
@@ -36,6 +37,7 @@ class UnreadableError(Exception):
 
 def is_file(path: Path) -> bool:
     """Like `Path.is_file`, but False if a parent directory may not be searched."""
+    note(path)
     try:
         return path.is_file()
     except OSError:
