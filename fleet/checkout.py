@@ -23,7 +23,7 @@ from interlock.engine.store.places import (
 )
 from interlock.engine.store.runs import check_run_id
 from interlock.fleet.commits import Commits, restore
-from interlock.fleet.mirrors import Mirror
+from interlock.fleet.mirrors import Mirror, check_there
 from interlock.services.configuration import Sources, load_configuration
 from interlock.services.files.disk import private_directory
 from interlock.services.files.workspace import open_workspace
@@ -33,6 +33,16 @@ from interlock.services.snapshots.snapshots import Repository as Snapshots
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots, continue_after, repository_name
 from interlock.state.errors import BusyError, RunError
 from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
+
+__all__ = [
+    "UNKEPT",
+    "Checkout",
+    "check_out",
+    "check_there",
+    "fleet_settings",
+    "kept_commits",
+    "workspaces_of",
+]
 
 UNKEPT = "unkept"
 """The option with the places where the run's own commits couldn't be kept, a line each."""

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
     "web": {"state", "tools", "graphs", "services", "engine", "cli"},
     "acp": {"state", "tools", "services", "engine", "cli"},
-    "fleet": {"state", "tools", "services", "engine"},
+    "fleet": {"state", "tools", "services", "engine", "cli"},
     "telemetry": {"state", "services", "engine"},
     "workflow": {"state", "nodes", "graphs"},
     "testing": {"state", "graphs", "services", "engine"},
@@ -91,6 +91,7 @@ FRONT_ENDS = ("cli", "web", "acp")
 FROM_CLI = {
     "web": {"exporting", "flags", "parsing", "render", "warm.forked"},
     "acp": {"flags", "parsing", "session", "startup", "version"},
+    "fleet": {"parsing", "render", "warm.forked"},
 }
 """What the page and the editor share with the terminal's commands."""
 THE_CLIENT = "interlock.engine.client"

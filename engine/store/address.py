@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from interlock.services.files.disk import private_directory, write_private
+from interlock.state.entry_points import find_entry_point
 from interlock.state.errors import ConfigError
 
 PARTS = (
@@ -31,11 +32,13 @@ PARTS = (
 """What is in the state directory."""
 ADDRESS = "store.url"
 """File of a state directory that names the server; readable by its owner only: the address may hold a password."""
-_SCHEME = re.compile(r"postgres(?:ql)?://")
 
 
 def is_server(url: str) -> bool:
-    return bool(_SCHEME.match(url))
+    """Whether it names a database server, whatever is installed to reach it."""
+    scheme, is_address, _ = url.partition("://")
+    known = scheme in ("postgresql", "postgres") or find_entry_point("interlock.stores", scheme)
+    return bool(is_address and known)
 
 
 def placed(home: Path, url: str) -> Path:
