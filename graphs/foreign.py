@@ -320,7 +320,7 @@ class Foreign(Pipeline):
                         from interlock.nodes.guarded import guard_node
 
                         before_tool_calls(guard_node)
-                    ends = watch.ends = Ends(deps)
+                    ends = watch.ends = Ends(deps, is_told=True)
                     work = self._streamed(app, graph_input, ends.configured(own), deps, control)
                     await ends.awaited(work)
         except Stopped as stop:
