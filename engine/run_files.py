@@ -13,7 +13,7 @@ from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
-from interlock.services.config.settings import load_settings
+from interlock.services.configuration import configuration_here
 from interlock.services.files.filesystem import read_text
 from interlock.services.files.ignore import made_by_commands
 from interlock.services.files.workspace import open_workspace
@@ -26,7 +26,6 @@ from interlock.services.snapshots.snapshots import (
     repository_name,
 )
 from interlock.services.snapshots.tree import TooManyFilesError
-from interlock.services.trust import is_trusted
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import counted, listed
@@ -216,9 +215,7 @@ def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
 
 def settings_of(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
-    user = Path.home()
-    trusted = is_trusted(root, user)
-    return load_settings(workspace=root, home=user, env=os.environ, overrides={}, trusted=trusted).settings
+    return configuration_here(root).loaded.settings
 
 
 def text_of(home: Path, run: RunRow, path: str, limit: int) -> str:

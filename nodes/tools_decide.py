@@ -39,8 +39,8 @@ from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.task import DEEPEST
 from interlock.state.tools import DecideState, ToolsState
-from interlock.tools._arguments import TaggedTools, own_names
-from interlock.tools._json_calls import JsonCall, read_calls
+from interlock.tools._arguments import TaggedTools, normalize_argument_names
+from interlock.tools._json_calls import JsonCall, split_json_calls
 
 _Reader = Callable[[str, Sequence[ToolDeclaration]], tuple[str, Sequence[JsonCall]]]
 """Separates a text from the calls in it."""
@@ -77,18 +77,18 @@ def _parsed(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> Tools
 
 def _from_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequence[JsonCall]]:
     """JSON out of habit counts, too. Raises `RunError` if a tag can't be read."""
-    rest, found = read_calls(text, offered)
+    rest, found = split_json_calls(text, offered)
     if found:
         return rest, found
     tools = TaggedTools(offered)
-    parser = tools.parser()
+    parser = tools.make_parser()
     parser.feed(text)
     parser.close()
     if parser.problem:
         raise RunError(
             f"The text's calls can't be read: {parser.problem}. Write each one out, with its closing tag."
         )
-    return parser.text, [*map(tools.read, parser.calls)]
+    return parser.text, [*map(tools.resolve_call, parser.calls)]
 
 
 @node(reads=("head", "protocol", "withheld"), writes=("head", "message", "count", "decided", "stop"))
@@ -98,7 +98,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     JSON in a message that was passed in is read here: one object, or fenced ones.
     """
     deps = runtime.context
-    found: ToolsState = _parsed(state, runtime, read_calls) if state.get("protocol") == "json" else {}
+    found: ToolsState = _parsed(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
     head = found.get("head", state["head"])
     message = deps.transcript.message(head)
     if not message.tool_calls:
@@ -117,7 +117,9 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 
 def with_own_names(message: Message) -> Message:
     """The message's calls with the tools' own argument names."""
-    calls = (c.model_copy(update={"args": own_names(c.name, c.args)}) for c in message.tool_calls)
+    calls = (
+        c.model_copy(update={"args": normalize_argument_names(c.name, c.args)}) for c in message.tool_calls
+    )
     return message.model_copy(update={"tool_calls": tuple(calls)})
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.options import Options
+from interlock.services.configuration import Configuration
 from interlock.services.context.memory import git_root, load_memory, replacement_file
 from interlock.services.files.ignore import git_directory
 from interlock.services.files.protected import (
@@ -88,6 +89,11 @@ class Definitions:
     modes: Iterable[Mode]
     servers: Mapping[str, McpServer]
 
+    @classmethod
+    def of(cls, configuration: Configuration) -> "Definitions":
+        hooks, (agents, _), (modes, _) = configuration.hooks, configuration.agents, configuration.modes
+        return cls(hooks.hooks, agents.values(), modes.all(), configuration.loaded.settings.mcp_servers)
+
     def kept(self) -> dict[str, Any]:
         """Each by a name for people, with what decides whether it is the same."""
         hooks: dict[str, Any] = {}
@@ -105,13 +111,16 @@ class Definitions:
         return {**hooks, **agents, **modes, **servers}
 
 
-def run_rules(
-    options: Options, texts: Sequence[RuleText], settings: Settings, defined: Definitions, redact: Redactor
-) -> RunRules:
-    """`texts`: the current rule files; `options.rights`: what the run started with."""
-    rules, problems = rules_of(texts)
-    now = redact.json({**_rights(texts, settings), "defined": defined.kept()})
-    if options.rights is None or options.new_rules:
+def rights_of(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
+    """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
+    rights = _rights(configuration.rules.texts, configuration.loaded.settings)
+    return redact.json({**rights, "defined": Definitions.of(configuration).kept()})
+
+
+def run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
+    """`now`: its `rights_of`; `options.rights`: what the run started with."""
+    (texts, rules, problems), settings = configuration.rules, configuration.loaded.settings
+    if options.rights is None or options.new_rules or options.rights == now:
         return RunRules(rules, problems, rules, settings, now, ())
     if options.repository:
         return _of_another_host(options.rights, texts, settings)
@@ -125,12 +134,6 @@ def run_rules(
         if n.startswith("mode ") and n in then["defined"]
     ]
     return RunRules(rules, problems, before, _as_then(settings, then), then, changed, modes)
-
-
-def lost_definitions(rules: RunRules, defined: Definitions) -> list[str]:
-    """Return what a run began with that isn't defined any more: hooks, agents, modes and servers, by their names."""
-    now = defined.kept()
-    return [name for name in rules.kept.get("defined", ()) if name not in now]
 
 
 def _of_another_host(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:

@@ -43,7 +43,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], str]] = {
         "truncate_old_outputs",
     ),
 }
-"""Run, named as the node that it stands before → workflow, input, and the node or the route that it is stopped after."""
+"""Run, named as the node that it stands before → workflow, input, and the node or route that it is stopped after."""
 
 
 def options(folder: Path) -> Options:
