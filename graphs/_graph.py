@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, cast, get_args
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -153,7 +152,7 @@ class Graph:
     """Returned to a parent; for a graph reached by `Send`, reducer channels only."""
     retired: frozenset[str] = frozenset()
     """Keys stored by earlier versions and no longer used; a run that holds other unknown keys is refused."""
-    renamed: Mapping[str, str] = MappingProxyType({})
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Nodes that earlier versions had → the one that does the same today: a stored run whose next node is one of them
     goes on there, and may repeat what only computes."""
     labels: tuple[str, ...] = ()
