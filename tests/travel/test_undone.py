@@ -45,13 +45,8 @@ def test_an_editors_state_comes_after_it(desk: Desk, worked: str) -> None:
     options = desk.options([*REPLIES, {"text": "ok"}], ide_context=file, approval_mode=None)
     resume_sync(worked, prompt="go on", options=options)
     nodes = [step.node for step in Client.at_home().steps(worked) if step.workflow == "turn"]
-    place = nodes.index("note_undone")
-    assert nodes[place - 1 : place + 3] == [
-        "mask_tool_outputs",
-        "note_undone",
-        "ide_context",
-        "check_context",
-    ]
+    place = nodes.index("ide_context")
+    assert nodes[place - 1 : place + 2] == ["mask_tool_outputs", "ide_context", "check_context"]
 
 
 def test_a_batch_that_waited_meanwhile_hears_of_it_too(desk: Desk) -> None:
