@@ -51,6 +51,7 @@ def read_text(path: Path, limit: int, within: Path) -> str:
     """
     from interlock.tools._opening import NotAFileError, open_file  # imports all tools: only when needed
 
+    note(path)
     try:
         with Anchor(within).place(path) as place, open_file(place) as file:
             size = os.fstat(file.fileno()).st_size
