@@ -38,7 +38,8 @@ def build() -> Graph:
     g.by_label("split", {"found": "summarise", "nothing to drop": "keep_truncated"})
     g.edge("keep_truncated", END)
     g.by_label("summarise", {"answered": "verify", "failed": "accept"})
-    g.edge("verify", "accept", END)
+    g.edge("verify", "accept")
+    g.by_label("accept", dict.fromkeys(("compressed", "truncated", "empty", "inflated"), END))
     return g
 
 

@@ -200,6 +200,7 @@ def _problem(text: str) -> str:
         *("draft", "checked", "todos", "plan_steps"),
     ),
     writes=(*_COUNTED, "head", "last_prompt_tokens", "compress_failed_at", "snapshot"),
+    labels=("compressed", "truncated", "empty", "inflated"),
 )
 async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The new chain refers to the old one. A rejected attempt changes nothing and is remembered unless forced; but
@@ -208,20 +209,22 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     before = tokens_of(transcript.read(state["head"]))
     snapshot = _snapshot(state, runtime.context)
     if not snapshot and not state.get("crowded"):
-        return _refused(state, "failed_empty", before, before)
+        return {"label": "empty", **_refused(state, "failed_empty", before, before)}
     messages = _conversation(state, runtime.context, snapshot)
     after = tokens_of(messages)
     if after > before:
-        return _refused(state, "failed_inflated", before, after)
+        return {"label": "inflated", **_refused(state, "failed_inflated", before, after)}
     head = transcript.append("", messages, continues=state["head"])
     runtime.stream_writer(ChatCompressed(before=before, after=after))
     if not snapshot:
         runtime.stream_writer(ErrorEvent(severity="warning", message=_UNSUMMARISED))
+    label = "compressed" if snapshot else "truncated"
     return {
+        "label": label,
         "head": head,
         "last_prompt_tokens": 0,
         "compress_failed_at": _still_long(state, runtime.context, before - after),
-        "compress_status": "compressed" if snapshot else "truncated",
+        "compress_status": label,
         "snapshot": snapshot and transcript.append("", [Message(role="assistant", content=snapshot)]),
         "tokens_before": before,
         "tokens_after": after,

@@ -119,7 +119,6 @@ M = TypeVar("M", bound=_Lenient)
     reads=("head", "ide_given"),
     writes=("head", "last_prompt_tokens"),
     labels=("undone", "ide", "plain"),
-    fusable=True,
 )
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Starts a chain that continues the old. The size is then estimated, as the provider counted the old chain."""

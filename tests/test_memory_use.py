@@ -9,7 +9,7 @@ from places import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.services.files.blobs import inflated
-from interlock.tools.save_memory import with_fact
+from interlock.tools.save_memory import add_fact_to_text
 
 
 @pytest.fixture
@@ -95,4 +95,4 @@ def test_only_memory_files_are_written_so(place: Place) -> None:
     ],
 )
 def test_a_fact_stands_below_its_heading_once(before: str, after: str) -> None:
-    assert with_fact(before, "b") == after
+    assert add_fact_to_text(before, "b") == after

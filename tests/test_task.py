@@ -29,7 +29,7 @@ from interlock.services.files.blobs import inflated
 from interlock.state.errors import InputError
 from interlock.state.events import ErrorEvent, InvalidStream
 from interlock.state.messages import ToolCall
-from interlock.tools._tags import as_tags
+from interlock.tools._tags import render_call_as_tags
 from interlock.tools.table import TASK_LOOP
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -40,7 +40,7 @@ def as_xml(replies: Replies) -> Replies:
     made: Replies = []
     for reply in replies:
         calls = [ToolCall(id="", **c) for c in reply.get("tool_calls", ())]
-        text = "\n\n".join([reply.get("text", ""), *map(as_tags, calls)])
+        text = "\n\n".join([reply.get("text", ""), *map(render_call_as_tags, calls)])
         made.append({**{k: v for k, v in reply.items() if k != "tool_calls"}, "text": text, "chunks": 7})
     return made
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from interlock.cli.catalog import load
 from interlock.cli.parsing import Args, Parser, option, takes, word
 from interlock.cli.render.events import bar
 from interlock.cli.render.output import out, show_json
@@ -18,6 +19,7 @@ from interlock.engine.client.doctor import (
     check_worker,
 )
 from interlock.engine.client.health import Finding, examined
+from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -30,7 +32,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 )
 def doctor(args: Args) -> int | None:
     home = Client.at_home().home
-    machine = [*check_machine(), *_warm(), *check_worker(home), *check_connections(home)]
+    machine = [*check_machine(), *_warm(), *_registered(home), *check_worker(home), *check_connections(home)]
     here = [*machine, *check_settings(), *check_state(home)]
     findings = [*check_effects(args.workflow)] if args.workflow else here
     findings += _records(home) if args.store else ()
@@ -41,6 +43,15 @@ def doctor(args: Args) -> int | None:
         for level, what, text in findings:
             paint.print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{text}")
     return 1 if any(finding.level == "problem" for finding in findings) else 0
+
+
+def _registered(home: Path) -> Iterator[Finding]:
+    """Yield what rooms of ours and other packages find."""
+    for entry in find_entry_points("interlock.checks"):
+        try:
+            yield from load(entry)(home)
+        except InterlockError as error:
+            yield Finding("problem", entry.name, str(error))
 
 
 def _warm() -> Iterator[Finding]:

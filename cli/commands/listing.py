@@ -1,7 +1,6 @@
 """listing: lists workflows, tools, modes, sub-agents and models, and starts a workflow file of your own."""
 
 import re
-from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from interlock.cli.parsing import Args, Parser, either, option, takes, word
 from interlock.cli.render.output import err, out, show_json, show_table, warn
 from interlock.cli.render.results import groups_of
 from interlock.engine.client import LISTING, PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
+from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import UserError
 from interlock.state.text import visible
 
@@ -36,7 +36,7 @@ def _has_own(options: Options) -> bool:
     return (
         any((folder / WORKFLOWS_FOLDER).is_dir() for folder in folders)
         or listing.is_file()
-        or bool(entry_points(group=WORKFLOWS_GROUP))
+        or bool(find_entry_points(WORKFLOWS_GROUP))
     )
 
 

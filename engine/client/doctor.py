@@ -20,7 +20,7 @@ from interlock.services.process.supervisor import bound_note, escape_note
 from interlock.services.secrets.environment import kept_back
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import amount, counted, place
-from interlock.tools._syntax import EXTRA, grammars, installed
+from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
 
 if TYPE_CHECKING:
     from interlock.services.configuration import Configuration
@@ -57,7 +57,12 @@ def check_machine() -> Iterator[Finding]:
     for what, found, level, without in (
         ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
         ("git", shutil.which("git"), "note", "git status isn't shown, and nothing can be undone"),
-        ("code", f"definitions in {len(grammars())} languages" * installed(), "note", no_code),
+        (
+            "code",
+            f"definitions in {len(grammar_modules())} languages" * is_parser_installed(),
+            "note",
+            no_code,
+        ),
         (
             "dot",
             shutil.which("dot"),

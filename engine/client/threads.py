@@ -56,9 +56,9 @@ def opened(options: Options, run: str) -> Generator[Opened]:
 
     Raises `InterlockError`.
     """
-    from interlock.engine.driver.drive import saver_for
     from interlock.engine.driver.of_run import check_code_of, kept_source, with_own_nodes, workflow_of
     from interlock.engine.store.approvals import SqlApprovals
+    from interlock.engine.store.foreign import saver_for
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)

@@ -40,7 +40,7 @@ from interlock.state.tooling import Tool, Toolset
 from interlock.tools.apply_diff import TOOL as APPLY_DIFF
 from interlock.tools.control import ACTIVATE_SKILL
 from interlock.tools.progress import UPDATE_TODO_LIST
-from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
+from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tools
 
 if TYPE_CHECKING:
     from interlock.services.checks.repair import RepairFiles
@@ -377,7 +377,9 @@ def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) 
     """Omit tools that end a sub-agent or belong to another loop, and those that start one if settings allow none."""
     if prepared.is_brief and info.workflow not in _ALL_TOOLS:
         return {
-            name: tools[name] for name in few_tools(info.workflow, prepared.approval_mode) if name in tools
+            name: tools[name]
+            for name in most_important_tools(info.workflow, prepared.approval_mode)
+            if name in tools
         }
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
     if info.workflow == "task":

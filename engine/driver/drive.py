@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import chain
-from pathlib import Path
 from typing import Any, cast
 
 from langgraph.errors import GraphDrained
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
-from pydantic import TypeAdapter
 
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
 from interlock.engine.driver.event_bus import EventBus
@@ -21,31 +19,27 @@ from interlock.engine.driver.secret_notice import SecretNotice
 from interlock.engine.driver.stop import Stop, may_block, overdue
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import ready_answers, supersede
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.approvals import supersede
 from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.foreign import ForeignSaver, Memory, given_answers, note_node_sources, paused_at
+from interlock.engine.store.foreign import saver_for
 from interlock.engine.store.model_calls import usage_of, usage_stats
-from interlock.engine.store.runs import fence, how_it_ended, lost
-from interlock.engine.store.saver import ClassKeepingSaver, Saver, raise_id_clock
+from interlock.engine.store.runs import fence, lost
+from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._graph import Compiled
-from interlock.graphs._langgraph import is_internal, lost_nodes
-from interlock.graphs._node_sources import node_sources
+from interlock.graphs._langgraph import lost_nodes
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign, NodeError, Workflow, input_of, told_of
+from interlock.graphs.foreign import input_of
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
 from interlock.services.models.names import turn_tracing_off
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
-from interlock.state.errors import InputError, InterlockError, RunError, SetupError, UserError
+from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent
-from interlock.state.journal import Approvals
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
-from interlock.state.task import CHILD
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
@@ -107,9 +101,8 @@ class Drive:
             connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
             self.services = rewired(compose(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            if isinstance(self._saver, ClassKeepingSaver):
-                self._saver.notice = SecretNotice(prepared.redact, self._warn)
-                self._saver.stores(self.services.deps.effects)
+            self._saver.notice = SecretNotice(prepared.redact, self._warn)
+            self._saver.stores(self.services.deps.effects)
             self._graph = pipeline.declared(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
             thread = {**(options.context or {}), "thread_id": lease.run}
@@ -127,10 +120,9 @@ class Drive:
 
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
-        theirs = isinstance(self.pipeline, Foreign | Workflow)
-        end = may_block(self.lease.run, timeout_s, self.lease.note_end) if theirs else None
-        if isinstance(self.pipeline, Foreign):
-            note_node_sources(self.conn, self.lease.run, node_sources(self.pipeline.graph))
+        blocks = self.pipeline.runs_user_code
+        end = may_block(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
+        self._saver.begin_drive(self.lease.run, self.app)
         self.stop.token.overdue = overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
@@ -163,22 +155,14 @@ class Drive:
 
     async def _snapshot(self) -> StateSnapshot:
         """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
-        try:
-            with diagnosed(self.store.path):
-                return await self.app.aget_state(self.config, subgraphs=True)
-        except InterlockError:
-            raise
-        except Exception as error:
-            if isinstance(self.pipeline, Foreign):
-                raise NodeError.of(error) from error
-            raise
+        with self.pipeline.reading_state(), diagnosed(self.store.path):
+            return await self.app.aget_state(self.config, subgraphs=True)
 
     async def _stream(self, graph_input: Any) -> None:
         try:
-            with told_of(self.pipeline):
-                await self.pipeline.advance(
-                    self.app, graph_input, self.config, self.services.deps, self.stop.control
-                )
+            await self.pipeline.advance(
+                self.app, graph_input, self.config, self.services.deps, self.stop.control
+            )
         except GraphDrained:
             return
         finally:
@@ -186,18 +170,15 @@ class Drive:
             self.conn.flush(last=True)
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
-        """Interrupt id → what it is resumed with, for pending ones with an answer or whose subtask is over."""
-        if isinstance(self.pipeline, Foreign):
-            waits = {item.id for item in pending(snapshot)}
-            self.halted = paused_at(self._saver, self.app, snapshot, self.lease.run)
-            self.awaited = {*waits, *self.halted}
-            answers = {} if self.halted else given_answers(self.conn, self.lease.run)
-            return {name: given for name, given in answers.items() if name in waits}
-        waiting = {item.id: child_in(item.value) for item in pending(snapshot)}
-        self.awaited = {*waiting}
-        answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
-        over = {name: True for name, child in waiting.items() if child and how_it_ended(self.conn, child)}
-        return {**answered, **over}
+        """Return interrupt id → what it is resumed with, for pending ones that can go on."""
+        run, waiting = self.lease.run, {item.id: item.value for item in pending(snapshot)}
+        self.halted = self._saver.halted_at(run, self.app, snapshot)
+        self.awaited = {*waiting, *self.halted}
+        return {} if self.halted else self._saver.answers(run, waiting)
+
+    def end_run(self) -> None:
+        """Note that the run is done."""
+        self._saver.end_run(self.lease.run)
 
     async def close(self) -> None:
         """End what the drive started, then close its connections."""
@@ -209,17 +190,6 @@ class Drive:
             await self.services.close()
         finally:
             self._stack.close()
-
-
-def saver_for(
-    workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
-) -> Saver:
-    """The saver of a drive; `path`: of the store, where a foreign graph's memories are, too."""
-    if isinstance(workflow, Workflow):
-        return ClassKeepingSaver(conn, steps, workflow.outcome)
-    if not isinstance(workflow, Foreign):
-        return Saver(conn, steps, workflow.outcome)
-    return ForeignSaver(conn, steps, workflow, approvals, Memory(path))
 
 
 def pending(snapshot: StateSnapshot) -> list[Interrupt]:
@@ -236,7 +206,7 @@ def _under_way(task: PregelTask) -> StateSnapshot | None:
 async def is_due(drive: Drive) -> bool:
     """Whether any task can proceed, instead of all being done or waiting."""
     snapshot, _ = await drive.resume_input()
-    if snapshot.created_at is None and isinstance(drive.pipeline, Foreign):
+    if snapshot.created_at is None:
         return True  # it was given nothing: the graph says so
     if drive.asks_again:
         return not drive.halted
@@ -268,20 +238,12 @@ def check_stored(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver:
     if lost := lost_nodes(values, app.nodes):
         raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
-    lost = [key for key in values if key not in known and not is_internal(key)]
-    if lost and not isinstance(saver, ForeignSaver):  # LangGraph leaves out what its graph has no key for
+    if lost := saver.lost_keys(values, known):
         raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
         inner = graph.subgraphs.get(task.name)
         if inner is not None and isinstance(task.state, StateSnapshot):
             check_stored(run, inner.graph, inner.compiled, task.state, saver)
-
-
-def child_in(interrupted: object) -> str:
-    """The run an interrupt waits for; empty: it waits for a person."""
-    if isinstance(interrupted, str) and interrupted.startswith(CHILD):
-        return interrupted.removeprefix(CHILD)
-    return ""
 
 
 def _refused(run: str, what: str) -> RunError:
@@ -325,45 +287,15 @@ def _attached(prepared: RunConfig) -> list[Message]:
 def first_state(
     chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
 ) -> dict[str, Any]:
-    if isinstance(chosen, Foreign):
-        return chosen.enter(input, context)
-    entered = chosen.enter(input, context)
-    if (mode := entered.get("approval_mode", context.approval_mode)) != context.approval_mode:
-        raise SetupError(
-            f"{chosen.name!r} begins in the approval mode {mode!r}, but the run was started in "
-            f"{context.approval_mode!r}. Only a person switches it: leave it out of `enter`."
-        )
-    state = {**entered, **_channels(prepared), **hooked(drive, "startup")}
-    return TypeAdapter(Any).dump_python(state, mode="json") if isinstance(chosen, Workflow) else state
+    """Return the state that a run's row holds, JSON-like."""
+    return chosen.first_state(
+        input, context, lambda: {**_channels(prepared), **hook_channels(drive, "startup")}
+    )
 
 
 def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: str) -> Any:
-    """What a graph begins with, of the state that its run's row holds."""
-    if isinstance(chosen, Foreign | Workflow):
-        first = chosen.started(first)
-    return first if isinstance(chosen, Foreign) else {**first, **hooked(drive, session)}
-
-
-def check_context(chosen: Pipeline, context: Mapping[str, Any] | None) -> None:
-    """Raises `InputError` if a LangGraph graph's own context doesn't fit, or another workflow is given one."""
-    if isinstance(chosen, Foreign):
-        chosen.contextual(context)
-    elif context:
-        raise InputError(f"{chosen.name!r} takes no context: only graphs of LangGraph do.", "context")
-
-
-def check_guard(chosen: Pipeline, guard: bool) -> None:
-    """Raises `InputError` if the workflow has no tools that could be guarded."""
-    if guard and not isinstance(chosen, Foreign):
-        raise InputError(
-            f"{chosen.name!r} guards its calls without --guard: that is for graphs of LangGraph.", "guard"
-        )
-    if guard and isinstance(chosen, Foreign) and not chosen.has_tools():
-        raise InputError(
-            f"--guard finds no ToolNode in {chosen.name!r}. Put the tools that its nodes call under guarded(…), from "
-            "interlock.workflow.",
-            "guard",
-        )
+    """Return what a graph begins with. `first`: the state in its run's row; `session`: why the session begins."""
+    return chosen.graph_input(first, hook_channels(drive, session))
 
 
 def _channels(prepared: RunConfig) -> dict[str, str]:
@@ -380,16 +312,15 @@ def modes_asked(prepared: RunConfig, approval_mode: str | None = None) -> dict[s
     return {name: value for name, value in asked.items() if value}
 
 
-def switched(asked: Mapping[str, str], now: Mapping[str, Any]) -> Mapping[str, str]:
-    """What is asked, if the person may switch the run's approval mode to it. Raises `RunError`."""
+def check_mode_switch(asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
+    """Raise `RunError` if a person may not switch the run's approval mode to the one asked for."""
     mode, before = asked.get("approval_mode"), mode_of(now)
     if mode and before and mode != before.partition(".")[0]:
         step(ApprovalModeChart, before, f"use_{mode}")
-    return asked
 
 
-def postponed(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
-    """Lines about what was passed now and differs, while a pass is under way."""
+def postponed_mode_warnings(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
+    """Return a line for each mode that differs from the run's and counts only from its next prompt on."""
     goes_on = "counts from the next prompt: this one goes on as it began."
     ends = "doesn't count: this run goes on as it began, and takes no further prompt."
     return [
@@ -399,7 +330,7 @@ def postponed(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]
     ]
 
 
-def hooked(drive: Drive, session: str) -> dict[str, str]:
+def hook_channels(drive: Drive, session: str) -> dict[str, str]:
     """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
     configured = drive.services.deps.hooks.configured
     return {
@@ -421,7 +352,7 @@ def next_pass(
     return more
 
 
-async def taken_up(
+async def further_input(
     chosen: Pipeline,
     prepared: RunConfig,
     given: Any,
@@ -429,9 +360,9 @@ async def taken_up(
     drive: Drive,
     context: WorkflowContext,
 ) -> Any:
-    """What a LangGraph graph goes on with: a further input of its own, which ends what waits, or as it is given.
+    """Return what a graph goes on with: another input, which ends what waits, or a `Command` or None as given.
 
-    `at`: the checkpoint to go on from instead of the newest. Raises `InputError`.
+    `at`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that doesn't fit.
     """
     drive.config["configurable"].update(at)
     drive.asks_again = given is None

@@ -1,7 +1,7 @@
 """outcome: how a drive ended, for programs and renderers; and how a pass interrupted by a new prompt is closed."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -18,13 +18,11 @@ from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store, keep_option, note_error, read_options, stopped
 from interlock.engine.store.approvals import number_requests, ready_answers, supersede
 from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.runs import end_run, first_task
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign, Workflow
+from interlock.engine.store.runs import first_task
+from interlock.graphs._pipeline import Ending, Pipeline
 from interlock.prompts import load
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolResult, cancelled
-from interlock.state.conversation import refusals_in, warnings_of
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
@@ -52,7 +50,7 @@ def conclude(
     """Read the outcome off the last snapshot; an error is noted in the run's row. `snapshot` None: `error` says why."""
     run, redact = drive.lease.run, drive.services.transcript.redact
     details = redact.json(_error_fields(error, drive))
-    output, waiting = dict[str, Any](), list[Pending]()
+    output, waiting, ending = dict[str, Any](), list[Pending](), Ending()
     if error is not None or snapshot is None:
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
     elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # otherwise it ended before the stop
@@ -63,10 +61,10 @@ def conclude(
         waiting = redact.json(_requests(drive, snapshot))
     else:
         output = dumped(pipeline.leave(snapshot.values, context))
-        status = _told(pipeline, output).get("status", "done")
-        details = _named(_told(pipeline, output).get("error")) or details
+        ending = pipeline.ending(snapshot.values, output)
+        status, details = ending.status, _named(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
-    _note(drive, pipeline, status, details)
+    _note(drive, status, details)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -78,9 +76,9 @@ def conclude(
         stats=context.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
-        carried_on_by=_told(pipeline, output).get(pipeline.hands_over_to),
+        carried_on_by=ending.carried_on_by,
         trace=redact(_trace(error)),
-        warnings=redact.json([*warnings, *_refusals(pipeline, snapshot, output)]),
+        warnings=redact.json([*warnings, *ending.warnings]),
     )
 
 
@@ -88,7 +86,7 @@ def _stopped(drive: Drive, why: str) -> dict[str, str] | None:
     return stopped(why, first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
 
 
-def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str] | None) -> None:
+def _note(drive: Drive, status: str, details: dict[str, str] | None) -> None:
     if not drive.lease.held:  # another process has the run and its row
         return
     is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER
@@ -101,19 +99,8 @@ def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str]
 
         with drive.conn.transaction() as conn:
             leave_stopped(conn, drive.lease.run, drive.stop.why)
-    if isinstance(pipeline, Foreign) and status == "done":
-        end_run(drive.conn, drive.lease.run)
-
-
-def _told(pipeline: Pipeline, output: dict[str, Any]) -> dict[str, Any]:
-    """The output where it says how the run ended: a foreign graph's keys are its own."""
-    return {} if isinstance(pipeline, Foreign) else output
-
-
-def _refusals(pipeline: Pipeline, snapshot: StateSnapshot | None, output: dict[str, Any]) -> list[str]:
-    if snapshot is None or not output or isinstance(pipeline, Foreign):
-        return []
-    return warnings_of(refusals_in(snapshot.values))
+    if status == "done":
+        drive.end_run()
 
 
 def _trace(error: Exception | None) -> str:
@@ -202,7 +189,7 @@ def shown_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -
     """The output without secrets, if nodes of the user's own wrote it: what ours return is redacted before, or is
     returned as it is on purpose.
     """
-    return masked(output, redact) if isinstance(pipeline, Foreign | Workflow) else output
+    return masked(output, redact) if pipeline.runs_user_code else output
 
 
 def result_event(outcome: Outcome) -> Result:
@@ -233,7 +220,7 @@ def _goes_on(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
     return status not in ENDED_WELL and (pipeline.continues or not output)
 
 
-def _named(error: dict[str, str] | None) -> dict[str, str] | None:
+def _named(error: Mapping[str, str] | None) -> dict[str, str] | None:
     """A workflow's error in the run's format: `edit` calls its type `code`."""
     return {"type": error.get("type") or error["code"], "message": error["message"]} if error else None
 

@@ -156,13 +156,6 @@ def _ignored_alias(root: Path, model: str | None) -> tuple[str, Path] | None:
     return None
 
 
-def untraced(env: Mapping[str, str]) -> list[str]:
-    """A line that names the variable by which LangGraph would send traces of a graph, which we don't."""
-    names = (f"{maker}_TRACING{version}" for maker in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2"))
-    found = next((name for name in names if env.get(name, "").casefold() in ("1", "true")), "")
-    return [f"{found} is set, but Interlock sends no traces."] if found else []
-
-
 @dataclass(frozen=True)
 class RunConfig:
     """Everything known before a run is driven."""

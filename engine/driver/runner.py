@@ -12,18 +12,16 @@ from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.decisions import cancels_run, record_decisions
 from interlock.engine.driver.drive import (
     Drive,
-    check_context,
-    check_guard,
+    check_mode_switch,
     context_of,
     first_state,
+    further_input,
     graph_input,
-    hooked,
+    hook_channels,
     is_due,
     modes_asked,
     next_pass,
-    postponed,
-    switched,
-    taken_up,
+    postponed_mode_warnings,
 )
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
@@ -55,13 +53,13 @@ from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
     prepare,
-    untraced,
     with_input,
     without_secrets,
 )
 from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
+from interlock.engine.rooms import EXPORTER, load_entry
 from interlock.engine.store import Store, change_first_input, forget_error, keep_option
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.diagnosis import diagnosed
@@ -71,7 +69,7 @@ from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign, NodeError
+from interlock.graphs.foreign import NodeError
 from interlock.prompts import digest
 from interlock.state.deps import Stopped, to_its_end
 from interlock.state.errors import (
@@ -141,16 +139,10 @@ async def begin(
     options = submitted(options)
     chosen, source = _chosen(workflow, options)
     inputs = chosen.validated(input)
-    check_guard(chosen, options.guard)
+    chosen.check_guard(options.guard)
     prepared = prepare(with_input(replace(options, source=source), inputs), needs_model(chosen, options))
-    prepared.warnings.extend(
-        [
-            *chosen.notes,
-            *chosen.doubts(inputs),
-            *(untraced(prepared.env) if isinstance(chosen, Foreign) else ()),
-        ]
-    )
-    check_context(chosen, options.context)
+    prepared.warnings.extend(chosen.initial_warnings(inputs, prepared.env))
+    chosen.graph_context(options.context)
     check_input(inputs, prepared)
     store = Store(options.home).open()
     title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
@@ -239,7 +231,7 @@ async def take_up(
     async def first(drive: Drive, context: WorkflowContext) -> Any:
         _seal(drive, row, defined, told)
         _keep_context(drive, prepared, options)
-        return await taken_up(chosen, prepared, given, at, drive, context)
+        return await further_input(chosen, prepared, given, at, drive, context)
 
     return await _driven(_Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first)
 
@@ -315,11 +307,11 @@ async def _resumed(
         if snapshot.tasks and prompt and instead and chosen.follow_up:
             text, head["head"] = end_cut_short(drive, snapshot, prompt)
         elif snapshot.tasks:
-            if isinstance(chosen, Foreign):  # its tools are guarded by the mode of each drive
-                _keep_mode(drive, asked)
-            elif asked:
-                prepared.warnings.extend(postponed(chosen, asked, snapshot.values))
-                keep_option(drive.conn, row.run, _NEXT, {**before, **asked})
+            at_once, later = chosen.split_modes(asked)
+            _keep_mode(drive, at_once)
+            if later:
+                prepared.warnings.extend(postponed_mode_warnings(chosen, later, snapshot.values))
+                keep_option(drive.conn, row.run, _NEXT, {**before, **later})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
             first = change_first_input(drive.conn, row.run, now_defined.input, asked)
@@ -327,11 +319,11 @@ async def _resumed(
         if (more := next_pass(chosen, row, text, context)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
-        now = switched({**before, **asked}, snapshot.values)
+        check_mode_switch(now := {**before, **asked}, snapshot.values)
         _keep_mode(drive, now)
         if before:
             keep_option(drive.conn, row.run, _NEXT, {})
-        return {**more, **head, **now, **hooked(drive, "resume")}
+        return {**more, **head, **now, **hook_channels(drive, "resume")}
 
     try:
         return await _driven(door, chosen, prepared, row.run, following)
@@ -369,10 +361,8 @@ async def _followed(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
     if not prepared.settings.telemetry.enabled or door.rewire is not None:
         return await _held(door, chosen, prepared, run, first)
-    from interlock.engine.telemetry import followed
-
     settings, env, warnings = prepared.settings.telemetry, prepared.env, prepared.warnings
-    with followed(settings, env, warnings, store, run) as (env, more):
+    with load_entry(EXPORTER).followed(settings, env, warnings, store, run) as (env, more):
         told = replace(prepared, env=env)
         return await _held(replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first)
 

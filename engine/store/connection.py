@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from interlock.engine.store.audit import Audit
 from interlock.services.files.disk import BUSY_TIMEOUT_S
+from interlock.state.errors import StoreError
 
 Values = Sequence[object] | Mapping[str, object]
 
@@ -55,6 +56,24 @@ class BufferedCheckpoints(Protocol):
     def give_up(self) -> None:
         """They are lost."""
         ...
+
+
+class Jobs(Protocol):
+    """The queue's jobs, in the open transaction of a connection."""
+
+    def put(self, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any) -> None:
+        """Put a job; nothing if one with this lock waits: whoever takes that sees what changed."""
+        ...
+
+    def cancel(self, job: int) -> None:
+        """Take a job back, or ask the worker that has it to stop."""
+        ...
+
+
+NO_SERVER = (
+    "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
+    "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
+)
 
 
 class Column(NamedTuple):
@@ -123,6 +142,11 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    @property
+    def jobs(self) -> Jobs:
+        """Raises `StoreError` for a database whose runs no worker drives."""
+        raise StoreError(NO_SERVER)
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
         """Run a statement; one that writes belongs into a transaction."""

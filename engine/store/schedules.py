@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import defer, in_seconds
+from interlock.engine.store.queue import in_seconds
 from interlock.state.errors import ConfigError, UserError
 
 START = "interlock.start"
@@ -115,7 +115,7 @@ def plan(
     at = in_seconds(conn, after_s)
     at = schedule.after(at) if due is None else at
     args = {"schedule": schedule.name, "due": due or int(at.timestamp()), "deaths": deaths}
-    defer(conn, START, f"schedule:{schedule.name}", schedule.queue, args, schedule_at=at)
+    conn.jobs.put(START, f"schedule:{schedule.name}", schedule.queue, args, schedule_at=at)
     return at
 
 

@@ -25,7 +25,7 @@ from interlock.state.calls import (
 )
 from interlock.state.tooling import FileChange, FileNow, Tool, ToolContext, ToolRun
 from interlock.state.workspace import PathRefused, Place, Workspace
-from interlock.tools._opening import open_target, read_bytes, status_at
+from interlock.tools._opening import prepare_write_target, read_file_bytes, stat_without_links
 
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
@@ -87,7 +87,7 @@ class FileCalls:
         found = hash_at(place)
         if found is not None and self.workspace.buffers:
             with suppress(ToolError):
-                return sha256(read_bytes(self.workspace, path))
+                return sha256(read_file_bytes(self.workspace, path))
         return found
 
     def _write_through(self, path: Path, data: bytes) -> None:
@@ -199,7 +199,7 @@ def _key(
     path = next((path for path, access in tool.paths(args) if access == "write"), None)
     if path is None:
         return None
-    target = open_target(path, context, files)
+    target = prepare_write_target(path, context, files)
     found = "" if target.before is None else sha256(target.before)
     return tool.name, args.model_dump_json(), str(target.path), found
 
@@ -209,17 +209,17 @@ def _size(known: FileChange | ToolError) -> int:
 
 
 def _file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow:
-    target = open_target(file_path, context, files)
+    target = prepare_write_target(file_path, context, files)
     if target.before is None:
-        return FileNow(str(target.path), target.shown, None, 0)
+        return FileNow(str(target.path), target.display_path, None, 0)
     context.workspace.readable(file_path)  # errors and helpers quote the file's text
-    return FileNow(str(target.path), target.shown, target.before, _modified_at(target.path, context))
+    return FileNow(str(target.path), target.display_path, target.before, _modified_at(target.path, context))
 
 
 def _modified_at(path: Path, context: ToolContext) -> float:
     try:
         with context.workspace.place(path) as place:
-            return status_at(place).st_mtime
+            return stat_without_links(place).st_mtime
     except OSError:  # created by an earlier call of the batch, not on disk yet
         return 0
 

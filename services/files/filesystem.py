@@ -49,11 +49,14 @@ def read_text(path: Path, limit: int, within: Path) -> str:
 
     Both paths are real paths. No link below `within` is followed, so that the file checked is the file read.
     """
-    from interlock.tools._opening import NotAFileError, open_file  # imports all tools: only when needed
+    from interlock.tools._opening import (
+        NotAFileError,
+        open_regular_file,
+    )  # imports all tools: only when needed
 
     note(path)
     try:
-        with Anchor(within).place(path) as place, open_file(place) as file:
+        with Anchor(within).place(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read(limit + 1)
     except FileNotFoundError:
@@ -83,11 +86,11 @@ def sha256(data: bytes) -> str:
 
 def hash_at(place: "Place") -> str | None:
     """Return the sha256 of a file's current bytes, None if there is no file, or `unreadable`, which equals no hash."""
-    from interlock.tools._opening import open_file  # imports all tools: only when needed
+    from interlock.tools._opening import open_regular_file  # imports all tools: only when needed
 
     digest = hashlib.sha256()
     try:
-        with open_file(place) as file:
+        with open_regular_file(place) as file:
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
     except FileNotFoundError:
@@ -113,10 +116,10 @@ def write_atomically(place: "Place", data: bytes, key: "CallKey", *, private: bo
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
     """
-    from interlock.tools._opening import status_at  # imports all tools: only when needed
+    from interlock.tools._opening import stat_without_links  # imports all tools: only when needed
 
     try:
-        mode = stat.S_IMODE(status_at(place).st_mode)
+        mode = stat.S_IMODE(stat_without_links(place).st_mode)
     except FileNotFoundError:
         mode = CLOSED_FILE if private else None
     _replace(place, data, temporary(Path(place.name), key).name, mode)

@@ -27,7 +27,7 @@ from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.workspace import Buffers, LeaveOut, PathRefused, Place, Protection, ignored_text
-from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
+from interlock.tools._opening import Kind, entry_kind, open_directory, stat_without_links
 
 DEPENDENCIES = "node_modules"
 """Read-only, and omitted from listings like git-ignored files."""
@@ -185,7 +185,7 @@ class FolderWorkspace:
             return ()
         try:
             with self.place(start) as place:
-                mode = status_at(place).st_mode
+                mode = stat_without_links(place).st_mode
         except OSError:
             return ()
         if not stat.S_ISDIR(mode):

@@ -17,9 +17,9 @@ from interlock.services.files.disk import (
     private_file,
 )
 from interlock.state.errors import StoreError
-from interlock.tools._syntax import installed
+from interlock.tools._syntax import is_parser_installed
 
-VERSION = "3" if installed() else "3, cut by lines"
+VERSION = "3" if is_parser_installed() else "3, cut by lines"
 """Version of schema, chunks and words; an index of another version is rebuilt."""
 _ENDS = ("", "-wal", "-shm")
 """Ends of the names of SQLite's files."""

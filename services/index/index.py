@@ -22,7 +22,7 @@ from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
 from interlock.state.workspace import Workspace
-from interlock.tools._syntax import languages
+from interlock.tools._syntax import load_languages
 
 T = TypeVar("T")
 _BATCH_FILES, _BATCH_BYTES = 200, 1 << 20
@@ -61,8 +61,8 @@ class WorkspaceIndex:
         return self._embedder is not None and not self._failed
 
     def checked(self, asked: Asked) -> Asked:
-        if asked.language is not None and asked.language not in languages():
-            near = get_close_matches(asked.language, languages(), 3, 0.5) or sorted(languages())
+        if asked.language is not None and asked.language not in load_languages():
+            near = get_close_matches(asked.language, load_languages(), 3, 0.5) or sorted(load_languages())
             raise ToolError(
                 "invalid_tool_params", f"No language {asked.language!r}; there is {', '.join(near)}."
             )

@@ -60,7 +60,7 @@ from interlock.state.calls import (
     Verdict,
 )
 from interlock.state.tooling import SHELL, Processes, Reach
-from interlock.tools._addresses import private_address, url_problem
+from interlock.tools._addresses import describe_private_destination, url_problem
 
 _OPENING = frozenset({"web_fetch", "browser_action"})
 """Tools that connect to the address in their argument `url`, and to no other private one."""
@@ -76,7 +76,7 @@ async def asked_if_private(call: CallView, verdict: Verdict) -> Verdict:
     if canonical(call.name) not in _OPENING or not isinstance(url, str) or url_problem(url):
         return verdict
     try:
-        private = await private_address(url)
+        private = await describe_private_destination(url)
     except ToolError:
         return verdict  # the tool fails for the same reason
     if private is None:
