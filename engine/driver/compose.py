@@ -23,12 +23,11 @@ from interlock.engine.store.model_calls import SqlModelLog
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.usage import Usage
-from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools, skill_tools
+from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.models.chat import ChatModels
-from interlock.services.policy.modes import mode_tools
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.process.supervised import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
@@ -362,8 +361,7 @@ def _toolset(
 
 
 def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
-    tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
-    tools |= {**mode_tools(prepared.modes), **prepared.discovered}
+    tools = {**TOOLS, **prepared.defined_tools, **prepared.discovered}
     task = prepared.settings.task
     off = {
         ACTIVATE_SKILL.name: not prepared.skills,

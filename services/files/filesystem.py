@@ -54,6 +54,7 @@ def read_text(path: Path, limit: int, within: Path) -> str:
         open_regular_file,
     )  # imports all tools: only when needed
 
+    note(path)
     try:
         with Anchor(within).place(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size

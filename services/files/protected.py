@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.files.disk import read_file
+from interlock.services.files.stamps import note, real_path
 from interlock.state.workspace import PathRefused, Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
@@ -272,7 +273,7 @@ def of_repository(path: Path, root: Path) -> Protection | None:
 def program_folders(env: Mapping[str, str]) -> Iterator[Path]:
     """Folders searched for programs, also by hooks and MCP servers; and this program's own."""
     listed = (f for f in env.get("PATH", "").split(os.pathsep) if f)
-    return (Path(os.path.realpath(folder)) for folder in (*listed, sys.prefix))
+    return (real_path(folder) for folder in (*listed, sys.prefix))
 
 
 _SAFE_KEYS = re.compile(
@@ -318,7 +319,7 @@ def users_configuration(env: Mapping[str, str]) -> Iterator[Path]:
     folder = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
     usual = ["/etc/gitconfig", folder and f"{folder}/git/config", home and f"{home}/.gitconfig"]
     named = (env.get(name) for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"))
-    return (Path(os.path.realpath(name)) for name in (*usual, *named) if name)
+    return (real_path(name) for name in (*usual, *named) if name)
 
 
 _HOOKS = re.compile(r"^\s*hookspath\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
@@ -333,6 +334,7 @@ def named_by_git(
     """Yield what a git configuration of the work tree `tree` names, existing or not: folders of hooks, and (True) more
     configuration, with what that names. Each file in `seen` was read before: includes may multiply."""
     seen = set() if seen is None else seen
+    note(config)
     if depth > _NESTED or config in seen or not config.is_file():
         return
     seen.add(config)
