@@ -18,7 +18,7 @@ from interlock.services.config.formats import load_dotenv
 from interlock.services.files.disk import close_to_others
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.process.supervisor import bound_note, escape_note
-from interlock.services.secrets.environment import kept_back
+from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import amount, counted, place
 from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
@@ -240,7 +240,7 @@ def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Setting
 
     if not is_trusted(root, home):
         yield from (Finding("note", "trust", t) for t in ignored_line(project_files(root, home), root))
-    if names := sorted(kept_back(env, settings.security.environment)):
+    if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
 

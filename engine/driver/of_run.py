@@ -24,7 +24,7 @@ from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import make_private_directory
 from interlock.services.policy.load import RuleText, rules_of
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError
@@ -382,7 +382,7 @@ def submitted(options: Options) -> Options:
     if (options.model or "").startswith("script:"):
         raise UserError(_NO_FILE.format(what="-m script:FILE"))
     empty = options.home / "submitted"
-    private_directory(empty)
+    make_private_directory(empty)
     return replace(options, workspace=empty, skip_trust=False)
 
 

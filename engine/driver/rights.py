@@ -12,20 +12,20 @@ from typing import Any
 
 from interlock.engine.options import Options
 from interlock.services.context.memory import git_root, load_memory, replacement_file
-from interlock.services.files.ignore import git_directory
+from interlock.services.files.ignore import find_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
     ProtectedPaths,
-    named_by_git,
+    git_configuration_paths,
+    paths_named_by_git,
     program_folders,
-    users_configuration,
 )
 from interlock.services.hooks.configured import Hook, matcher
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import Places, RuleText, rules_of
 from interlock.services.policy.rule import ADMIN, Rule
-from interlock.services.secrets.environment import is_secret
+from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
@@ -110,7 +110,7 @@ def run_rules(
 ) -> RunRules:
     """`texts`: the current rule files; `options.rights`: what the run started with."""
     rules, problems = rules_of(texts)
-    now = redact.json({**_rights(texts, settings), "defined": defined.kept()})
+    now = redact.redact_json({**_rights(texts, settings), "defined": defined.kept()})
     if options.rights is None or options.new_rules:
         return RunRules(rules, problems, rules, settings, now, ())
     if options.repository:
@@ -222,7 +222,7 @@ def _mark(name: str, server: McpServer) -> str:
 
 def fingerprint(server: McpServer) -> str:
     """What a server is: another program or address under its name has none of its rights. Tokens may change."""
-    env = {key: value for key, value in server.env.items() if not is_secret(key)}
+    env = {key: value for key, value in server.env.items() if not is_secret_name(key)}
     reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
     return _hash(json.dumps(reached, sort_keys=True))
 
@@ -265,7 +265,7 @@ def protected_paths(
     found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
     made = ProtectedPaths(memory=names, places=found, home=_real(home))
     for root in map(_real, roots):  # a workspace in a project's settings
-        if inside := made.named(root.relative_to(git_root(root) or "/")):
+        if inside := made.protection_by_name(root.relative_to(git_root(root) or "/")):
             found[root] = inside.what
     return made
 
@@ -301,8 +301,8 @@ def _real(path: Path) -> Path:
 def _of_git(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := git_root(root)) is not None:
-        for config in (git_directory(tree) / "config", *users_configuration(env)):
-            yield from (path for path, _ in named_by_git(config, tree))
+        for config in (find_git_directory(tree) / "config", *git_configuration_paths(env)):
+            yield from (path for path, _ in paths_named_by_git(config, tree))
 
 
 def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:

@@ -29,7 +29,7 @@ from interlock.engine.store.places import (
 )
 from interlock.engine.store.runs import check_run_id
 from interlock.services.config.settings import load_settings
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import started_at
 from interlock.services.snapshots.restore import apply, between
@@ -103,7 +103,7 @@ def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
 def _checked_out(
     home: Path, run: str, options: dict[str, str], before: Place, snapshot: str, workspaces: Path
 ) -> Checkout:
-    private_directory(workspaces)
+    make_private_directory(workspaces)
     workspaces = workspaces.resolve()
     drop_leftovers(workspaces)
     repository, settings = _named_repository(options), fleet_settings(os.environ)
@@ -139,7 +139,7 @@ def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) 
     made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
     for old in (folder, made):
         shutil.rmtree(old, ignore_errors=True)
-    private_directory(made)
+    make_private_directory(made)
     try:
         mirror.check_out(commit, made)
         kept = home / "snapshots" / repository_name(folder)

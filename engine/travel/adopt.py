@@ -54,7 +54,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
         saver = ForeignSaver(conn, steps, chosen, approvals, Memory(store.path))
         own = hiding_serializer(chosen.graph)
         found = _thread_of(url, thread, own or _Reader({*chosen.types}, saver.known))
-        kept = prepared.redact.json(kept_options(prepared.options))
+        kept = prepared.redact.redact_json(kept_options(prepared.options))
         title, root = f"thread {thread}", str(prepared.workspace.root)
         with conn.transaction():
             insert_run(conn, NewRun(run, chosen.name, root, title, kept, {}))
