@@ -170,7 +170,7 @@ def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connec
     if store.blobs:
         from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 
-        prepared.workspace.bring = partial(bring_output, store)
+        prepared.workspace.fetch_output = partial(bring_output, store)
         bring_plans(conn, store.home, info.run)
         outputs = replace(outputs, keep=partial(keep_output, store))
     return outputs
@@ -260,7 +260,7 @@ def open_servers(
         outputs=outputs,
         emit=emit,
         home=prepared.options.home,
-        learn=prepared.redact.learn,
+        learn=prepared.redact.add_secrets,
         keep=keep,
     )
 

@@ -34,10 +34,10 @@ from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.aside import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
-    known_environment,
+    foreign_run_environment,
     tool_environment,
 )
-from interlock.services.secrets.redaction import Redactor, marks_in
+from interlock.services.secrets.redaction import Redactor, count_marks
 from interlock.services.trust import new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
@@ -218,7 +218,7 @@ class RunConfig:
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
         """The environment passed to commands, hooks and servers."""
-        made = known_environment if self.options.repository else tool_environment
+        made = foreign_run_environment if self.options.repository else tool_environment
         return made(self.env, rules=self.settings.security.environment)
 
 
@@ -392,8 +392,8 @@ def without_secrets(prompt: str, prepared: RunConfig) -> str:
     shown = prepared.redact(prompt)
     if shown != prompt:
         prepared.warnings.append(
-            f"The prompt holds a secret; the model gets {', '.join(marks_in(shown))} in its place. Name a variable or "
-            "a file that holds it; or set security.redactSecrets to false."
+            f"The prompt holds a secret; the model gets {', '.join(count_marks(shown))} in its place. Name a variable "
+            "or a file that holds it; or set security.redactSecrets to false."
         )
     return shown
 

@@ -12,13 +12,13 @@ from typing import Any
 from interlock.engine.options import Options
 from interlock.services.configuration import Configuration
 from interlock.services.context.memory import git_root, load_memory, replacement_file
-from interlock.services.files.ignore import git_directory
+from interlock.services.files.ignore import find_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
     ProtectedPaths,
-    named_by_git,
+    git_configuration_paths,
+    paths_named_by_git,
     program_folders,
-    users_configuration,
 )
 from interlock.services.files.stamps import real_path
 from interlock.services.hooks.configured import Hook, matcher
@@ -26,7 +26,7 @@ from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import RuleText, rules_of
 from interlock.services.policy.rule import ADMIN, Rule
-from interlock.services.secrets.environment import is_secret
+from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
@@ -114,7 +114,7 @@ class Definitions:
 def rights_of(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
     """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
     rights = _rights(configuration.rules.texts, configuration.loaded.settings)
-    return redact.json({**rights, "defined": Definitions.of(configuration).kept()})
+    return redact.redact_json({**rights, "defined": Definitions.of(configuration).kept()})
 
 
 def run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
@@ -225,7 +225,7 @@ def _mark(name: str, server: McpServer) -> str:
 
 def fingerprint(server: McpServer) -> str:
     """What a server is: another program or address under its name has none of its rights. Tokens may change."""
-    env = {key: value for key, value in server.env.items() if not is_secret(key)}
+    env = {key: value for key, value in server.env.items() if not is_secret_name(key)}
     reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
     return _hash(json.dumps(reached, sort_keys=True))
 
@@ -300,8 +300,8 @@ def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str
 def _of_git(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := git_root(root)) is not None:
-        for config in (git_directory(tree) / "config", *users_configuration(env)):
-            yield from (path for path, _ in named_by_git(config, tree))
+        for config in (find_git_directory(tree) / "config", *git_configuration_paths(env)):
+            yield from (path for path, _ in paths_named_by_git(config, tree))
 
 
 def _commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:

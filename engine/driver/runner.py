@@ -146,14 +146,19 @@ async def begin(
     check_input(inputs, prepared)
     store = Store(options.home).open()
     title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
-    kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
+    kept = {
+        **prepared.redact.redact_json(kept_options(prepared.options)),
+        "context_prompts": digest("context"),
+    }
     name = new_run_id() if run_id is None else check_run_id(run_id)
     root = place_of(options) or str(prepared.workspace.root)
 
     if options.schedule:
         from interlock.engine.driver.schedule import keep
 
-        return keep(store, options, str(workflow), title, root, kept, prepared.redact.json(dict(input)))
+        return keep(
+            store, options, str(workflow), title, root, kept, prepared.redact.redact_json(dict(input))
+        )
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
@@ -245,7 +250,9 @@ def _seal(drive: Drive, row: RunRow, defined: Definition, told: Sequence[str]) -
 def _keep_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
     """Keep a context that was given now: who resumes the run next, through whichever door, goes on with it."""
     if options.context is not None:
-        keep_option(drive.conn, drive.lease.run, "context", prepared.redact.json(dict(options.context)))
+        keep_option(
+            drive.conn, drive.lease.run, "context", prepared.redact.redact_json(dict(options.context))
+        )
 
 
 async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:

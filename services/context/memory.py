@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from interlock.services.config.settings import FOLDERS
 from interlock.services.files.filesystem import UnreadableError, is_file, read_text
-from interlock.services.files.protected import RULES, followed, private_part, written_path
+from interlock.services.files.protected import RULES, first_private_name, resolve_links, to_intended_path
 from interlock.services.files.stamps import lies_there, real_path
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
 from interlock.state.text import clean
@@ -80,7 +80,7 @@ def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     if root is None:
         raise UnreadableError("outside the project")
     # Files that tools may not read can't be imported either.
-    if private_part(real.relative_to(root).parts):
+    if first_private_name(real.relative_to(root).parts):
         raise UnreadableError("may hold secrets")
     return real, root
 
@@ -185,7 +185,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
 def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
     """Yield memory files below a workspace root, down to `path`; the root's own are already loaded."""
     try:
-        real = followed(written_path(path, workspace.root))
+        real = resolve_links(to_intended_path(path, workspace.root))
         root = next((r for r in workspace.roots if real.is_relative_to(r)), real)
         way = accumulate(real.relative_to(root).parts, os.path.join, initial=str(root))
         tried = (os.path.join(folder, name) for folder in islice(way, 1, None) for name in names)  # noqa: PTH118 - each call that names a file pays for it

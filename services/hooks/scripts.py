@@ -12,19 +12,19 @@ from pathlib import Path
 from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import is_file
 from interlock.services.files.stamps import note
-from interlock.services.shell.model import names
+from interlock.services.shell.model import to_name_set
 from interlock.services.shell.simple import ASSIGNED, simple_commands
 
 _PROJECT = re.compile(r"\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJECT_DIR\b)/?")
 _OWN_FOLDER = re.compile(r"\$\(dirname [^)]*\)|\$\{(0|BASH_SOURCE[^}]*)%/\*\}")
 """How a shell script names its own folder."""
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
-_RUNS = names(
+_RUNS = to_name_set(
     "bash sh zsh dash ksh fish source . eval node nodejs deno bun tsx ts-node ruby perl php lua Rscript pwsh env exec"
     " command time timeout nice nohup setsid sudo stdbuf uv poetry pdm hatch pipenv rye run"
 )
 """Programs that run the file named behind them."""
-_PACKAGES = names("uvx pipx npx pnpm yarn npm conda mise x dlx")
+_PACKAGES = to_name_set("uvx pipx npx pnpm yarn npm conda mise x dlx")
 """Programs that run a package named behind them, or a file."""
 _CODE = re.compile(r"-[a-z]*c|-e|--eval")
 _SEARCHED = frozenset({"PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "PATH"})

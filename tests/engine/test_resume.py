@@ -31,7 +31,7 @@ from interlock.engine.store import Store, select
 from interlock.engine.store.runs import remove_run
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._graph import Graph
-from interlock.services.files.blobs import inflated
+from interlock.services.files.blobs import inflate_body
 from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
 
@@ -233,7 +233,7 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
     told = [
         body
         for (row,) in select(place.home, "select body from chain")
-        if b"sleep 600" in (body := inflated(row)) and b'"context"' in body
+        if b"sleep 600" in (body := inflate_body(row)) and b'"context"' in body
     ]
     assert len(told) == 1
 

@@ -9,7 +9,7 @@ from interlock.engine import resume_sync
 from interlock.engine.client import Client
 from interlock.engine.client.record import events
 from interlock.engine.store.places import undone
-from interlock.services.files.ignore import made_by_commands
+from interlock.services.files.ignore import find_generated_paths
 from interlock.state.events import Undone
 
 BUILD = (
@@ -98,4 +98,4 @@ def test_the_last_change_isnt_one_of_generated_files_which_no_list_names(desk: D
 def test_generated_is_what_caches_and_builds_made(
     path: str, beside: tuple[str, ...], before: tuple[str, ...], written: tuple[str, ...], made: bool
 ) -> None:
-    assert (path in made_by_commands([path, *beside, *before], before, written)) is made
+    assert (path in find_generated_paths([path, *beside, *before], before, written)) is made
