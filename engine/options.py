@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from interlock.engine.store.connection import Connection
     from interlock.engine.store.limited import FleetLimits
+    from interlock.services.configuration import Configuration
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
     from interlock.state.tooling import Tool
@@ -121,7 +122,7 @@ class Options:
     limited: "FleetLimits | None" = None
     """For a worker's drive: the limits over all workers."""
     queue: str = ""
-    """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
+    """A worker of this queue drives the run (`fleet`); empty: one of the queue that it has, or this process."""
     batch: Mapping[str, str] | None = None
     """Of a run that is a line of a batch: which one (`engine/client/batches.py`)."""
     serves_others: bool = False
@@ -132,9 +133,18 @@ class Options:
 
     def trusts(self, folder: Path) -> bool:
         """Whether a folder's own settings, rules, hooks, commands and workflows count."""
-        from interlock.services.trust import is_trusted  # deferred: the fast commands don't ask
+        return self.skip_trust or self.configuration(folder).trusted
 
-        return self.skip_trust or is_trusted(folder, self.user_home)
+    def configuration(self, folder: Path) -> "Configuration":
+        """Return what configures runs of a folder, without the flags that aren't settings."""
+        from interlock.services.configuration import (  # deferred: fast commands don't ask
+            Sources,
+            load_configuration,
+        )
+
+        return load_configuration(
+            Sources(folder, self.user_home, self.env, self.overrides, trusted=self.skip_trust or None)
+        )
 
 
 class Pending(TypedDict):

@@ -41,6 +41,7 @@ from interlock.graphs._langgraph import (
     time_limits,
     with_saver,
 )
+from interlock.graphs._node_ends import Ends
 from interlock.graphs._pipeline import Ending, Pipeline
 from interlock.graphs._stored import StoredForm, hidden, hiding_serializer, revealed
 from interlock.graphs._watch import (
@@ -336,7 +337,9 @@ class Foreign(Pipeline):
                         from interlock.nodes.guarded import guard_node
 
                         before_tool_calls(guard_node)
-                    await self._streamed(app, graph_input, own, deps, control)
+                    ends = watch.ends = Ends(deps, is_told=True)
+                    work = self._streamed(app, graph_input, ends.configured(own), deps, control)
+                    await ends.awaited(work)
         except Stopped as stop:
             raise GraphDrained from stop
         except (InterlockError, GraphDrained):

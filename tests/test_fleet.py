@@ -29,7 +29,7 @@ from interlock.engine.store import Store, audit, note_error
 from interlock.engine.store.address import state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
-from interlock.engine.store.queue import hand_to_workers, put_job, take_back, unsure
+from interlock.engine.store.queue import hand_to_workers, put_job, take_back
 from interlock.engine.store.runs import end_lease, read_lease
 
 __all__ = ["run"]
@@ -279,7 +279,7 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     assert _status(fleet, name) == "interrupted"
     assert fleet("wait", name).code == 130
     with closing(Store(state_home()).connect()) as conn:
-        assert unsure(conn, 12) == [], "no worker puts it back"
+        assert conn.jobs.unsure(12) == [], "no worker puts it back"
     fleet("resume", name)
     assert _status(fleet, name) == "queued"
     assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"
@@ -341,7 +341,7 @@ def test_what_a_server_refuses_is_one_line_that_says_what_to_do(
 ) -> None:
     import psycopg
 
-    from interlock.engine.store import postgres
+    from interlock.fleet import postgres
 
     address = fresh_database()
     monkeypatch.setenv("INTERLOCK_STORE", address)
@@ -372,7 +372,7 @@ def test_a_server_that_is_full_is_waited_for_and_is_no_wrong_sign_in(
 ) -> None:
     import psycopg
 
-    from interlock.engine.store import postgres_sessions as sessions
+    from interlock.fleet import postgres_sessions as sessions
 
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
     assert run("fleet", "init").code == 0
@@ -469,7 +469,7 @@ def test_audit_records_bear_the_databases_time(
     import psycopg
 
     name, true = _begin(fleet, tmp_path), time.time
-    monkeypatch.setattr("interlock.engine.store.postgres_sessions._KEPT_S", 0.0)
+    monkeypatch.setattr("interlock.fleet.postgres_sessions._KEPT_S", 0.0)
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)
     monkeypatch.setattr(time, "time", lambda: true() + 3600)
     with Store(state_home()).writing() as conn:  # a door that doesn't look which version the store has
@@ -738,7 +738,7 @@ def test_a_host_whose_clock_is_wrong_counts_by_the_databases(
     import psycopg
 
     true = time.time
-    monkeypatch.setattr("interlock.engine.store.postgres_sessions._KEPT_S", 0.0)  # each connection is new
+    monkeypatch.setattr("interlock.fleet.postgres_sessions._KEPT_S", 0.0)  # each connection is new
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)  # afterwards, too
     for wrong_s in (3600, -3600):
         monkeypatch.setattr(time, "time", lambda by=wrong_s: true() + by)

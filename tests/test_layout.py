@@ -28,6 +28,8 @@ MAY_IMPORT = {
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
     "web": {"state", "tools", "graphs", "services", "engine", "cli"},
     "acp": {"state", "tools", "services", "engine", "cli"},
+    "fleet": {"state", "tools", "services", "engine", "cli"},
+    "telemetry": {"state", "services", "engine"},
     "workflow": {"state", "nodes", "graphs"},
     "testing": {"state", "graphs", "services", "engine"},
 }
@@ -53,19 +55,19 @@ SERVICES_MAY_IMPORT = {
     "discovered": {"mcp"},
     "brought": {"config", "files", "secrets"},
     "trust": {"brought", "config", "files", "hooks", "policy"},
+    "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
 ENGINE_ORDER = (
-    *("effect_hints", "masking", "user_code", "working_folder"),
+    *("effect_hints", "masking", "rooms", "user_code", "working_folder"),
     "store",
     "options",
     "read",
-    *("graph_files", "workflows", "diagrams", "run_files"),
-    "telemetry",
+    *("graph_files", "workflows", "diagrams", "run_files", "checkouts"),
     "driver",
-    *("rebuild", "fleet"),
+    "rebuild",
     "travel",
     "engine",
     "client",
@@ -73,7 +75,7 @@ ENGINE_ORDER = (
 )
 """The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
 CLI_ORDER = (
-    *("near", "version", "warm", "startup"),
+    *("near", "version", "terminal", "warm", "startup"),
     "render",
     *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
     *("catalog", "candidates", "driving", "batch"),
@@ -86,6 +88,12 @@ CLI_ORDER = (
 ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
 
 FRONT_ENDS = ("cli", "web", "acp")
+FROM_CLI = {
+    "web": {"exporting", "flags", "parsing", "render", "warm.forked"},
+    "acp": {"flags", "parsing", "session", "startup", "version"},
+    "fleet": {"parsing", "render", "warm.forked"},
+}
+"""What the page and the editor share with the terminal's commands."""
 THE_CLIENT = "interlock.engine.client"
 
 
@@ -193,6 +201,14 @@ def test_front_ends_import_nothing_of_the_engine_but_its_client() -> None:
             if f"{name}.".startswith("interlock.engine.") and not f"{name}.".startswith(f"{THE_CLIENT}."):
                 wrong.append(f"{path.relative_to(ROOT)}: {name}; write `{THE_CLIENT}.…`")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_page_and_the_editor_import_of_the_terminal_what_they_share() -> None:
+    for room, shared in FROM_CLI.items():
+        names = {name for path in MODULES if path.is_relative_to(ROOT / room) for name in imported(path)}
+        of_cli = {name.removeprefix("interlock.cli.") for name in names if name.startswith("interlock.cli")}
+        found = {name.partition(".")[0] if name.startswith("render.") else name for name in of_cli}
+        assert found == shared, room
 
 
 def test_a_module_says_what_it_does() -> None:
@@ -337,7 +353,7 @@ def test_there_is_no_second_copy_of_a_room() -> None:
 
 def _is_ours(module: object) -> bool:
     file = getattr(module, "__file__", None)
-    return file is not None and Path(file).is_relative_to(ROOT)
+    return file is not None and any(Path(file).is_relative_to(ROOT / room) for room in MAY_IMPORT)
 
 
 def test_the_sub_rooms_of_services_go_one_way() -> None:

@@ -76,6 +76,8 @@ def _cancelled(
 ) -> list[tuple[str, Decision]]:
     """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
     batches = {place_of(name)[0]: decision for name, decision in named if decision.choice == "cancel"}
+    if not batches:
+        return []
     batches.pop(0, None)  # requests of hooks: in no batch
     decided = {name for name, _ in named}
     return [

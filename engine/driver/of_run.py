@@ -21,12 +21,13 @@ from interlock.engine.store.places import move_task
 from interlock.engine.store.runs import read_lease
 from interlock.engine.store.seals import Definition, is_sealed, read_definition
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
-from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
+from interlock.engine.workflows import MisdeclaredError, begun_with, executed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import make_private_directory
 from interlock.services.policy.load import RuleText, rules_of
 from interlock.services.secrets.redaction import SHAPES
+from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError
 from interlock.state.node import spec_of
 from interlock.state.repository import Repository, RepositoryError, repository, without_user
@@ -289,7 +290,7 @@ def placed(chosen: Pipeline, files: Sequence[Path]) -> Pipeline:
 
 
 def _installed_processors() -> Iterator[list[Processor]]:
-    for point in installed(_PROCESSORS_GROUP):
+    for point in find_entry_points(_PROCESSORS_GROUP):
         try:
             yield [*_declared_processors(point.load())]
         except THEIR_ERRORS as error:
@@ -382,7 +383,7 @@ def submitted(options: Options) -> Options:
     if (options.model or "").startswith("script:"):
         raise UserError(_NO_FILE.format(what="-m script:FILE"))
     empty = options.home / "submitted"
-    private_directory(empty)
+    make_private_directory(empty)
     return replace(options, workspace=empty, skip_trust=False)
 
 

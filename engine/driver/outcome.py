@@ -49,7 +49,7 @@ def conclude(
 ) -> Outcome:
     """Read the outcome off the last snapshot; an error is noted in the run's row. `snapshot` None: `error` says why."""
     run, redact = drive.lease.run, drive.services.transcript.redact
-    details = redact.json(_error_fields(error, drive))
+    details = redact.redact_json(_error_fields(error, drive))
     output, waiting, ending = dict[str, Any](), list[Pending](), Ending()
     if error is not None or snapshot is None:
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
@@ -58,7 +58,7 @@ def conclude(
         code, details = EXIT_CODES[status], details or _stop_error(drive, status)
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
-        waiting = redact.json(_pending_requests(drive, snapshot))
+        waiting = redact.redact_json(_pending_requests(drive, snapshot))
     else:
         output = dump_output(pipeline.leave(snapshot.values, context))
         ending = pipeline.ending(snapshot.values, output)
@@ -78,7 +78,7 @@ def conclude(
         resume_command=f"interlock resume {run}" if _can_resume(pipeline, status, output) else None,
         carried_on_by=ending.carried_on_by,
         trace=redact(_traceback_text(error)),
-        warnings=redact.json([*warnings, *ending.warnings]),
+        warnings=redact.redact_json([*warnings, *ending.warnings]),
     )
 
 
@@ -115,10 +115,10 @@ def unrecorded_outcome(run: str, pipeline: Pipeline, error: StoreError, prepared
         workflow=pipeline.name,
         status="failed",
         exit_code=error.exit_code,
-        error=redact.json({"type": error.kind, "message": str(error)}),
+        error=redact.redact_json({"type": error.kind, "message": str(error)}),
         trace=redact(_traceback_text(error)),
         resume_command=f"interlock resume {run}",
-        warnings=redact.json(prepared.warnings),
+        warnings=redact.redact_json(prepared.warnings),
     )
 
 

@@ -59,6 +59,7 @@ from interlock.engine.driver.prepare import (
 from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
+from interlock.engine.rooms import NO_EXPORTER, find_exporter
 from interlock.engine.store import Store, change_first_input, forget_error, keep_option
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.diagnosis import diagnosed
@@ -145,14 +146,19 @@ async def begin(
     check_input(inputs, prepared)
     store = Store(options.home).open()
     title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
-    kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
+    kept = {
+        **prepared.redact.redact_json(kept_options(prepared.options)),
+        "context_prompts": digest("context"),
+    }
     name = new_run_id() if run_id is None else check_run_id(run_id)
     root = place_of(options) or str(prepared.workspace.root)
 
     if options.schedule:
         from interlock.engine.driver.schedule import keep
 
-        return keep(store, options, str(workflow), title, root, kept, prepared.redact.json(dict(input)))
+        return keep(
+            store, options, str(workflow), title, root, kept, prepared.redact.redact_json(dict(input))
+        )
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
@@ -248,7 +254,9 @@ def _seal_definition(drive: Drive, row: RunRow, defined: Definition, told: Seque
 def _store_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
     """Keep a context that was given now: who resumes the run next, through whichever door, goes on with it."""
     if options.context is not None:
-        keep_option(drive.conn, drive.lease.run, "context", prepared.redact.json(dict(options.context)))
+        keep_option(
+            drive.conn, drive.lease.run, "context", prepared.redact.redact_json(dict(options.context))
+        )
 
 
 async def _drive_subtasks(outcome: Outcome, door: _Door) -> Outcome:
@@ -368,10 +376,11 @@ async def _drive_with_telemetry(
     prepared = await _await_unless_stopped(with_discovered(prepared, store.home), run, stop)
     if not prepared.settings.telemetry.enabled or door.rewire is not None:
         return await _drive_under_lease(door, chosen, prepared, run, first)
-    from interlock.engine.telemetry import followed
-
+    if (exporter := find_exporter()) is None:
+        prepared.warnings.append(NO_EXPORTER)
+        return await _drive_under_lease(door, chosen, prepared, run, first)
     settings, env, warnings = prepared.settings.telemetry, prepared.env, prepared.warnings
-    with followed(settings, env, warnings, store, run) as (env, more):
+    with exporter.load().followed(settings, env, warnings, store, run) as (env, more):
         told = replace(prepared, env=env)
         return await _drive_under_lease(
             replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from interlock.engine.store.audit import Audit
+from interlock.engine.store.jobs import Jobs
 from interlock.services.files.disk import BUSY_TIMEOUT_S
+from interlock.state.errors import StoreError
 
 Values = Sequence[object] | Mapping[str, object]
 
@@ -55,6 +57,12 @@ class BufferedCheckpoints(Protocol):
     def give_up(self) -> None:
         """They are lost."""
         ...
+
+
+NO_SERVER = (
+    "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
+    "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
+)
 
 
 class Column(NamedTuple):
@@ -123,6 +131,11 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    @property
+    def jobs(self) -> Jobs:
+        """Raises `StoreError` for a database whose runs no worker drives."""
+        raise StoreError(NO_SERVER)
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
         """Run a statement; one that writes belongs into a transaction."""

@@ -50,7 +50,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
         steps, approvals = StepLog(prepared.redact, conn, run), SqlApprovals(conn, run, prepared.redact)
         saver = ForeignSaver(conn, steps, form, approvals, Memory(store.path))
         found = _thread_of(url, thread, form.serde if form.hides else _Reader({*form.types}, saver.known))
-        kept = prepared.redact.json(kept_options(prepared.options))
+        kept = prepared.redact.redact_json(kept_options(prepared.options))
         title, root = f"thread {thread}", str(prepared.workspace.root)
         with conn.transaction():
             insert_run(conn, NewRun(run, chosen.name, root, title, kept, {}))

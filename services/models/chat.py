@@ -49,8 +49,8 @@ from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.state.tooling import SHELL
 from interlock.tools._arguments import TaggedTools
-from interlock.tools._json_calls import Files, as_json, schema_of, writable
-from interlock.tools._tags import as_text
+from interlock.tools._json_calls import Files, allowed_writes, build_answer_schema, render_message_as_json
+from interlock.tools._tags import render_message_as_text
 
 
 async def counted(
@@ -134,11 +134,11 @@ class ChatModels:
         self._sizes = PerMessage(estimate_message)
         self._tool_size = PerTools(_tokens_of)
         self._redact = redact
-        self._redacted = PerMessage(lambda message: without_controls(redact.message(message)))
+        self._redacted = PerMessage(lambda message: without_controls(redact.redact_message(message)))
         self._declared = PerTools(tools_without_controls)
         self._taken = Growing(set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls))
         """Ids of a conversation's calls."""
-        self._texts = {"xml": PerMessage(as_text), "json": PerMessage(as_json)}
+        self._texts = {"xml": PerMessage(render_message_as_text), "json": PerMessage(render_message_as_json)}
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Yield thoughts and text as they arrive, and the `Reply` last. Raises `Stopped` when the budget is used up.
@@ -291,7 +291,7 @@ class ChatModels:
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
             messages = explained(messages, call.tools)
-            schema = schema_of(call.tools, call.messages, self._files)
+            schema = build_answer_schema(call.tools, call.messages, self._files)
         tools = () if texts else self._declared(call.tools)
         return ModelRequest(
             model=model,
@@ -419,7 +419,9 @@ class ChatModels:
 
     def _record(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
-        message = self._redact.message(answer.message(request.ordinal, self._taken(call.messages, self)))
+        message = self._redact.redact_message(
+            answer.message(request.ordinal, self._taken(call.messages, self))
+        )
         if self._record_to is not None:
             about = {"role": request.role, "agent": request.agent, "ordinal": request.ordinal}
             end = {"finish_reason": answer.finish_reason, "problem": answer.problem}
@@ -472,7 +474,7 @@ def _read(
 ) -> _Pieces:
     """The chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
-        return constrained(pieces, call.tools, write, writable(call.messages, files))
+        return constrained(pieces, call.tools, write, allowed_writes(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
         found = tagged(pieces, TaggedTools(call.tools, call.withheld))
         return by_habit(found, call.tools)

@@ -15,11 +15,13 @@ from contextvars import ContextVar
 from copy import copy
 from typing import Any, cast
 
-from google.genai import _api_client
-from google.genai.types import GenerateContentConfig
+from google.genai import Client
+from google.genai.types import GenerateContentConfig, HttpOptions
+from httpx2 import AsyncClient
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
+from langchain_google_genai._common import get_user_agent
 
 from interlock.services.models.gemini_body import Encoded, GeminiBody, Json
 from interlock.services.models.names import prepare_response, quiet_clients, turn_tracing_off
@@ -35,7 +37,6 @@ from interlock.state.errors import ModelError
 from interlock.state.messages import DataPart
 from interlock.state.settings import Thinking
 
-_api_client.has_aiohttp = False  # if it is installed the SDK would use it, and it has no request hook
 _CONTENTS: ContextVar[bytes] = ContextVar("contents")
 """The encoded `contents` of the current request, and what follows it."""
 _ANSWERS: ContextVar[list[Any]] = ContextVar("answers")
@@ -127,8 +128,18 @@ class GeminiProvider:
                 include_thoughts=_thinks(model),
                 max_retries=1,  # pyright: ignore[reportCallIssue] - one attempt: retrying is our job
                 # httpx uses `verify`; websockets, never opened here, uses `ssl`.
-                client_args={**({"verify": tls, "ssl": tls} if tls else {}), "event_hooks": _HOOKS},
+                client_args={"verify": tls, "ssl": tls} if tls else {},
             )
+            # A client of our own: where aiohttp is installed, the SDK would ask by that, which has no request hook.
+            self._http = AsyncClient(verify=tls or True, follow_redirects=True, event_hooks=_HOOKS)
+            own = HttpOptions(
+                base_url=base_url,
+                headers={"user-agent": get_user_agent("ChatGoogleGenerativeAI")[1]},
+                client_args=self._model.client_args,
+                async_client_args=self._model.client_args,
+                httpx_async_client=self._http,
+            )
+            self._model.client = Client(api_key=key, http_options=own)
 
     def for_model(self, model: str) -> "GeminiProvider":
         """Return another model on the same client; closing any of them closes it."""
@@ -174,6 +185,7 @@ class GeminiProvider:
 
     async def aclose(self) -> None:
         await self._model.aclose()
+        await self._http.aclose()
 
 
 async def _pieces(model: _Client, options: dict[str, Any]) -> AsyncGenerator[AIMessageChunk, None]:

@@ -10,18 +10,18 @@ from pathlib import PurePath
 from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
-from interlock.tools._arguments import own_names
+from interlock.tools._arguments import normalize_argument_names
 from interlock.tools._json_calls import (
     MOST_LINES,
     WRITES,
+    AllowedWrites,
     JsonCall,
-    Seen,
-    Writable,
-    as_call,
-    ends_with,
-    loaded,
-    read_calls,
-    signature,
+    ModelKnowledge,
+    find_ending_tool,
+    parse_call_object,
+    parse_json_object,
+    split_json_calls,
+    tool_signature,
 )
 
 _DONE = '{"text": "..."}, with what you did or found.'
@@ -29,9 +29,9 @@ _DONE = '{"text": "..."}, with what you did or found.'
 
 def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
     """The messages with the tools and how to call them after the system prompt, which so stays a fixed beginning."""
-    last = ends_with(tools)
+    last = find_ending_tool(tools)
     end = f"When all is done, call {last}." if last else f"When all is done, answer {_DONE}"
-    text = render("run/json_calls", tools="\n".join(map(signature, tools)), end=end)
+    text = render("run/json_calls", tools="\n".join(map(tool_signature, tools)), end=end)
     first = messages[0] if messages and messages[0].role == "system" else None
     before = f"{first.text}\n\n" if first else ""
     return [Message(role="system", content=(TextPart(text=before + text),)), *messages[1 if first else 0 :]]
@@ -55,7 +55,7 @@ async def constrained(
     pieces: AsyncGenerator[Chunk, None],
     tools: Sequence[ToolDeclaration],
     write: Callable[[str, str], AsyncGenerator[Chunk, None]],
-    may: Writable,
+    may: AllowedWrites,
 ) -> AsyncGenerator[Chunk, None]:
     """Stream the object's `text`, and yield its call at the end. An answer that is no such object is read by habit.
 
@@ -70,9 +70,9 @@ async def constrained(
             ready = _begun(whole)
             yield replace(chunk, text=ready[shown:])
             shown = max(shown, len(ready))
-    found = loaded(whole)
+    found = parse_json_object(whole)
     if found is None or not {"call", "text"} & found.keys():
-        rest, calls = (whole[shown:], ()) if shown else read_calls(whole, tools)
+        rest, calls = (whole[shown:], ()) if shown else split_json_calls(whole, tools)
         if cut or (shown and not calls):
             yield Chunk(
                 finish_reason="malformed_function_call", problem="the answer ended inside its JSON object"
@@ -80,12 +80,12 @@ async def constrained(
             return
         yield Chunk(text=rest, calls=_pieces(calls))
         return
-    call = as_call(found.get("call"), {tool.name for tool in tools})
+    call = parse_call_object(found.get("call"), {tool.name for tool in tools})
     text = str(found.get("text", ""))
     yield Chunk(text=text[shown:])
-    name, args = (call[0], own_names(*call)) if call else ("", {})
+    name, args = (call[0], normalize_argument_names(*call)) if call else ("", {})
     where, what = WRITES.get(name, ("", ""))
-    if where in args and may.spared(str(args[where])):
+    if where in args and may.is_protected(str(args[where])):
         if not may.paths:
             problem = f"{args[where]} is a test, and the task is to repair what it tests: read that file, and write it"
             yield Chunk(finish_reason="malformed_function_call", problem=problem)
@@ -101,7 +101,7 @@ async def constrained(
 
 def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
     """The request for the whole of a file: the task, the files and the last output, as code and without the calls."""
-    seen = Seen(messages)
+    seen = ModelKnowledge(messages)
     said = [m.text for m in messages if m.role == "user" and m.origin in ("person", "agent")]
     if messages[-1].role == "user" and messages[-1].origin not in ("person", "agent"):
         said.append(messages[-1].text)
@@ -111,7 +111,7 @@ def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message
         for name, content in known.items()
         if content is not None and content.count("\n") < MOST_LINES
     ]
-    command, printed = seen.output or ("", "")
+    command, printed = seen.last_output or ("", "")
     output = f"Output of `{command}`:\n{_fenced(printed)}" if command else ""
     asked = render(
         "run/write_file",
@@ -173,7 +173,7 @@ async def by_habit(
             yield replace(chunk, text=whole[shown:ready])
             shown = max(shown, ready)
     held = whole[shown:]
-    text, calls = (held, ()) if native else read_calls(held, tools)
+    text, calls = (held, ()) if native else split_json_calls(held, tools)
     yield Chunk(text=text, calls=_pieces(calls))
 
 

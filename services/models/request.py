@@ -34,7 +34,7 @@ from interlock.state.messages import (
 )
 from interlock.state.settings import Thinking
 from interlock.state.text import clean, clean_json, estimate_tokens, nested_deeper
-from interlock.tools._arguments import TaggedTools, own_names
+from interlock.tools._arguments import TaggedTools, normalize_argument_names
 
 
 @dataclass(frozen=True)
@@ -362,7 +362,7 @@ class Answer:
         for index, piece in enumerate(self._calls):
             call_id = piece.id if piece.id and piece.id not in taken else _own_id(ordinal, index, taken)
             taken.add(call_id)
-            args = clean_json(own_names(piece.name, piece.args))
+            args = clean_json(normalize_argument_names(piece.name, piece.args))
             calls.append(
                 ToolCall.model_validate(
                     {"id": call_id, "name": clean(piece.name), "args": args, "signature": piece.signature}
@@ -402,7 +402,7 @@ def _sum(a: Usage, b: Usage) -> Usage:
 
 async def tagged(pieces: AsyncGenerator[Chunk, None], tools: TaggedTools) -> AsyncGenerator[Chunk, None]:
     """Strip tags from the text and yield the calls at the end. A call that was cut off makes the answer malformed."""
-    parser, reason, problem = tools.parser(), None, None
+    parser, reason, problem = tools.make_parser(), None, None
     async with aclosing(pieces):
         async for chunk in pieces:
             reason, problem = chunk.finish_reason or reason, chunk.problem or problem
@@ -411,4 +411,4 @@ async def tagged(pieces: AsyncGenerator[Chunk, None], tools: TaggedTools) -> Asy
     if parser.problem and not problem:
         yield Chunk(text=rest, finish_reason=_MALFORMED, problem=f"a call can't be read: {parser.problem}")
         return
-    yield Chunk(text=rest, calls=tuple(CallPiece(*tools.read(c), how="xml") for c in parser.calls))
+    yield Chunk(text=rest, calls=tuple(CallPiece(*tools.resolve_call(c), how="xml") for c in parser.calls))

@@ -59,6 +59,12 @@ class Books:
         self.deciding = RuleBook([*deciding, *from_settings, *shipped], scope)
         self.checking = RuleBook([r for r in mine if r.checker is not None], scope)
 
+    def in_workspace(self, workspace: Workspace) -> "Books":
+        """The same rules for a workspace with the same root."""
+        own = copy(self)
+        own.workspace = workspace
+        return own
+
     def scoped(self, scope: Scope) -> "Books":
         """The same rules for calls of another origin."""
         own = copy(self)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.services.config.settings import FOLDERS, project_paths
+from interlock.services.files.stamps import note, real_path
 from interlock.services.policy.fields import Problem, stand_in, to_rule, usable_tool_name
 from interlock.services.policy.rule import (
     ADMIN,
@@ -69,11 +70,13 @@ def user_folder(home: Path) -> Path:
 def _extensions(home: Path) -> Iterator[Path]:
     for name in FOLDERS:
         for extension in _listed(home / name / "extensions", ""):
+            note(extension)
             yield extension / _RULES if extension.is_dir() else extension
 
 
 def _listed(folder: Path, suffix: str) -> list[Path]:
     """List entries by name, or the folder itself if it exists but can't be listed."""
+    note(folder, "entries")
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name.endswith(suffix) and not e.name.startswith(".")]
@@ -100,6 +103,7 @@ def read_rules(path: Path, tier: int) -> str:
     A file of the user, an extension or the admin is rejected if others may write it or its folder: they could decide
     what is allowed. Trusting a workspace includes trusting everyone who can write to it.
     """
+    note(path)
     try:
         handle = os.open(path, _READABLE)
         with open(handle, "rb") as file:  # noqa: PTH123 - the file that is checked is the one that is read
@@ -108,7 +112,8 @@ def read_rules(path: Path, tier: int) -> str:
                 raise RuleTextError("can't be read: it isn't a file")
             if tier not in (SHIPPED, WORKSPACE):
                 _check(found, tier, "it")
-                _check(os.stat(os.path.dirname(os.path.realpath(path))), tier, "its folder")  # noqa: PTH116, PTH120 - as the texts of the others
+                note(folder := real_path(path).parent)
+                _check(folder.stat(), tier, "its folder")
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise RuleTextError(f"can't be read: {error.strerror}") from None

@@ -48,7 +48,7 @@ from interlock.services.policy.rule import (
 )
 from interlock.services.policy.shell_decision import decide_line, only_reads
 from interlock.services.shell.model import ShellLine
-from interlock.services.shell.parse import parse
+from interlock.services.shell.parse import parse_shell_line
 from interlock.state.calls import (
     EDITS_ONLY,
     CallView,
@@ -60,7 +60,7 @@ from interlock.state.calls import (
     Verdict,
 )
 from interlock.state.tooling import SHELL, Processes, Reach
-from interlock.tools._addresses import private_address, url_problem
+from interlock.tools._addresses import describe_private_destination, url_problem
 
 _OPENING = frozenset({"web_fetch", "browser_action"})
 """Tools that connect to the address in their argument `url`, and to no other private one."""
@@ -76,7 +76,7 @@ async def asked_if_private(call: CallView, verdict: Verdict) -> Verdict:
     if canonical(call.name) not in _OPENING or not isinstance(url, str) or url_problem(url):
         return verdict
     try:
-        private = await private_address(url)
+        private = await describe_private_destination(url)
     except ToolError:
         return verdict  # the tool fails for the same reason
     if private is None:
@@ -338,7 +338,7 @@ def _line(call: CallView) -> ShellLine | None:
     if canonical(call.name) not in SHELL:
         return None
     command = call.args.get("command")
-    return parse(command if isinstance(command, str) else "")
+    return parse_shell_line(command if isinstance(command, str) else "")
 
 
 def _plain(value: object) -> object:

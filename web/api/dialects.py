@@ -1,6 +1,4 @@
-"""dialects: how programs speak to a workflow: to a graph of LangGraph's as on LangGraph's server, to one of Interlock's
-by prompts and requests.
-"""
+"""dialects: how programs speak to a workflow of Interlock's: by prompts and requests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,72 +8,10 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from interlock.engine.client import Client, Outcome, Renderer
+from interlock.engine.client.program_drive import Dialect
 from interlock.graphs._pipeline import Pipeline
 from interlock.state.errors import InputError
 from interlock.web.api import shown
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """A program gives and gets what the graph itself takes and has."""
-
-    def input_of(self, given: Any) -> Any:
-        """Return the input that a program means."""
-        return given
-
-    def start_input(self, workflow: str, given: Any) -> Any:  # noqa: ARG002 - for another dialect's error
-        """Return the input that a run begins with. Raise `InputError` if it can't be one."""
-        from interlock.graphs.foreign import input_of
-
-        return input_of(given)
-
-    def begins_with(self, command: Any) -> bool:
-        """Return whether a run can begin with this command in place of an input."""
-        return bool(command)
-
-    def fork_point(self, checkpoint: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - it goes on from there itself
-        """Return the checkpoint of which a fork goes on, where the run itself can't."""
-        return None
-
-    def renderers(self, emitted: Renderer) -> Sequence[Renderer]:  # noqa: ARG002 - its own stream says all
-        """Return what hears a run's events, of what writes them into its stream."""
-        return ()
-
-    def stream_options(self, app: Any) -> dict[str, Any]:
-        """Return what the graph's stream is asked for besides."""
-        return {"output_keys": app.output_channels}
-
-    def shaped(
-        self,
-        data: Any,
-        transcript: Callable[[], Any],  # noqa: ARG002 - for another dialect
-        asked: Callable[[Any], dict[str, Any]],  # noqa: ARG002
-    ) -> Any:
-        """Return a state or an update as programs see it. `asked`: an interrupt as they see it."""
-        return data
-
-    def shaped_interrupts(self, params: Mapping[str, Any], asked: Callable[[Any], Any]) -> dict[str, Any]:  # noqa: ARG002
-        """Return a part of the stream with its interrupts as programs see them."""
-        return {**params}
-
-    def schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:  # noqa: ARG002 - its graph has them
-        """Return the models that describe the workflow in place of its graph."""
-        return {}
-
-    async def go_on(
-        self,
-        client: Client,
-        run: str,
-        given: Any,
-        moves: Mapping[str, Any],
-        checkpoint: Mapping[str, Any],
-        renderers: Sequence[Renderer],
-    ) -> Outcome:
-        """Drive a run on. `given`: a further input, or None; `moves`: fields of a `Command` in its place."""
-        from langgraph.types import Command
-
-        given = Command(**moves) if moves else given
-        return await client.take_up(run, given, checkpoint, renderers=renderers)
 
 
 @dataclass(frozen=True)

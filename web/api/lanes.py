@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
+from interlock.engine.client.program_drive import Call
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import Owner, is_alive, started_at, this_process
 from interlock.state.errors import InterlockError
@@ -17,7 +18,7 @@ from interlock.web import drives
 from interlock.web.answers import RefusedError, check_role, submitted
 from interlock.web.api.answers import assistant_of, part, texts, uuid_in
 from interlock.web.api.assistants import Assistants, Chosen, configured
-from interlock.web.api.recorder import Call, begin_record, end_record, events_in
+from interlock.web.api.recorder import begin_record, end_record, events_in
 from interlock.web.api.threads import BUSY, Threads
 from interlock.web.api.visitors import USER, user_fields
 from interlock.web.driver import Work

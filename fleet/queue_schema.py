@@ -1,4 +1,4 @@
-"""queue_schema: the tables of the queue, which are Procrastinate's: made, and looked for.
+"""queue_schema: the queue, which is Procrastinate's: its tables, and its program.
 
 Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.store.connection import Connection
-from interlock.state.errors import ConfigError, StoreError
+from interlock.state.errors import ConfigError
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -25,7 +25,7 @@ _POOL: dict[str, Any] = {"min_size": 1, "max_size": 4, "max_idle": 5.0}
 
 def app(store: Path | None = None) -> "App":
     """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
-    from interlock.engine.store.postgres_sessions import sign_in
+    from interlock.fleet.postgres_sessions import sign_in
 
     try:
         from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
@@ -69,14 +69,3 @@ def definitions() -> str:
     """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
     indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
     return "\n".join([app().schema_manager.get_schema(), *indexes])
-
-
-def need_queue(conn: Connection | None) -> Connection:
-    """Raises `StoreError` if there is no store yet, or it has no queue."""
-    if conn is None or not has_queue(conn):
-        raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
-    return conn
-
-
-def has_queue(conn: Connection) -> bool:
-    return conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]

@@ -14,8 +14,9 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from interlock.engine.store.address import shown
 from interlock.engine.store.audit import Audit, begin
 from interlock.engine.store.connection import Adapter, Column, Connection, Rows, Values
-from interlock.engine.store.postgres_schema import NOTED, SCHEMA_VERSION, definitions, dialect
-from interlock.engine.store.postgres_sessions import READS, Session, connected, explained, named
+from interlock.fleet.jobs import ProcrastinateJobs
+from interlock.fleet.postgres_schema import NOTED, SCHEMA_VERSION, definitions, dialect
+from interlock.fleet.postgres_sessions import READS, Session, connected, explained, named
 from interlock.services.files import disk
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, StoreError
@@ -58,6 +59,10 @@ class PostgresConnection(Connection):
         """For what writes rows of its own in this transaction, and reads each answer: the queue."""
         self._sending.close()
         return self._own
+
+    @property
+    def jobs(self) -> ProcrastinateJobs:
+        return ProcrastinateJobs(self.raw)
 
     @property
     def _own(self) -> "psycopg.Connection[Any]":

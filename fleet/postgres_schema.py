@@ -68,7 +68,7 @@ def definitions() -> Iterator[str]:
     for changed, table, name, kind, _ in ADDED:
         if changed > _FIRST:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
-    yield from _tables_of("server.sql")
+    yield from _tables_of("server.sql", "interlock.fleet")
     for name, *statements in CONVERTED:
         yield _if_table(
             f"{name}_before", *(schema_of(dialect(one)) for one in statements), f"drop table {name}_before"
@@ -78,8 +78,8 @@ def definitions() -> Iterator[str]:
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
 
 
-def _tables_of(file: str) -> Iterator[str]:
-    schema = files("interlock.engine.store").joinpath(file).read_text(encoding="utf-8")
+def _tables_of(file: str, room: str = "interlock.engine.store") -> Iterator[str]:
+    schema = files(room).joinpath(file).read_text(encoding="utf-8")
     yield from (part.strip() for part in schema_of(schema).split(";\n") if part.strip())
 
 
@@ -94,7 +94,7 @@ def for_administrators(queue: str) -> str:
     `queue`: the queue's definitions. The audit is begun by the first program that uses the store.
     """
     by_hand = f"insert into store_version values ({SCHEMA_VERSION}, 0) on conflict do nothing"
-    roles = files("interlock.engine.store").joinpath("roles.sql").read_text(encoding="utf-8")
+    roles = files("interlock.fleet").joinpath("roles.sql").read_text(encoding="utf-8")
     return ";\n\n".join([*definitions(), by_hand, queue.strip().removesuffix(";"), roles])
 
 

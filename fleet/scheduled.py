@@ -13,11 +13,11 @@ from interlock.engine.driver.of_run import WORKER, restored
 from interlock.engine.driver.runner import begin
 from interlock.engine.driver.schedule import STATE_OPTIONS
 from interlock.engine.driver.stop import stoppable
-from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
 from interlock.engine.store import Store, reading, schedules
 from interlock.engine.store.schedules import Schedule
+from interlock.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 _UNDER_WAY = ("running", "queued", "waiting")

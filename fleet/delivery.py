@@ -16,27 +16,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from interlock.engine.checkouts import repository_of
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.driver.of_run import restored
 from interlock.engine.driver.runner import begin
 from interlock.engine.driver.stop import stoppable
-from interlock.engine.fleet.checkout import (
-    UNKEPT,
-    Checkout,
-    fleet_settings,
-    kept_commits,
-    repository_of,
-    workspaces_of,
-)
-from interlock.engine.fleet.commits import CloneCommits, objects_of
-from interlock.engine.fleet.left_behind import MOST, left_behind
-from interlock.engine.fleet.mirrors import Mirror, git
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
 from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.blobs import brought, put_blob
 from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.engine.store.queue import give_up
+from interlock.fleet.checkout import (
+    UNKEPT,
+    Checkout,
+    fleet_settings,
+    kept_commits,
+    workspaces_of,
+)
+from interlock.fleet.commits import CloneCommits, objects_of
+from interlock.fleet.left_behind import MOST, left_behind
+from interlock.fleet.mirrors import Mirror, git
 from interlock.services.snapshots.snapshots import Repository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.calls import ToolResult, failure

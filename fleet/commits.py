@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.fleet.mirrors import Mirror, git
+from interlock.fleet.mirrors import Mirror, git
 from interlock.state.errors import RunError
 
 _MOST_BYTES = 200_000_000

@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from interlock.engine.store import Store
 from interlock.engine.store.traces import exported, fresh, open_trace
 from interlock.engine.store.traces import waiting as requests_waiting
-from interlock.engine.telemetry.sending import Batch, Log, Sender
-from interlock.engine.telemetry.spans import KIND, Attributes, Figure, Span, Spans, of_event, of_span, waiting
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
+from interlock.telemetry.sending import Batch, Log, Sender
+from interlock.telemetry.spans import KIND, Attributes, Figure, Span, Spans, of_event, of_span, waiting
 
 _EVERY_S = 5.0
 """Seconds after which a long drive's new rows are sent."""

@@ -1,42 +1,48 @@
-"""checkout: the files of a run on a git repository, on the host that drives it, and for commands where no clone
-of it is: a clone, as the last snapshot has it.
+"""checkout: the files of a run on a git repository, on the host that needs them: a clone, as the last snapshot has it.
 
 Whatever host drove the run before, its snapshots are in the store; what git ignores isn't in them.
 """
 
 import os
 import shutil
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.fleet.commits import Commits, restore
-from interlock.engine.fleet.mirrors import Mirror
-from interlock.engine.read import RunRow
-from interlock.engine.run_files import RunFiles, settings_of, taken
-from interlock.engine.store import Store, kept_repository, reading
-from interlock.engine.store.blobs import blob, bring_commit, keep_commit
+from interlock.engine.run_files import settings_of
+from interlock.engine.store import kept_repository, reading
+from interlock.engine.store.blobs import blob, bring_commit
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.places import (
     NOWHERE,
     Place,
-    change_files,
     left_places,
     move,
     newest_snapshot,
     place_of,
 )
 from interlock.engine.store.runs import check_run_id
-from interlock.services.config.settings import load_settings
-from interlock.services.files.disk import private_directory
+from interlock.fleet.commits import Commits, restore
+from interlock.fleet.mirrors import Mirror, check_there
+from interlock.services.configuration import Sources, load_configuration
+from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import started_at
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Repository as Snapshots
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots, continue_after, repository_name
-from interlock.state.errors import BusyError, RunError, UserError
+from interlock.state.errors import BusyError, RunError
 from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
+
+__all__ = [
+    "UNKEPT",
+    "Checkout",
+    "check_out",
+    "check_there",
+    "fleet_settings",
+    "kept_commits",
+    "workspaces_of",
+]
 
 UNKEPT = "unkept"
 """The option with the places where the run's own commits couldn't be kept, a line each."""
@@ -75,7 +81,7 @@ class Checkout:
 def fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """The worker's own: no project's count."""
     home = Path.home()
-    return load_settings(workspace=home, home=home, env=env, overrides={}, trusted=False).settings.fleet
+    return load_configuration(Sources(home, home, env, trusted=False)).loaded.settings.fleet
 
 
 def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
@@ -103,7 +109,7 @@ def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
 def _checked_out(
     home: Path, run: str, options: dict[str, str], before: Place, snapshot: str, workspaces: Path
 ) -> Checkout:
-    private_directory(workspaces)
+    make_private_directory(workspaces)
     workspaces = workspaces.resolve()
     drop_leftovers(workspaces)
     repository, settings = _named_repository(options), fleet_settings(os.environ)
@@ -139,7 +145,7 @@ def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) 
     made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
     for old in (folder, made):
         shutil.rmtree(old, ignore_errors=True)
-    private_directory(made)
+    make_private_directory(made)
     try:
         mirror.check_out(commit, made)
         kept = home / "snapshots" / repository_name(folder)
@@ -185,53 +191,3 @@ def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
 def workspaces_of(env: Mapping[str, str]) -> Path | None:
     """Where this worker clones to."""
     return Path(env["INTERLOCK_WORKSPACES"]) if env.get("INTERLOCK_WORKSPACES") else None
-
-
-def repository_of(home: Path, run: str) -> dict[str, str]:
-    """What a run's options say of its repository; empty: it works in a folder."""
-    with reading(home) as conn:
-        return kept_repository(conn, run) if conn else {}
-
-
-def is_elsewhere(home: Path, run: RunRow) -> bool:
-    """Whether a run works in a clone that isn't on this host."""
-    repository = repository_of(home, run.run)
-    at_host = repository.get("at", "").startswith(f"{os.uname().nodename}:")
-    return bool(repository) and not (at_host and Path(run.workspace).is_dir())
-
-
-@contextmanager
-def at_hand(home: Path, run: RunRow, *, files: bool = True) -> Generator[RunRow]:
-    """Yield the run with its files on this host: a clone for the block, where the run's own is on another host.
-
-    `files`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
-    """
-    known = not files and Snapshots(home / "snapshots" / repository_name(Path(run.workspace))).borrows
-    if known or not is_elsewhere(home, run):
-        yield run
-        return
-    made = check_out(home, run.run, home / "clones")
-    assert made is not None
-    try:
-        yield run._replace(workspace=str(made.folder))
-    finally:
-        shutil.rmtree(made.folder, ignore_errors=True)
-
-
-def refuse_delivered(home: Path, run: RunRow) -> None:
-    """Raises `UserError` for a run on a repository whose changes have left its clone."""
-    if run.status == "done" and repository_of(home, run.run):
-        raise UserError(
-            f"Run {run.run!r} is done, and what it changed was delivered: it can't be undone here. Go on from one of "
-            f"its steps: interlock fork {run.run} --at STEP"
-        )
-
-
-def keep_changed(home: Path, run: RunRow, here: RunRow) -> None:
-    """After a person changed a run's files: whoever drives a run on a repository next has them, too."""
-    if not repository_of(home, run.run):
-        return
-    commit = taken(home, Path(here.workspace), run.run)
-    with Store(home).writing() as conn:
-        keep_commit(conn, RunFiles(home, here).repository, commit)
-        change_files(conn, run.run, commit, elsewhere=here != run)
