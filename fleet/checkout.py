@@ -25,7 +25,7 @@ from interlock.engine.store.runs import check_run_id
 from interlock.fleet.commits import Commits, restore
 from interlock.fleet.mirrors import Mirror, check_there
 from interlock.services.configuration import Sources, load_configuration
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import started_at
 from interlock.services.snapshots.restore import apply, between
@@ -109,7 +109,7 @@ def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
 def _checked_out(
     home: Path, run: str, options: dict[str, str], before: Place, snapshot: str, workspaces: Path
 ) -> Checkout:
-    private_directory(workspaces)
+    make_private_directory(workspaces)
     workspaces = workspaces.resolve()
     drop_leftovers(workspaces)
     repository, settings = _named_repository(options), fleet_settings(os.environ)
@@ -145,7 +145,7 @@ def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) 
     made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
     for old in (folder, made):
         shutil.rmtree(old, ignore_errors=True)
-    private_directory(made)
+    make_private_directory(made)
     try:
         mirror.check_out(commit, made)
         kept = home / "snapshots" / repository_name(folder)

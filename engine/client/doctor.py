@@ -16,7 +16,7 @@ from interlock.engine.client.health import OURS, Finding, damaged_pages
 from interlock.services.files.disk import close_to_others
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.process.supervisor import bound_note, escape_note
-from interlock.services.secrets.environment import kept_back
+from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import amount, counted, place
 from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
@@ -204,7 +204,7 @@ def _notify(settings: "Settings") -> Iterator[Finding]:
 def _left_out(configuration: "Configuration") -> Iterator[Finding]:
     yield from (Finding("note", "trust", text) for text in configuration.ignored)
     settings, env = configuration.loaded.settings, configuration.environment.values
-    if names := sorted(kept_back(env, settings.security.environment)):
+    if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
 

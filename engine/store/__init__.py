@@ -17,7 +17,7 @@ from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.seals import PROGRESS, resealed
 from interlock.engine.store.sqlite import Sqlite
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory
+from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory
 from interlock.state.clock import unix_time
 from interlock.state.errors import STOPPED, StoreError, UserError
 from interlock.state.text import clean
@@ -125,7 +125,7 @@ class Store:
     def open(self) -> Self:
         """Create the folder and the tables if missing. Raises `StoreError` in one line."""
         try:
-            private_directory(self.outputs)
+            make_private_directory(self.outputs)
         except OSError as error:
             raise StoreError(
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from interlock.services.files.disk import private_directory, write_private
+from interlock.services.files.disk import make_private_directory, replace_private_file
 from interlock.state.entry_points import find_entry_point
 from interlock.state.errors import ConfigError
 
@@ -55,8 +55,8 @@ def placed(home: Path, url: str) -> Path:
         )
     found = home / "stores" / hashlib.sha256(without_password(url).encode()).hexdigest()[:12]
     if _read(found) != url:
-        private_directory(found)
-        write_private(found / ADDRESS, url)
+        make_private_directory(found)
+        replace_private_file(found / ADDRESS, url)
     return found
 
 
