@@ -247,15 +247,15 @@ def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Setting
 def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
     from interlock.services.context.definitions import load_agents
     from interlock.services.files.workspace import open_workspace
-    from interlock.services.policy.books import Books
-    from interlock.services.policy.load import Places, load_rules, rule_files
+    from interlock.services.policy.books import WorkspaceRules
+    from interlock.services.policy.load import RulePlaces, list_rule_files, load_rules
     from interlock.services.policy.policy import RulePolicy
 
-    files = rule_files(Places(root, home, trusted))
+    files = list_rule_files(RulePlaces(root, home, trusted))
     try:
         rules, problems = load_rules(files)
-        books = Books(rules, settings, open_workspace(root, settings))
-        idle = books.idle(load_agents(root, home, trusted)[0], settings.mcp_servers)
+        books = WorkspaceRules(rules, settings, open_workspace(root, settings))
+        idle = books.find_unmatchable_rules(load_agents(root, home, trusted)[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
         prefixes = RulePolicy(books).wide_prefixes()
         wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]

@@ -28,7 +28,7 @@ from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.models.chat import ChatModels
-from interlock.services.policy.modes import mode_tools
+from interlock.services.policy.modes import restrict_mode_tools
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.process.supervised import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
@@ -275,9 +275,9 @@ def _policy(
 ) -> "RulePolicy":
     def made() -> "RulePolicy":
         policy = prepared.policy
-        policy.run_checkers_with(processes)
+        policy.set_checker_processes(processes)
         if prepared.settings.mcp_servers:
-            policy = policy.with_servers(servers().names(), servers().annotations)
+            policy = policy.for_servers(servers().names(), servers().annotations)
         return policy
 
     return cast("RulePolicy", OnFirstUse(made))
@@ -363,7 +363,7 @@ def _toolset(
 
 def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
     tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
-    tools |= {**mode_tools(prepared.modes), **prepared.discovered}
+    tools |= {**restrict_mode_tools(prepared.modes), **prepared.discovered}
     task = prepared.settings.task
     off = {
         ACTIVATE_SKILL.name: not prepared.skills,

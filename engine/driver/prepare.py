@@ -26,8 +26,14 @@ from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve, with_whole_path
-from interlock.services.policy.books import Books
-from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
+from interlock.services.policy.books import WorkspaceRules
+from interlock.services.policy.load import (
+    ADMIN_FOLDERS,
+    RulePlaces,
+    list_rule_files,
+    read_rule_files,
+    user_rule_folder,
+)
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.aside import set_aside_left
@@ -156,7 +162,7 @@ class RunConfig:
     env: Mapping[str, str]
     workspace: FolderWorkspace
     approval_mode: str
-    books: Books
+    books: WorkspaceRules
     limits: Limits
     trusted: bool
     warnings: list[str]
@@ -182,7 +188,7 @@ class RunConfig:
     def policy(self) -> "RulePolicy":
         from interlock.services.policy.policy import RulePolicy  # deferred: no request waits for it
 
-        return RulePolicy(self.books, user_folder(self.options.user_home))
+        return RulePolicy(self.books, user_rule_folder(self.options.user_home))
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -253,7 +259,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
     redact, own = redactor_of(settings, dotenv.values, options.home), _own(options, root, trusted)
     defined = Definitions(hooks.hooks, own.agents.values(), own.modes.all(), settings.mcp_servers)
-    rules = run_rules(options, read_files(rule_files(places)), settings, defined, redact)
+    rules = run_rules(options, read_rule_files(list_rule_files(places)), settings, defined, redact)
     if not trusted and options.rights is not None and options.repository is None:
         check_definitions(lost_definitions(rules, defined), root, options, dotenv.values)
     programs = commands_of(settings, hooks.hooks, rules.now)
@@ -261,7 +267,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected, options.buffers)
     books, settings = _books(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
-    idle = books.idle(own.agents, settings.mcp_servers)
+    idle = books.find_unmatchable_rules(own.agents, settings.mcp_servers)
     warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*books.problems, *idle))]
     warnings += [*own.problems, *hooks.problems, *trust_warnings(root, options, trusted, [*hooks.hooks])]
     return RunConfig(
@@ -336,10 +342,12 @@ def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
             raise needed(f"Agent {name!r}", Path(theirs.source), root)
 
 
-def _books(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> Books:
+def _books(
+    options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace
+) -> WorkspaceRules:
     scope = Scope(interactive=options.interactive)
     programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
-    made = partial(Books, workspace=workspace, scope=scope, programs=programs)
+    made = partial(WorkspaceRules, workspace=workspace, scope=scope, programs=programs)
     return made(rules.now, settings, began=made(rules.then, rules.settings) if rules.changed else None)
 
 
@@ -370,9 +378,9 @@ def without_secrets(prompt: str, prepared: RunConfig) -> str:
     return shown
 
 
-def _rule_places(options: Options, root: Path, trusted: bool) -> Places:
+def _rule_places(options: Options, root: Path, trusted: bool) -> RulePlaces:
     admin = ADMIN_FOLDERS if options.admin_policies is None else options.admin_policies
-    return Places(root, options.user_home, trusted, admin, options.policy_files)
+    return RulePlaces(root, options.user_home, trusted, admin, options.policy_files)
 
 
 def _overrides(options: Options) -> dict[str, Any]:
