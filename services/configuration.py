@@ -17,8 +17,15 @@ from interlock.services.config.formats import DotEnv, load_dotenv
 from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.services.files.stamps import Stamps
 from interlock.services.hooks.configured import HookBook, load_hooks
-from interlock.services.policy.fields import Problem
-from interlock.services.policy.load import ADMIN_FOLDERS, Places, RuleText, read_files, rule_files, rules_of
+from interlock.services.policy.fields import RuleProblem
+from interlock.services.policy.load import (
+    ADMIN_FOLDERS,
+    RulePlaces,
+    RuleText,
+    list_rule_files,
+    parse_rule_files,
+    read_rule_files,
+)
 from interlock.services.trust import ignored_line, is_trusted, project_files
 
 if TYPE_CHECKING:
@@ -54,7 +61,7 @@ class Rules(NamedTuple):
 
     texts: list[RuleText]
     rules: "list[Rule]"
-    problems: list[Problem]
+    problems: list[RuleProblem]
 
 
 def _part(load: Callable[["Configuration"], T]) -> cached_property[T]:
@@ -121,14 +128,14 @@ class Configuration:
         return load_commands(*self._at, self.trusted)
 
     @_part
-    def places(self) -> Places:
+    def places(self) -> RulePlaces:
         """Where its rules are."""
-        return Places(*self._at, self.trusted, self.sources.admin, self.sources.policies)
+        return RulePlaces(*self._at, self.trusted, self.sources.admin, self.sources.policies)
 
     @_part
     def rules(self) -> Rules:
-        texts = read_files(rule_files(self.places))
-        return Rules(texts, *rules_of(texts))
+        texts = read_rule_files(list_rule_files(self.places))
+        return Rules(texts, *parse_rule_files(texts))
 
     @_part
     def ignored(self) -> list[str]:

@@ -274,9 +274,9 @@ def _policy(
 ) -> "RulePolicy":
     def made() -> "RulePolicy":
         policy = prepared.policy
-        policy.run_checkers_with(processes)
+        policy.set_checker_processes(processes)
         if prepared.settings.mcp_servers:
-            policy = policy.with_servers(servers().names(), servers().annotations)
+            policy = policy.for_servers(servers().names(), servers().annotations)
         return policy
 
     return cast("RulePolicy", OnFirstUse(made))

@@ -25,7 +25,7 @@ from interlock.engine.workflows import MisdeclaredError, begun_with, executed, l
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
 from interlock.services.files.disk import make_private_directory
-from interlock.services.policy.load import RuleText, rules_of
+from interlock.services.policy.load import RuleText, parse_rule_files
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError
@@ -117,7 +117,7 @@ def _brought(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator
         if not file.is_relative_to(own):
             yield f"file {str(file)!r}", file.parent
     rights: Mapping[str, Any] = kept.get("rights") or {}
-    rules = rules_of([RuleText(*file) for file in rights.get("files", ())])[0]
+    rules = parse_rule_files([RuleText(*file) for file in rights.get("files", ())])[0]
     checkers = [rule.checker.command for rule in rules if rule.checker and rule.checker.command]
     found = [f"hooks for {event}" for event in overrides.get("hooks", ())]
     found += [f"MCP server {name!r}" for name in overrides.get("mcpServers", ())]
