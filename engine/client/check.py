@@ -326,14 +326,14 @@ class McpCheck:
             views = [view for view in servers.views() if server is None or view.name == visible(server)]
         finally:
             await servers.close()
-        redacted = self._prepared.redact.json([view.model_dump(mode="json") for view in views])
+        redacted = self._prepared.redact.redact_json([view.model_dump(mode="json") for view in views])
         return [{**view, "ms": took} for view in redacted]
 
     async def sign_in(self, server: str, show: Show) -> int:
         """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
         spec, options = self._spec(server), self._prepared.options
         self._remote(spec)
-        async with sign_in(spec, options.home, self._prepared.redact.learn, show) as auth:
+        async with sign_in(spec, options.home, self._prepared.redact.add_secrets, show) as auth:
             one = Connection(spec, lambda way, lost: streams(way, auth, lost), self.workspace, WAIT_S)
             try:
                 await one.live()

@@ -23,12 +23,11 @@ from interlock.engine.store.model_calls import SqlModelLog
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.usage import Usage
-from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools, skill_tools
+from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.models.chat import ChatModels
-from interlock.services.policy.modes import mode_tools
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.process.supervised import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
@@ -171,7 +170,7 @@ def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connec
     if store.blobs:
         from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 
-        prepared.workspace.bring = partial(bring_output, store)
+        prepared.workspace.fetch_output = partial(bring_output, store)
         bring_plans(conn, store.home, info.run)
         outputs = replace(outputs, keep=partial(keep_output, store))
     return outputs
@@ -261,7 +260,7 @@ def open_servers(
         outputs=outputs,
         emit=emit,
         home=prepared.options.home,
-        learn=prepared.redact.learn,
+        learn=prepared.redact.add_secrets,
         keep=keep,
     )
 
@@ -362,8 +361,7 @@ def _toolset(
 
 
 def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
-    tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
-    tools |= {**mode_tools(prepared.modes), **prepared.discovered}
+    tools = {**TOOLS, **prepared.defined_tools, **prepared.discovered}
     task = prepared.settings.task
     off = {
         ACTIVATE_SKILL.name: not prepared.skills,

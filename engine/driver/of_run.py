@@ -24,7 +24,7 @@ from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import make_private_directory
 from interlock.services.policy.load import RuleText, rules_of
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.entry_points import find_entry_points
@@ -383,7 +383,7 @@ def submitted(options: Options) -> Options:
     if (options.model or "").startswith("script:"):
         raise UserError(_NO_FILE.format(what="-m script:FILE"))
     empty = options.home / "submitted"
-    private_directory(empty)
+    make_private_directory(empty)
     return replace(options, workspace=empty, skip_trust=False)
 
 

@@ -11,7 +11,6 @@ from interlock.engine.driver.budget import no_price
 from interlock.engine.driver.rights import (
     Definitions,
     RunRules,
-    commands_of,
     fingerprint,
     protected_paths,
     rights_of,
@@ -22,22 +21,23 @@ from interlock.engine.options import Options
 from interlock.services.checks import VIEWS
 from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.configuration import Configuration, Sources, load_configuration
-from interlock.services.context.definitions import Skill
+from interlock.services.context.definitions import Skill, agent_tools, skill_tools
+from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import HookBook, event_named
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve, with_whole_path
 from interlock.services.policy.books import Books
 from interlock.services.policy.load import ADMIN_FOLDERS, user_folder
-from interlock.services.policy.modes import PROJECT_FILE, ModeBook
+from interlock.services.policy.modes import PROJECT_FILE, ModeBook, mode_tools
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.aside import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
-    known_environment,
+    foreign_run_environment,
     tool_environment,
 )
-from interlock.services.secrets.redaction import Redactor, marks_in
+from interlock.services.secrets.redaction import Redactor, count_marks
 from interlock.services.trust import new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
@@ -175,6 +175,8 @@ class RunConfig:
     hooks: HookBook
     sandbox: Sandbox | None
     redact: Redactor
+    defined_tools: Mapping[str, Tool]
+    """Those that start agents, activate skills and switch modes."""
     discovered: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Set once the project's discovery command has run."""
 
@@ -216,7 +218,7 @@ class RunConfig:
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
         """The environment passed to commands, hooks and servers."""
-        made = known_environment if self.options.repository else tool_environment
+        made = foreign_run_environment if self.options.repository else tool_environment
         return made(self.env, rules=self.settings.security.environment)
 
 
@@ -269,12 +271,12 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         check_definitions(
             [name for name in rules.kept["defined"] if name not in now["defined"]], configuration
         )
-    settings = configuration.loaded.settings
-    programs = commands_of(settings, hooks.hooks, rules.now)
-    protected = protected_paths(options, configuration.places, settings, env, programs)
-    settings = rules.settings
+    settings, protected = rules.settings, _protected(options, rules, configuration)
     workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
     books, problems = _books(options, rules, configuration, workspace)
+    defined_tools = configuration.once(
+        "tools", lambda: {**agent_tools(agents), **skill_tools(skills), **mode_tools(modes)}
+    )
     sandbox = _sandbox(options, workspace, settings, env)
     warnings = [*configuration.loaded.warnings, *configuration.environment.warnings, *rules.warnings()]
     warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.ignored]
@@ -292,9 +294,10 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         warnings=[*warnings, *left],
         agents=agents,
         skills=skills,
-        modes=ModeBook(modes.all(), rules.modes),
+        modes=ModeBook(modes.all(), rules.modes) if rules.modes else modes,
         hooks=hooks,
         sandbox=sandbox,
+        defined_tools=defined_tools,
         redact=copy(own_redactor()),  # a run learns secrets of its own
     )
 
@@ -357,6 +360,17 @@ def _books(
     return books.in_workspace(workspace), problems
 
 
+def _protected(options: Options, rules: RunRules, configuration: Configuration) -> ProtectedPaths:
+    """Return the protected paths for one drive, which notes what its tools make."""
+
+    def made() -> ProtectedPaths:
+        return protected_paths(options, configuration, rules.now)
+
+    own = rules.now is configuration.rules.rules
+    known = configuration.once(("protected", options.home, options.check), made) if own else made()
+    return ProtectedPaths(known.memory, known.places, known.home)
+
+
 def _sandbox(
     options: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str]
 ) -> Sandbox | None:
@@ -378,8 +392,8 @@ def without_secrets(prompt: str, prepared: RunConfig) -> str:
     shown = prepared.redact(prompt)
     if shown != prompt:
         prepared.warnings.append(
-            f"The prompt holds a secret; the model gets {', '.join(marks_in(shown))} in its place. Name a variable or "
-            "a file that holds it; or set security.redactSecrets to false."
+            f"The prompt holds a secret; the model gets {', '.join(count_marks(shown))} in its place. Name a variable "
+            "or a file that holds it; or set security.redactSecrets to false."
         )
     return shown
 

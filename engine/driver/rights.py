@@ -1,7 +1,6 @@
 """rights: the rules a run started with, how they have changed since, and the paths that are protected."""
 
 import json
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,20 +12,21 @@ from typing import Any
 from interlock.engine.options import Options
 from interlock.services.configuration import Configuration
 from interlock.services.context.memory import git_root, load_memory, replacement_file
-from interlock.services.files.ignore import git_directory
+from interlock.services.files.ignore import find_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
     ProtectedPaths,
-    named_by_git,
+    git_configuration_paths,
+    paths_named_by_git,
     program_folders,
-    users_configuration,
 )
+from interlock.services.files.stamps import real_path
 from interlock.services.hooks.configured import Hook, matcher
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.fields import Problem
-from interlock.services.policy.load import Places, RuleText, rules_of
+from interlock.services.policy.load import RuleText, rules_of
 from interlock.services.policy.rule import ADMIN, Rule
-from interlock.services.secrets.environment import is_secret
+from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
@@ -114,7 +114,7 @@ class Definitions:
 def rights_of(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
     """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
     rights = _rights(configuration.rules.texts, configuration.loaded.settings)
-    return redact.json({**rights, "defined": Definitions.of(configuration).kept()})
+    return redact.redact_json({**rights, "defined": Definitions.of(configuration).kept()})
 
 
 def run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
@@ -225,7 +225,7 @@ def _mark(name: str, server: McpServer) -> str:
 
 def fingerprint(server: McpServer) -> str:
     """What a server is: another program or address under its name has none of its rights. Tokens may change."""
-    env = {key: value for key, value in server.env.items() if not is_secret(key)}
+    env = {key: value for key, value in server.env.items() if not is_secret_name(key)}
     reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
     return _hash(json.dumps(reached, sort_keys=True))
 
@@ -234,14 +234,14 @@ def _hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def protected_paths(
-    options: Options,
-    places: Places,
-    settings: Settings,
-    env: Mapping[str, str],
-    programs: Iterable[str],
-) -> ProtectedPaths:
-    """The files that control the program, wherever they are. `programs`: from `commands_of`."""
+def protected_paths(options: Options, configuration: Configuration, rules: Sequence[Rule]) -> ProtectedPaths:
+    """Return the files that control the program, wherever they are. `rules`: those of the run, with their checkers."""
+    settings, env, places = (
+        configuration.loaded.settings,
+        configuration.environment.values,
+        configuration.places,
+    )
+    programs = _commands_of(settings, configuration.hooks.hooks, rules)
     names, home = settings.context.file_names, places.home
     roots = [places.root, *(places.root / Path(d).expanduser() for d in settings.context.include_directories)]
     custom = settings.context.file_filtering.custom_ignore_files
@@ -264,10 +264,10 @@ def protected_paths(
         "your own settings": (home / name for name in SETTINGS_FOLDERS),
         "where runs are kept": (options.home,),
     }
-    whole = {places.root, Path("/"), _real(home)}
+    whole = {places.root, Path("/"), real_path(home)}
     found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
-    made = ProtectedPaths(memory=names, places=found, home=_real(home))
-    for root in map(_real, roots):  # a workspace in a project's settings
+    made = ProtectedPaths(memory=names, places=found, home=real_path(home))
+    for root in map(real_path, roots):  # a workspace in a project's settings
         if inside := made.named(root.relative_to(git_root(root) or "/")):
             found[root] = inside.what
     return made
@@ -290,25 +290,21 @@ def _of_check(command: str, root: Path) -> Iterator[Path]:
 
 def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
     """Yield where each path leads, and the path itself, if it is a link."""
-    real = cache(_real)  # many are in the same folders
+    real = cache(real_path)  # many are in the same folders
     for what, paths in lists.items():
         for path in paths:
             yield real(path), what
             yield real(path.parent) / path.name, what
 
 
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
 def _of_git(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := git_root(root)) is not None:
-        for config in (git_directory(tree) / "config", *users_configuration(env)):
-            yield from (path for path, _ in named_by_git(config, tree))
+        for config in (find_git_directory(tree) / "config", *git_configuration_paths(env)):
+            yield from (path for path, _ in paths_named_by_git(config, tree))
 
 
-def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
+def _commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
     """The command lines of hooks, safety checkers, MCP servers and discovered tools."""
     yield from (shlex.join(f"{k}={v}" for k, v in hook.env.items()) + f" {hook.command}" for hook in hooks)
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)

@@ -128,7 +128,7 @@ class CheckTable:
 
     def kind_of(self, path: str) -> Kind:
         """Return what a path relative to the workspace is."""
-        if self.is_foreign(path):
+        if self.is_of_others(path):
             return ""
         is_in_table = _is_in_table()(path)
         if is_in_table and _is_setting()(path):
@@ -140,7 +140,7 @@ class CheckTable:
             return ""
         return row.format if row.format in ("whole", "code") else "mixed"
 
-    def is_foreign(self, path: str) -> bool:
+    def is_of_others(self, path: str) -> bool:
         """Whether a path lies in a folder with packages of others, or in a cache."""
         return _of_others().fullmatch(path) is not None
 

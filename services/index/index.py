@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
-from interlock.services.files.disk import explained
+from interlock.services.files.disk import convert_store_errors
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile, transaction
 from interlock.services.index.embedding import Embedder
@@ -158,7 +158,7 @@ class WorkspaceIndex:
 
     async def _in_turn(self, work: Callable[..., T], *args: object) -> T:
         def locked(stop: StopFlag) -> T:
-            with self._one, explained(self._file.path, sqlite3.DatabaseError):
+            with self._one, convert_store_errors(self._file.path, sqlite3.DatabaseError):
                 self._check = stop.check
                 self._check()
                 return work(*args)

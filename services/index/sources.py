@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.filesystem import sha256
-from interlock.services.files.ignore import is_made
+from interlock.services.files.ignore import is_generated_folder
 from interlock.services.index.ranking import columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.workspace import PathRefused, Workspace
@@ -246,7 +246,7 @@ def _names(directory: Path) -> set[str]:
 
 
 def _left_out(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
-    return name.startswith(".") or is_made(name, beside, inside)
+    return name.startswith(".") or is_generated_folder(name, beside, inside)
 
 
 def _signature(path: Path) -> str | None:

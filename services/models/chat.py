@@ -134,7 +134,7 @@ class ChatModels:
         self._sizes = PerMessage(estimate_message)
         self._tool_size = PerTools(_tokens_of)
         self._redact = redact
-        self._redacted = PerMessage(lambda message: without_controls(redact.message(message)))
+        self._redacted = PerMessage(lambda message: without_controls(redact.redact_message(message)))
         self._declared = PerTools(tools_without_controls)
         self._taken = Growing(set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls))
         """Ids of a conversation's calls."""
@@ -419,7 +419,9 @@ class ChatModels:
 
     def _record(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
-        message = self._redact.message(answer.message(request.ordinal, self._taken(call.messages, self)))
+        message = self._redact.redact_message(
+            answer.message(request.ordinal, self._taken(call.messages, self))
+        )
         if self._record_to is not None:
             about = {"role": request.role, "agent": request.agent, "ordinal": request.ordinal}
             end = {"finish_reason": answer.finish_reason, "problem": answer.problem}

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.models.known import (
     ABILITIES,
     FREE,
@@ -384,7 +384,7 @@ class ModelFacts:
             return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `models` may be the first command
         # Read again under the lock: another thread or process may have seen more by now.
-        with locked(self._file.parent, _WAIT_S):
+        with lock_folder(self._file.parent, _WAIT_S):
             known, key = self._all(), self._key(model)
             known[key] = Seen.model_validate({**known.get(key, Seen()).model_dump(), **found})
             data = {name: one.model_dump(exclude_none=True) for name, one in known.items()}

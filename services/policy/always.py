@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from interlock.services.files.disk import private_directory
-from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.files.disk import make_private_directory
+from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.policy.fields import SAVED_FILE, SAVED_PRIORITY, to_rule
 from interlock.services.policy.harmless import Shown, expands_to_paths, row_of
 from interlock.services.policy.load import RuleTextError, read_rules
@@ -207,8 +207,8 @@ def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
     `note`: one line on where they come from. Returns None if there was nothing to add.
     """
     try:
-        private_directory(folder)
-        with locked(folder, _LOCK_WAIT_S):
+        make_private_directory(folder)
+        with lock_folder(folder, _LOCK_WAIT_S):
             texts = _add(Path(os.path.realpath(folder / SAVED_FILE)), tables, note)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)

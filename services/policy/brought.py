@@ -17,10 +17,10 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.services.files.protected import folded, makes_nothing_run
+from interlock.services.files.protected import fold_name, is_safe_to_create
 from interlock.services.policy.git import changed_by_checkout
 from interlock.services.policy.reading import Reading
-from interlock.services.shell.model import ShellCommand, names
+from interlock.services.shell.model import ShellCommand, to_name_set
 from interlock.state.workspace import PathRefused
 
 Texts = Sequence[str]
@@ -28,16 +28,16 @@ _NOTHING: Texts = ()
 _MOST_ENTRIES = 5_000
 _LARGEST = 200_000_000
 """Bytes of a packed archive whose names are read."""
-_TAR = names("tar bsdtar gtar gnutar star")
-_UNSEEN = names("7z 7za 7zz 7zr unrar rar unar cpio pax ar jar bsdcpio dpkg-deb rpm2cpio ditto")
+_TAR = to_name_set("tar bsdtar gtar gnutar star")
+_UNSEEN = to_name_set("7z 7za 7zz 7zr unrar rar unar cpio pax ar jar bsdcpio dpkg-deb rpm2cpio ditto")
 _OTHER_FORMATS = (b"\x28\xb5\x2f\xfd", b"LZIP", b"\x89LZO", b"\x1f\x9d", b"\x1f\xa0", b"\x04\x22\x4d\x18")
 """Compressed in ways that tar reads and Python doesn't."""
 _CLIMBS = re.compile(r"^(\.\./)+")
-_STAGES = names("update-index read-tree reset")
+_STAGES = to_name_set("update-index read-tree reset")
 """Git's commands that change what a checkout takes from the index."""
 _RECURSES = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
 _RENAMES = re.compile(r"--(transform|xform|absolute-names|absolute-paths|unsafe|insecure)|-[A-Za-z]*[Ps]$")
-_OF_GIT = names("config config.worktree hooks commondir modules")
+_OF_GIT = to_name_set("config config.worktree hooks commondir modules")
 
 
 class _Member(NamedTuple):
@@ -95,14 +95,14 @@ def _trusted(member: _Member, place: str, reading: Reading) -> str | None:
         whole = posixpath.normpath(posixpath.join(place, path))
         if not reading.folders.bases:  # `..` of an unknown folder may be the workspace
             whole = _CLIMBS.sub("", whole)
-        parts = [folded(part) for part in posixpath.normpath(whole).split("/")]
+        parts = [fold_name(part) for part in posixpath.normpath(whole).split("/")]
         if "node_modules" in parts:
             continue
         for base in reading.folders.bases or (".",):
             found = reading.workspace.protected(posixpath.join(base, whole))
             if found is not None:
                 there = os.path.lexists(reading.workspace.root / base / whole)
-                if there or not makes_nothing_run(found.part):
+                if there or not is_safe_to_create(found.part):
                     return f"writes {posixpath.normpath(whole)!r} ({found.what})"
         at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
         of_git = at is not None and parts[at + 1 : at + 2] and parts[at + 1] in _OF_GIT

@@ -11,13 +11,13 @@ from interlock.services.policy.expansion import names_of
 from interlock.services.policy.harmless import only_reads_anywhere
 from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import Rule
-from interlock.services.shell.commands import known_program
-from interlock.services.shell.model import ShellCommand, literal, names, program_of
+from interlock.services.shell.commands import known_program_name
+from interlock.services.shell.model import ShellCommand, literal_word, program_name, to_name_set
 
-_PLACES = names("cp ln install mv rsync scp")
+_PLACES = to_name_set("cp ln install mv rsync scp")
 """They give their last operand the content of the others."""
-_PRINTS = names("cat head tail dd base64 xxd od tee pv hexdump strings")
-_LOOKS = names(
+_PRINTS = to_name_set("cat head tail dd base64 xxd od tee pv hexdump strings")
+_LOOKS = to_name_set(
     "which type command hash whereis test [ ldd readelf file stat ls sha256sum md5sum rm du chmod echo printf"
 )
 _BLOCK = 1 << 20
@@ -29,7 +29,7 @@ _FIRST = re.compile(r"[\w.-]+")
 def restricted_programs(rules: Sequence[Rule]) -> Mapping[str, str]:
     """Return the programs that rules deny or ask about, with the files on the PATH that they are."""
     restricting = [rule for rule in rules if rule.narrows and rule.decision != "allow"]
-    prefixes = {program_of(prefix[0]) for rule in restricting for prefix in rule.prefixes if prefix}
+    prefixes = {program_name(prefix[0]) for rule in restricting for prefix in rule.prefixes if prefix}
     patterns = (rule.command.text for rule in restricting if rule.command is not None)
     named = prefixes | {found[0] for text in patterns if (found := _FIRST.match(text))}
     return {name: file for name in named if (file := _on_path(name, os.environ.get("PATH", "")))}
@@ -49,8 +49,8 @@ def copied_names(
             continue
         for name, file in programs.items():
             places = [os.path.join(folder, word.text) for folder in folders]  # noqa: PTH118 - texts of a line
-            if program_of(word.text) != name and any(_is_same(place, file) for place in places):
-                words = (literal(name), *command.words[at + 1 :])
+            if program_name(word.text) != name and any(_is_same(place, file) for place in places):
+                words = (literal_word(name), *command.words[at + 1 :])
                 yield ShellCommand(" ".join(w.text for w in words), words)
 
 
@@ -58,10 +58,12 @@ def copy_clause(command: ShellCommand, programs: Mapping[str, str], reading: Rea
     """Return a clause about a restricted program of which the command makes a copy of another name, or None."""
     if not programs or not command.words or not command.words[0].literal:
         return None
-    program = known_program(command.words[0].text)
+    program = known_program_name(command.words[0].text)
     if program in _LOOKS or (program not in _PRINTS and only_reads_anywhere((program,))):
         return None
-    writes = any(r.kind == "write" and not r.idle for r in reading.line.redirects) or "|" in reading.line.text
+    writes = (
+        any(r.kind == "write" and not r.is_idle for r in reading.line.redirects) or "|" in reading.line.text
+    )
     if program in _PRINTS and program != "dd" and not writes:
         return None
     folders = [str(reading.workspace.root / base) for base in reading.folders.bases or (".",)]
@@ -93,7 +95,7 @@ def _looked_up(name: str) -> re.Pattern[str]:
 
 def _keeps_name(place: str, name: str, folders: Sequence[str]) -> bool:
     is_folder = any(os.path.isdir(os.path.join(folder, place)) for folder in folders)  # noqa: PTH112, PTH118 - as above
-    return program_of(place) == name or is_folder
+    return program_name(place) == name or is_folder
 
 
 def _is_same(path: str, file: str) -> bool:

@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from functools import cache
 from itertools import islice
 
-from interlock.services.files.protected import folded, pattern_examples, protected_names
+from interlock.services.files.protected import fold_name, pattern_examples, protected_names
 from interlock.services.policy.reading import Reading
 from interlock.services.shell.model import Word
-from interlock.services.shell.words import ansi_text
+from interlock.services.shell.words import decode_ansi_quoted
 
 _MOST_TEXTS, _MOST_MATCHES, _MOST_ENTRIES = 100, 500, 5_000
 _DEEPEST = 4
@@ -197,7 +197,7 @@ def _tokens(
         char = text[at]
         if char == "$" and text[at + 1 : at + 2] == "'" and not quoted:
             end = _behind_quoted_ansi(text, at + 2)
-            known = ansi_text(text[at + 2 : end - 1])
+            known = decode_ansi_quoted(text[at + 2 : end - 1])
             add(_UNKNOWN if known is None else known)
             at = end
         elif char == "$" and text[at + 1 : at + 2] == '"':
@@ -378,7 +378,7 @@ def _close_names(names: Sequence[Sequence[_Part]], folder: str) -> Iterator[str]
         behind = True
         if _letters(name) >= _CLOSE:
             expression = _expression(name)
-            yield from (folder + one for one in _trusted() if expression.fullmatch(folded(one)))
+            yield from (folder + one for one in _trusted() if expression.fullmatch(fold_name(one)))
 
 
 def _letters(name: Sequence[_Part]) -> int:

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 
-from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program, reads_instructions
-from interlock.services.shell.model import ShellCommand, ShellLine, names
-from interlock.services.shell.parse import parse
+from interlock.services.shell.commands import LANGUAGES, SHELLS, is_fed_instructions, known_program_name
+from interlock.services.shell.model import ShellCommand, ShellLine, to_name_set
+from interlock.services.shell.parse import parse_shell_line
 
-_PRINTS = names("echo printf")
-_RUNNERS = names("make gmake just rake task ninja source . sqlite3 psql mysql awk gawk mawk sed")
-_OWN_COMMANDS = names("at batch ed ex vi vim nvim gdb lldb mail mailx ftp")
+_PRINTS = to_name_set("echo printf")
+_RUNNERS = to_name_set("make gmake just rake task ninja source . sqlite3 psql mysql awk gawk mawk sed")
+_OWN_COMMANDS = to_name_set("at batch ed ex vi vim nvim gdb lldb mail mailx ftp")
 """They read commands of their own, one of which runs a program."""
 _MOST_COMMANDS = 100
 _RECIPE = re.compile(r"^(?:[ \t]+|[^\n;]*?;)[@+ \t-]*(.+)$", re.MULTILINE)
@@ -38,9 +38,9 @@ def runs_text(command: ShellCommand, line: ShellLine) -> bool:
     """Whether a command takes its instructions from another part of the line: its input, or a file that it writes."""
     if not command.words or not command.words[0].literal:
         return False
-    program = known_program(command.words[0].text)
+    program = known_program_name(command.words[0].text)
     text = any(r.kind == "text" for r in line.redirects)
-    if reads_instructions(command.words) or (program in _OWN_COMMANDS and text):
+    if is_fed_instructions(command.words) or (program in _OWN_COMMANDS and text):
         return True
     targets = (r.target.text for r in line.redirects if r.kind == "write" and r.target is not None)
     if not (made := {*map(posixpath.normpath, targets)}):
@@ -60,6 +60,6 @@ def commands_fed(line: ShellLine) -> tuple[ShellCommand, ...]:
 
 def _in_texts(texts: Sequence[str]) -> Iterator[ShellCommand]:
     for text in texts:
-        yield from parse(text).commands
+        yield from parse_shell_line(text).commands
         for recipe in _RECIPE.findall(text):
-            yield from parse(recipe).commands
+            yield from parse_shell_line(recipe).commands

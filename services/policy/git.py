@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import (
-    is_plain_config,
-    named_by_git,
-    private_part,
-    users_configuration,
+    first_private_name,
+    git_configuration_paths,
+    is_harmless_git_config,
+    paths_named_by_git,
 )
-from interlock.services.shell.model import names
+from interlock.services.shell.model import to_name_set
 
 _LARGEST = 20_000
 _LARGEST_INDEX = 50_000_000
@@ -106,9 +106,9 @@ _COMMAND = re.compile(
 def _users_run_nothing(tree: Path) -> bool:
     """Whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading commands, no
     program with a relative path."""
-    for config in users_configuration(os.environ):
-        named = [config, *(path for path, configures in named_by_git(config, tree) if configures)]
-        folders = (path for path, configures in named_by_git(config, tree) if not configures)
+    for config in git_configuration_paths(os.environ):
+        named = [config, *(path for path, configures in paths_named_by_git(config, tree) if configures)]
+        folders = (path for path, configures in paths_named_by_git(config, tree) if not configures)
         if any(f.is_relative_to(tree) and os.path.lexists(f / "post-index-change") for f in folders):
             return False
         for file in filter(Path.is_file, named):
@@ -150,18 +150,18 @@ def _are_plain(own: str, common: str, config: tuple[int, int, int], index: tuple
         return False
     entries = read_file(Path(own, "index"), _LARGEST_INDEX) if index[2] else b""
     text = read_file(Path(common, "config")).decode() if config[2] else ""
-    return _SUBMODULE not in entries and is_plain_config(text)
+    return _SUBMODULE not in entries and is_harmless_git_config(text)
 
 
-_PATCH = names("p u U patch unified word-diff check S G")
+_PATCH = to_name_set("p u U patch unified word-diff check S G")
 """Options that show what is in files, or find out what they hold."""
-_LISTS = names("stat numstat shortstat name-only name-status no-patch s summary raw dirstat")
+_LISTS = to_name_set("stat numstat shortstat name-only name-status no-patch s summary raw dirstat")
 """Options that show only which files changed, unless one of the above is there, too."""
-_SELECTS = names(
+_SELECTS = to_name_set(
     "all cached staged since until after before author committer grep no-merges merges first-parent follow reverse"
     " max-count branches tags remotes merge-base diff-filter"
 )
-_CONTENT = names("ignore-all-space ignore-space-change w b")
+_CONTENT = to_name_set("ignore-all-space ignore-space-change w b")
 """With these, git leaves commits out that change nothing else, so that a limit on their number reaches further."""
 _ORDERED = {"--graph": "--topo-order"}
 _VALUED = "nUSGL"
@@ -186,7 +186,7 @@ def shows_private(folder: Path, words: Sequence[str], kept: Callable[[str], bool
     if asked.command == "show" and asked.only_paths:
         return False
     found = _names_of(str(folder), asked, int(time.monotonic()))
-    return found is None or any(private_part(Path(name).parts) or kept(name) for name in found)
+    return found is None or any(first_private_name(Path(name).parts) or kept(name) for name in found)
 
 
 class _Asked(NamedTuple):
@@ -301,7 +301,7 @@ def tracked_files(folder: Path, words: Sequence[str]) -> Iterator[str]:
     yield from (os.fsdecode(name) for name in (done.stdout if done else b"").split(b"\0") if name)
 
 
-_OPTIONS_OF_CHECKOUT = names("-b -B --orphan -d --detach -t --track -p --patch")
+_OPTIONS_OF_CHECKOUT = to_name_set("-b -B --orphan -d --detach -t --track -p --patch")
 
 
 def changed_by_checkout(folder: Path, words: Sequence[str], *, staged: bool) -> Iterator[str]:

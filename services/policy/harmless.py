@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.reading import Reading, document
-from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, literal, names
+from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, literal_word, to_name_set
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 Kinds = Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v.split()))]
@@ -169,7 +169,7 @@ class Shown:
         if found is None:
             return ""
         size, row = found
-        known = row.reading or row.anything or row.read([*map(literal, self.argv[size:])]) is not None
+        known = row.reading or row.anything or row.read([*map(literal_word, self.argv[size:])]) is not None
         return row.covers if known else ""
 
     def covers(self, command: ShellCommand, reading: Reading, fed: bool) -> bool:
@@ -190,7 +190,7 @@ class Shown:
             return reading.accepting(self.argv).plain(command)
         if row.anything:
             return True
-        own, other = row.read([*map(literal, self.argv[size:])]), row.read(words)
+        own, other = row.read([*map(literal_word, self.argv[size:])]), row.read(words)
         return own is not None and other is not None and _fits(row, own, other, reading)
 
 
@@ -198,7 +198,7 @@ def _fits(row: Row, own: Given, other: Given, reading: Reading) -> bool:
     """Whether what only one of them has is harmless: an argument may say what to leave out (`-e lint`, `--skip x`)."""
 
     def is_harmless(pair: Pair) -> bool:
-        return _is(row.kind_of(pair[0]), literal(pair[1]), reading)
+        return _is(row.kind_of(pair[0]), literal_word(pair[1]), reading)
 
     flags = other.flags <= row.flags | row.keep | own.flags and own.flags & row.keep <= other.flags
     valued = all(map(is_harmless, {*own.valued} ^ {*other.valued}))
@@ -238,10 +238,10 @@ def _is_one(kind: str, word: Word, reading: Reading) -> bool:
     if kind == "test":
         path, colons, _ = _LINE_NUMBERS.sub("", word.text).partition("::")
         tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.folder(path)
-        return tests and (not colons or path.endswith(".py")) and reading.path(literal(path))
+        return tests and (not colons or path.endswith(".py")) and reading.path(literal_word(path))
     if kind == "package":
         plain = _PACKAGE.fullmatch(word.text) is not None and ".." not in word.text.split("/")
-        return plain and reading.path(literal(word.text.removesuffix("/...")))
+        return plain and reading.path(literal_word(word.text.removesuffix("/...")))
     if kind == "testname":
         found = _TEST_NAME.fullmatch(word.text)
         above = found and found[1].rstrip(".").replace(".", "/")
@@ -251,11 +251,11 @@ def _is_one(kind: str, word: Word, reading: Reading) -> bool:
     return kind != "same" and word.text == kind
 
 
-_ONLY_READ = names(
+_ONLY_READ = to_name_set(
     "cat cd cut diff du echo file grep head id ls nl paste pwd rg stat tail tr tree uname uniq wc which"
 )
 """Programs that only read, whatever their arguments (their dangerous forms ask anyway)."""
-_GIT_READS = names(
+_GIT_READS = to_name_set(
     "add blame branch commit describe diff fetch log ls-files rev-parse show stash status switch"
 )
 

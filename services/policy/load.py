@@ -76,7 +76,7 @@ def _extensions(home: Path) -> Iterator[Path]:
 
 def _listed(folder: Path, suffix: str) -> list[Path]:
     """List entries by name, or the folder itself if it exists but can't be listed."""
-    note(folder, listed=True)
+    note(folder, "entries")
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name.endswith(suffix) and not e.name.startswith(".")]
@@ -112,7 +112,8 @@ def read_rules(path: Path, tier: int) -> str:
                 raise RuleTextError("can't be read: it isn't a file")
             if tier not in (SHIPPED, WORKSPACE):
                 _check(found, tier, "it")
-                _check(real_path(real_path(path).parent).stat(), tier, "its folder")
+                note(folder := real_path(path).parent)
+                _check(folder.stat(), tier, "its folder")
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise RuleTextError(f"can't be read: {error.strerror}") from None

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from interlock.services.policy.programs import equal_options, is_listed, known_as
 from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical
 from interlock.services.policy.targets import is_runner, sets_more
-from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_of
+from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
 from interlock.state.workspace import Protection, Workspace
@@ -79,7 +79,7 @@ def _prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
 
 def _may_mean(words: Sequence[Word], prefix: Sequence[str]) -> bool:
     """Whether it may be the prefix: options stand elsewhere, together or abbreviated, subcommands are abbreviated."""
-    if len(prefix) < 2 or not words or program_of(words[0].text) != program_of(prefix[0]):
+    if len(prefix) < 2 or not words or program_name(words[0].text) != program_name(prefix[0]):
         return False
     given = [w.text for w in words[1:]]
     options = [text for text in given if text.startswith("-") and text != "-"]
@@ -92,7 +92,7 @@ def _may_mean(words: Sequence[Word], prefix: Sequence[str]) -> bool:
     pairs = [*zip(operands, wanted, strict=False)]
     if all(text == want for text, want in pairs):
         return len(wanted) < len(prefix) - 1  # it is options that differ
-    whole = is_listed(program_of(prefix[0])) or is_runner(program_of(prefix[0]))
+    whole = is_listed(program_name(prefix[0])) or is_runner(program_name(prefix[0]))
     return not whole and all(text and want.startswith(text) for text, want in pairs)
 
 
@@ -121,7 +121,7 @@ def _in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
             if not want.startswith(word.lead):
                 return Match.NO
         # `/bin/rm` and, where file names ignore case, `RM` are `rm`.
-        elif word.text != want and (place > 0 or program_of(word.text) != program_of(want)):
+        elif word.text != want and (place > 0 or program_name(word.text) != program_name(want)):
             return _behind_options(words, prefix, place)
     return sure
 
@@ -144,7 +144,7 @@ def past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
     """Match `git -C .. push --force` with `git push .*`: it is unknown which words are option values."""
     if len(argv) < 3 or not argv[1].startswith("-"):
         return False
-    later = (" ".join((program_of(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
+    later = (" ".join((program_name(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
     return any(pattern.starts(text) for text in later)
 
 
@@ -152,7 +152,7 @@ def _beginnings(command: ShellCommand) -> set[str]:
     """Return the known part of the command, up to the first value known only at run time."""
     known = _known(command.words)
     first, blank, rest = known.partition(" ")
-    return {known, first.rsplit("/", 1)[-1] + blank + rest, program_of(first) + blank + rest}
+    return {known, first.rsplit("/", 1)[-1] + blank + rest, program_name(first) + blank + rest}
 
 
 _COMMAND = '"command":"'
@@ -177,7 +177,7 @@ def _spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
     if not argv:
         return frozenset({text})
     short = (argv[0].rsplit("/", 1)[-1], *argv[1:])
-    folded = (program_of(argv[0]), *argv[1:])
+    folded = (program_name(argv[0]), *argv[1:])
     return frozenset({text, shlex.join(argv), *map(" ".join, (argv, short, folded))})
 
 

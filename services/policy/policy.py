@@ -48,7 +48,7 @@ from interlock.services.policy.rule import (
 )
 from interlock.services.policy.shell_decision import decide_line, only_reads
 from interlock.services.shell.model import ShellLine
-from interlock.services.shell.parse import parse
+from interlock.services.shell.parse import parse_shell_line
 from interlock.state.calls import (
     EDITS_ONLY,
     CallView,
@@ -338,7 +338,7 @@ def _line(call: CallView) -> ShellLine | None:
     if canonical(call.name) not in SHELL:
         return None
     command = call.args.get("command")
-    return parse(command if isinstance(command, str) else "")
+    return parse_shell_line(command if isinstance(command, str) else "")
 
 
 def _plain(value: object) -> object:

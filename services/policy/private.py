@@ -11,26 +11,26 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-from interlock.services.files.protected import folded, is_private, private_twin
+from interlock.services.files.protected import find_private_twin, fold_name, is_private_name
 from interlock.services.policy.expansion import is_unknown, names_of
 from interlock.services.policy.fed import texts_of
 from interlock.services.policy.git import shows_nothing_private
 from interlock.services.policy.reading import Reading
-from interlock.services.shell.commands import LANGUAGES, known_program, reads_instructions
-from interlock.services.shell.model import ShellCommand, Word, literal, names, program_of
+from interlock.services.shell.commands import LANGUAGES, is_fed_instructions, known_program_name
+from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name, to_name_set
 
-_SHOWS_NOTHING = names(
+_SHOWS_NOTHING = to_name_set(
     "echo printf ls stat file test [ rm rmdir unlink touch mkdir chmod chown cd pushd which type du df pwd basename"
     " dirname realpath readlink tree true false : export"
 )
 """They show no more of a file than that it is there."""
-_GIT_SHOWS_NOTHING = names(
+_GIT_SHOWS_NOTHING = to_name_set(
     "add rm status check-ignore ls-files ls-tree commit mv reset restore checkout clean update-index tag branch push"
     " fetch pull merge init config clone rev-parse"
 )
-_FINDS = names("-exec -execdir -ok -okdir -files0-from")
-_WRITES_LAST = names("cp mv ln install")
-_FIRST_IS_CODE = names("grep egrep fgrep rg ag ack sed awk gawk mawk jq yq")
+_FINDS = to_name_set("-exec -execdir -ok -okdir -files0-from")
+_WRITES_LAST = to_name_set("cp mv ln install")
+_FIRST_IS_CODE = to_name_set("grep egrep fgrep rg ag ack sed awk gawk mawk jq yq")
 _ONLY_LOADS = ("--env-file", "--exclude", "--ignore", "--glob=!", "-g!")
 """A container's environment, and what is left out."""
 _NAMES_IT = re.compile(
@@ -53,7 +53,7 @@ def private_clause(command: ShellCommand, reading: Reading) -> str | None:
     words = command.words
     if not words:
         return None
-    program = program_of(words[0].text) if words[0].literal else "cat"
+    program = program_name(words[0].text) if words[0].literal else "cat"
     shown = next((path for path in _named(program, words[1:], reading) if _is_private(path, reading)), None)
     if (
         shown is None
@@ -61,8 +61,8 @@ def private_clause(command: ShellCommand, reading: Reading) -> str | None:
         and (_greps_private(words, reading) or reading.git_shows_private(command))
     ):
         return "shows a file of the history that tools may not read"
-    if shown is None and known_program(program) in LANGUAGES:
-        texts = texts_of(reading.line) if reads_instructions(words) else ()
+    if shown is None and known_program_name(program) in LANGUAGES:
+        texts = texts_of(reading.line) if is_fed_instructions(words) else ()
         found = (_NAMES_IT.search(text) for text in (*command.argv[1:], *texts))
         shown = next((match[1] for match in found if match), None)
     shown = shown or _searched(program, words[1:], reading)
@@ -122,8 +122,8 @@ def _private_elsewhere(reading: Reading) -> Iterator[str]:
 
 
 def _is_private(text: str, reading: Reading) -> bool:
-    parts = [part for part in text.strip("\"'").split("/") if folded(part) not in (".git", "git~1")]
-    if any(map(is_private, parts)):
+    parts = [part for part in text.strip("\"'").split("/") if fold_name(part) not in (".git", "git~1")]
+    if any(map(is_private_name, parts)):
         return True
     return any(
         _is_private_file(posixpath.join(base, text), reading) for base in reading.folders.bases or (".",)
@@ -136,10 +136,12 @@ def _is_private_file(text: str, reading: Reading) -> bool:
     if "\0" in text or len(text) > 4_096 or not os.path.isfile(place := os.path.join(root, text)):  # noqa: PTH113, PTH118 - texts of a line
         return False
     real = Path(os.path.realpath(place))
-    if is_private(real.name):
+    if is_private_name(real.name):
         return True
     inside = real.is_relative_to(root)
-    return inside and (reading.workspace.ignored(real, git=False) or private_twin(real, root) is not None)
+    return inside and (
+        reading.workspace.ignored(real, git=False) or find_private_twin(real, root) is not None
+    )
 
 
 def _greps_private(words: Sequence[Word], reading: Reading) -> bool:
@@ -148,7 +150,7 @@ def _greps_private(words: Sequence[Word], reading: Reading) -> bool:
     if given[:1] != ["grep"] or "--" in given:
         return False
     if {"--untracked", "--no-index"} & {*given}:
-        return _searched("grep", [literal("-r"), literal("x")], reading) is not None
+        return _searched("grep", [literal_word("-r"), literal_word("x")], reading) is not None
     folders = (reading.workspace.root / base for base in reading.folders.bases)
     return not all(shows_nothing_private(folder, texts=True, compared=0) for folder in folders)
 
@@ -168,7 +170,7 @@ def _searched(program: str, words: Sequence[Word], reading: Reading) -> str | No
     for place in (reading.workspace.root / b / o for b in reading.folders.bases for o in operands):
         for folder, folders, files in os.walk(place):
             folders[:] = [name for name in folders if name not in ("node_modules", ".git")]
-            found = next(filter(is_private, files), None)
+            found = next(filter(is_private_name, files), None)
             if found is not None:
                 return os.path.relpath(os.path.join(folder, found), reading.workspace.root)  # noqa: PTH118 - of os.walk
             seen += len(files) + len(folders)

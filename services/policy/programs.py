@@ -14,8 +14,8 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.reading import document
-from interlock.services.shell.commands import LANGUAGES, known_program
-from interlock.services.shell.model import ShellCommand, Word, literal, program_of
+from interlock.services.shell.commands import LANGUAGES, known_program_name
+from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 _MODULES = re.compile(r"(?:python|pypy)[\d.]*|py")
@@ -86,7 +86,7 @@ def resolve(command: ShellCommand, folders: Sequence[str]) -> Resolved:
     if at >= len(own):
         return Resolved(_others(own, words), row.name, odd or not sure)
     found, known = _subcommands(row, own[at:])
-    each = [(literal(row.name), *literals, *own[at + size :]) for literals, size in found]
+    each = [(literal_word(row.name), *literals, *own[at + size :]) for literals, size in found]
     return Resolved(
         [c for one in each for c in _others(one, words)],
         row.name,
@@ -110,28 +110,28 @@ def _plain_words(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word,
     name = _real_name(words[0].text, folders)
     if _MODULES.fullmatch(name) and len(words) > 2 and words[1].text == "-m" and words[2].literal:
         module = words[2].text.removesuffix(".__main__")
-        return _plain_words((literal(module), *words[3:]), ())
+        return _plain_words((literal_word(module), *words[3:]), ())
     for row in _beginnings():
         sub = name.removeprefix(row.beginning)
         if sub != name and (sub in row.known or sub in row.same or not row.known):
-            return (literal(row.name), literal(sub), *words[1:])
+            return (literal_word(row.name), literal_word(sub), *words[1:])
     found = _programs().get(name) or _programs().get(_VERSION.sub("", name))
-    return (literal(found.name if found else name), *words[1:])
+    return (literal_word(found.name if found else name), *words[1:])
 
 
 def _real_name(program: str, folders: Sequence[str]) -> str:
     """Return the name of the file that runs, where a link that the line names has another name than its target."""
-    name = _RELEASE.sub("", program_of(program))
+    name = _RELEASE.sub("", program_name(program))
     if any(name.startswith(row.beginning) for row in _beginnings()):
         return name  # such as git's own, which are links to git
     places = (os.path.join(folder, program) for folder in folders) if "/" in program else ()  # noqa: PTH118 - texts of a line
-    links = (program_of(os.path.realpath(place)) for place in places if os.path.islink(place))  # noqa: PTH114 - as above
+    links = (program_name(os.path.realpath(place)) for place in places if os.path.islink(place))  # noqa: PTH114 - as above
     return next((real for real in links if real not in _SEVERAL), name)
 
 
 def _script(words: Sequence[Word]) -> Sequence[Word]:
     """Return the words from a script's name on, which an interpreter runs: `bash -x ./gradlew deploy`."""
-    if known_program(words[0].text) not in _INTERPRETERS and words[0].text != "py":
+    if known_program_name(words[0].text) not in _INTERPRETERS and words[0].text != "py":
         return ()
     at = next((at for at in range(1, len(words)) if not words[at].text.startswith("-")), 0)
     return words[at:] if at and words[at].literal and words[at].text else ()
@@ -165,9 +165,9 @@ def _subcommands(row: Program, words: Sequence[Word]) -> tuple[Sequence[tuple[Se
     text = words[0].text
     both = f"{text} {words[1].text}" if len(words) > 1 else text
     if both in row.same:
-        return [([*map(literal, row.same[both].split())], 2)], True
+        return [([*map(literal_word, row.same[both].split())], 2)], True
     if text in row.same:
-        return [([*map(literal, row.same[text].split())], 1)], True
+        return [([*map(literal_word, row.same[text].split())], 1)], True
     if text in row.known or not row.known:
         return [([words[0]], 1)], True
     if not row.shortened:
@@ -175,13 +175,13 @@ def _subcommands(row: Program, words: Sequence[Word]) -> tuple[Sequence[tuple[Se
     dashed = re.sub(r"[A-Z]", lambda m: "-" + m[0].lower(), text)
     names = sorted(n for n in {*row.known, *row.same} if n.startswith(dashed) and " " not in n)
     meant = dict.fromkeys(row.same.get(name, name) for name in names)
-    return [([literal(name)], 1) for name in meant] or [([words[0]], 1)], bool(meant)
+    return [([literal_word(name)], 1) for name in meant] or [([words[0]], 1)], bool(meant)
 
 
 @lru_cache(maxsize=512)
 def known_as(prefix: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Return a rule's prefix and its other spelling: a rule for `npm t` is one for `npm test`."""
-    found = resolve(ShellCommand("", tuple(map(literal, prefix))), ())
+    found = resolve(ShellCommand("", tuple(map(literal_word, prefix))), ())
     return (prefix, *(c.argv for c in found.commands)) if not found.unclear else (prefix,)
 
 

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.services.files.ignore import git_directory
-from interlock.services.files.protected import is_private
+from interlock.services.files.ignore import find_git_directory
+from interlock.services.files.protected import is_private_name
 from interlock.services.policy.git import (
     prints_texts,
     runs_nothing,
@@ -26,7 +26,14 @@ from interlock.services.policy.git import (
     user_excludes,
 )
 from interlock.services.shell.commands import Options
-from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
+from interlock.services.shell.model import (
+    ShellCommand,
+    ShellLine,
+    Word,
+    literal_word,
+    program_name,
+    to_name_set,
+)
 from interlock.state.calls import CallView
 from interlock.state.workspace import PathRefused, Workspace
 
@@ -53,16 +60,16 @@ def readers(table: Literal["reader", "git_reader"]) -> Mapping[str, Reader]:
     return {name: Reader(**row) for several, row in document()[table].items() for name in several.split()}
 
 
-_FIND_FLAGS = names(
+_FIND_FLAGS = to_name_set(
     "-print -print0 -ls -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false"
 )
-_FIND_VALUES = names(
+_FIND_VALUES = to_name_set(
     "-name -iname -printf -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex"
     " -iregex -perm -user -group"
 )
-_PRINTERS = names("echo printf seq")
+_PRINTERS = to_name_set("echo printf seq")
 """They print their words: no variable may stand there, whose value is none of the model's business."""
-_QUESTIONS = names("command test [ wait")
+_QUESTIONS = to_name_set("command test [ wait")
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _FOLDER_ARGS = ("dir_path", "directory", "cwd")
 _MOST_ENTRIES = 2_000
@@ -75,7 +82,7 @@ _OPTION_GLOB = re.compile(r"--[a-z-]+=[\w./*?+,@%-]+", re.ASCII)
 _REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
 
 
-_TYPES = names("c cpp css go h html java js json kotlin md py python ruby rust swift toml ts yaml")
+_TYPES = to_name_set("c cpp css go h html java js json kotlin md py python ruby rust swift toml ts yaml")
 """ripgrep's types that no private file is of."""
 _IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
 _LARGEST = 100_000
@@ -100,7 +107,7 @@ class _Shown:
         for name in _IGNORE_FILES:
             self.read_file(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
         if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 - of os.walk
-            self.read_file(git_directory(folder) / "info/exclude")
+            self.read_file(find_git_directory(folder) / "info/exclude")
 
     def read_file(self, path: str | Path) -> None:
         with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - of os.walk
@@ -139,7 +146,7 @@ def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders
     start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
     own = start == "." or _inside(start, workspace) == workspace.root
     bases, clauses = [start], [] if own else [f"runs in {start!r}"]
-    moves = [c for c in line.commands if c.words and program_of(c.words[0].text) in _MOVES]
+    moves = [c for c in line.commands if c.words and program_name(c.words[0].text) in _MOVES]
     for command in moves:
         target = _target(command)
         clauses += [f"changes its folder ({command.text})"]
@@ -186,7 +193,9 @@ class Reading:
     def accepting(self, argv: Sequence[str]) -> "Reading":
         """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
         reader = readers("reader").get(argv[0])
-        parsed = reader.read(map(literal, argv[1:])) if reader and reader.operands == "paths" else None
+        parsed = (
+            reader.parse_words(map(literal_word, argv[1:])) if reader and reader.operands == "paths" else None
+        )
         return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
 
     @property
@@ -224,7 +233,7 @@ class Reading:
         return reader is not None and self._reads(program, reader, words)
 
     def _reads(self, program: str, reader: Reader, words: Sequence[Word]) -> bool:
-        parsed = reader.read(words)
+        parsed = reader.parse_words(words)
         if parsed is None:
             return False
         flags, operands = parsed
@@ -267,7 +276,7 @@ class Reading:
         if word.literal or word.wild or not _OPTION_GLOB.fullmatch(word.text):
             return word
         roots = (self.workspace.root / base for base in self.folders.bases)
-        return word if any(True for root in roots for _ in root.glob(word.text)) else literal(word.text)
+        return word if any(True for root in roots for _ in root.glob(word.text)) else literal_word(word.text)
 
     def _exists(self, path: str) -> bool:
         """Whether something of that very name is there: `app/[id]/page.tsx`."""
@@ -326,7 +335,7 @@ class Reading:
                     skipped = shown is not None and not shown.has(entry.name)
                     if skipped and entry.name.startswith("."):
                         continue
-                    if seen > _MOST_ENTRIES or is_private(entry.name):
+                    if seen > _MOST_ENTRIES or is_private_name(entry.name):
                         return False
                     if entry.is_symlink():
                         if follows and not self._readable(entry.path):
@@ -361,7 +370,7 @@ class Reading:
     def _git(self, words: Sequence[Word]) -> bool:
         words = words[1:] if words and words[0].text == "--no-pager" else words
         reader = readers("git_reader").get(words[0].text) if words else None
-        parsed = reader.read(words[1:]) if reader is not None else None
+        parsed = reader.parse_words(words[1:]) if reader is not None else None
         if reader is None or parsed is None or not all(w.literal for w in words):
             return False
         options, operands = parsed[0], [w.text for w in parsed[1]]
@@ -383,7 +392,7 @@ class Reading:
         """Whether a git command that this table reads shows a private file of the history."""
         words = [w for w in command.words[1:] if w.text != "--no-pager"]
         reader = readers("git_reader").get(words[0].text) if words else None
-        parsed = reader.read(words[1:]) if reader is not None else None
+        parsed = reader.parse_words(words[1:]) if reader is not None else None
         if parsed is None or not command.literal or not prints_texts(words[0].text, [*parsed[0]]):
             return False
         asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.folders.bases]

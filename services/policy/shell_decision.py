@@ -33,10 +33,10 @@ from interlock.services.policy.targets import (
     unresolved,
 )
 from interlock.services.policy.written import placed, places_of, redirected, unread_clause, written_clause
-from interlock.services.shell.commands import SHELLS, known_program
+from interlock.services.shell.commands import SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
-from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, program_of
-from interlock.services.shell.parse import commands_in
+from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal_word, program_name
+from interlock.services.shell.parse import find_commands
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
@@ -274,7 +274,7 @@ class _LineCheck:
 
     def _unless_reads_private(self, outcome: Ruling) -> Ruling:
         read = [r.target for r in self.line.files if r.kind == "read" and r.target is not None]
-        shown = ShellCommand(self.line.text, (literal("cat"), *read)) if read else None
+        shown = ShellCommand(self.line.text, (literal_word("cat"), *read)) if read else None
         return self._unless_private(shown, outcome) if shown else outcome
 
     def _only_reads(self, parts: Sequence[PartRuling]) -> bool:
@@ -326,13 +326,13 @@ class _Hides(NamedTuple):
     def of(cls, command: ShellCommand, folders: Sequence[str] | None, line: ShellLine) -> "_Hides":
         """`folders`: where it may run; None: no rule asks."""
         words = command.argv
-        known = not words or words[0] == "git" or program_of(words[0]) in INDIFFERENT
+        known = not words or words[0] == "git" or program_name(words[0]) in INDIFFERENT
         unknown = not known and row_of(words) is None
         return cls(
             unknown,
             tuple(_behind_shells(command)) if unknown and folders is not None else (),
             command.code or sets_more(command) or runs_others(command) or runs_text(command, line),
-            tuple(ShellCommand(text, (literal(text),)) for text in texts_of(line))
+            tuple(ShellCommand(text, (literal_word(text),)) for text in texts_of(line))
             if folders is not None
             else (),
             frozenset() if folders is None else unresolved(command, folders),
@@ -353,10 +353,10 @@ class _Hides(NamedTuple):
 def _behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
     words = command.words
     shells = [
-        at for at, word in enumerate(words) if at and word.literal and known_program(word.text) in SHELLS
+        at for at, word in enumerate(words) if at and word.literal and known_program_name(word.text) in SHELLS
     ]
     for at in shells[:_MOST_SHELLS]:
-        yield from commands_in(words[at : at + _MOST_BEHIND])
+        yield from find_commands(words[at : at + _MOST_BEHIND])
     if len(shells) > _MOST_SHELLS:
         yield ANYTHING
 
@@ -392,7 +392,7 @@ def _named(rule: Rule, command: ShellCommand) -> bool:
 
 def _stand_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
     """Whether the prefix stands at a place, whatever options with their values stand between its words."""
-    if not prefix or program_of(words[at]) != program_of(prefix[0]):
+    if not prefix or program_name(words[at]) != program_name(prefix[0]):
         return False
     at += 1
     for wanted in prefix[1:]:
@@ -460,7 +460,7 @@ def _patched(
 ) -> str | None:
     """A clause about a file that the program trusts, and that the patch of this command changes or may change."""
     words = command.argv
-    if not words or not (program_of(words[0]) == "patch" or (words[0] == "git" and words[1:2] in _APPLIES)):
+    if not words or not (program_name(words[0]) == "patch" or (words[0] == "git" and words[1:2] in _APPLIES)):
         return None
     read = (r.target.text for r in line.redirects if r.kind == "read" and r.target is not None)
     named = [

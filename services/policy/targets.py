@@ -11,10 +11,10 @@ from pydantic import BaseModel, BeforeValidator, Field
 from interlock.services.policy.harmless import SETS, harmless_setting, row_of
 from interlock.services.policy.programs import is_flag, resolve, spelled
 from interlock.services.policy.reading import document
-from interlock.services.shell.commands import LANGUAGES, known_program
+from interlock.services.shell.commands import LANGUAGES, known_program_name
 from interlock.services.shell.danger import UNKNOWN
-from interlock.services.shell.model import ShellCommand, Word, literal, program_of
-from interlock.services.shell.parse import commands_in
+from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name
+from interlock.services.shell.parse import find_commands
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 _BEGINNING = re.compile(r"[a-z0-9:]*")
@@ -118,7 +118,7 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
         before = words[at - 1]
         plain = not before.lead.startswith("-") or before.text == "--" or "=" in before.text
         return not (
-            plain or is_flag(program_of(words[0].text), before.text) or words[at - 2].text in self.takes
+            plain or is_flag(program_name(words[0].text), before.text) or words[at - 2].text in self.takes
         )
 
 
@@ -158,7 +158,7 @@ def is_runner(program: str) -> bool:
 def targets_of(command: ShellCommand) -> Targets | None:
     """Return what the command runs, if its program is a task runner."""
     words = command.words
-    runner = _runners().get(program_of(words[0].text)) if words and words[0].literal else None
+    runner = _runners().get(program_name(words[0].text)) if words and words[0].literal else None
     if runner is None:
         return None
     found, at = Targets(runner), 1
@@ -194,7 +194,7 @@ def _alone(command: ShellCommand, found: Targets, number: int) -> ShellCommand:
     own, name, before = found.named[number]
     others = {at for at, _, _ in found.named} - {own}
     words = tuple(
-        literal(before + name) if at == own else word
+        literal_word(before + name) if at == own else word
         for at, word in enumerate(command.words)
         if at not in others
     )
@@ -205,7 +205,7 @@ def runs_others(command: ShellCommand) -> bool:
     """Whether it may run a command that stands among its arguments, behind options or in one word: `npx -c 'x y'`."""
     if not command.words or row_of(command.argv) is not None:
         return False
-    program, later = program_of(command.words[0].text), command.argv[1:]
+    program, later = program_name(command.words[0].text), command.argv[1:]
     return any(row[0] == program and _in_order(row[1:], later) for row in _executors())
 
 
@@ -255,7 +255,7 @@ def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
 
 def danger_behind(command: ShellCommand) -> str | None:
     """Return a clause saying what is dangerous about a command that it may run: `uv run pytest -p x`."""
-    inner = (one for behind in _behind(command) for one in commands_in(behind.words))
+    inner = (one for behind in _behind(command) for one in find_commands(behind.words))
     return next((c.danger for c in inner if c.danger and c.danger != UNKNOWN), None)
 
 
@@ -266,9 +266,9 @@ def _targets(command: ShellCommand) -> Iterator[ShellCommand]:
         return
     for _, name, _ in found.named if found else ():
         for form in found.runner.forms if found else ():
-            lead = form.replace("@", program_of(command.words[0].text)).removesuffix("{}").split()
+            lead = form.replace("@", program_name(command.words[0].text)).removesuffix("{}").split()
             for target in _names_of(name):
-                yield _spelled(lead, literal(target))
+                yield _spelled(lead, literal_word(target))
             if found and found.runner.short and (known := _BEGINNING.match(name.rpartition(":")[2])):
                 yield _spelled(lead, Word(name, False, known[0]))
 
@@ -311,12 +311,12 @@ def _starts(command: tuple[Word, ...]) -> Sequence[int]:
 
 
 def _inner(words: tuple[Word, ...]) -> ShellCommand:
-    text, program = " ".join(w.text for w in words), known_program(words[0].text)
+    text, program = " ".join(w.text for w in words), known_program_name(words[0].text)
     return ShellCommand(text, words, code=program in LANGUAGES)
 
 
 def _spelled(lead: Sequence[str], target: Word) -> ShellCommand:
-    words = (*map(literal, lead), target)
+    words = (*map(literal_word, lead), target)
     return ShellCommand(" ".join(w.text for w in words), words)
 
 

@@ -11,57 +11,57 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
 
-from interlock.services.files.protected import folded, is_plain_key
+from interlock.services.files.protected import fold_name, is_harmless_git_key
 from interlock.services.policy.brought import archives_of_tar, brought_clause
 from interlock.services.policy.expansion import first_trusted_in, is_unknown, names_of, trusted_names_in
 from interlock.services.policy.git import tracked_files
 from interlock.services.policy.harmless import only_reads_anywhere
 from interlock.services.policy.reading import Reading
-from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program
+from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT
-from interlock.services.shell.model import ShellCommand, Word, literal, names
-from interlock.services.shell.parse import parse
+from interlock.services.shell.model import ShellCommand, Word, literal_word, to_name_set
+from interlock.services.shell.parse import parse_shell_line
 
 Texts = Sequence[str]
 """What one word may stand for."""
 
-_ALL = names("script mv tee sponge touch truncate mkdir chmod chown patch ed ex dd vipw pico nano")
+_ALL = to_name_set("script mv tee sponge touch truncate mkdir chmod chown patch ed ex dd vipw pico nano")
 """They change whatever they name."""
-_REMOVE = names("rm unlink rmdir shred")
-_OF_GIT = names("config config.worktree hooks commondir modules")
-_LAST = names("cp ln install rsync scp mv uniq xxd")
+_REMOVE = to_name_set("rm unlink rmdir shred")
+_OF_GIT = to_name_set("config config.worktree hooks commondir modules")
+_LAST = to_name_set("cp ln install rsync scp mv uniq xxd")
 """They change their last operand, or what is in it."""
 _IN_PLACE = {
     name: re.compile(r"-[A-Za-z0-9]*i.*|--in-place.*|inplace")
-    for name in names("sed gsed perl ruby awk gawk yq")
+    for name in to_name_set("sed gsed perl ruby awk gawk yq")
 }
-_UNPACKS = names("gunzip bunzip2 unxz unlzma unzstd uncompress gzip bzip2 xz lzma zstd lz4 brotli")
+_UNPACKS = to_name_set("gunzip bunzip2 unxz unlzma unzstd uncompress gzip bzip2 xz lzma zstd lz4 brotli")
 _ENDINGS = re.compile(r"\.(gz|bz2|xz|lzma|zst|Z|lz4|br)$")
 _HOST = re.compile(r"[\w.@-]+:")
-_NAMES_NEW = names("rename prename perl-rename file-rename mmv")
-_REWRITES = names("black isort mdformat dos2unix unix2dos rustfmt sd")
+_NAMES_NEW = to_name_set("rename prename perl-rename file-rename mmv")
+_REWRITES = to_name_set("black isort mdformat dos2unix unix2dos rustfmt sd")
 """Formatters that change what they are given; others say so by an option."""
 _SAYS_SO = re.compile(r"--(write|fix|in-place|inplace|overwrite)(=true)?")
-_FORMATS_BY_W = names("gofmt gofumpt goimports shfmt prettier")
-_CHANGES_COPY = names("clone export checkout co mv move cp copy rm remove revert update")
-_PACKS = names("gzip bzip2 xz lzma zstd lz4 brotli")
+_FORMATS_BY_W = to_name_set("gofmt gofumpt goimports shfmt prettier")
+_CHANGES_COPY = to_name_set("clone export checkout co mv move cp copy rm remove revert update")
+_PACKS = to_name_set("gzip bzip2 xz lzma zstd lz4 brotli")
 _KEEPS = re.compile(r"-[A-Za-z0-9]*[kclt][A-Za-z0-9]*|--(keep|stdout|to-stdout|list|test)")
 _DECOMPRESSES = re.compile(r"-[A-Za-z0-9]*d[A-Za-z0-9]*|--(decompress|uncompress)")
-_DATABASES = names("sqlite3 psql mysql mariadb duckdb")
+_DATABASES = to_name_set("sqlite3 psql mysql mariadb duckdb")
 _EXPORTS = re.compile(
     r"^\s*\.(output|once|save|backup|log|excel|clone)\b|\boutfile\b|^\s*\\[ogw]|\bto\s+'", re.IGNORECASE
 )
-_EDITORS = names("vim vi nvim view ex ed emacs emacsclient")
+_EDITORS = to_name_set("vim vi nvim view ex ed emacs emacsclient")
 _OPTIONS = ("-o", "--log-file", "--logfile")
 _TO = re.compile(r"--?[a-z-]*(out|dest|target|save)[a-z-]*")
 """Options by which programs name what they write."""
-_NO_OUTPUT = names(
+_NO_OUTPUT = to_name_set(
     "find ps git ls grep egrep fgrep rg set ssh mount test [ sh bash dash zsh cp mv rsync install tar unzip du"
 )
 """Programs whose `-o` names no file."""
 _FOLDERS = ("-t", "--target-directory")
-_LOOKS = names("--get --get-all --get-regexp --get-urlmatch --list -l get list")
-_SETS = names("set unset add --add --unset --unset-all --replace-all")
+_LOOKS = to_name_set("--get --get-all --get-regexp --get-urlmatch --list -l get list")
+_SETS = to_name_set("set unset add --add --unset --unset-all --replace-all")
 _CODE_WRITES = re.compile(
     r"""["'][rbt]*[wax]\+?[bt]?["']|\bwrite|\bopen\s*\(\s*["']?[>+]|\bunlink|\brename|\breplace\(|\bremove\(|\bcopy|\bmove\("""
     r"|\btouch\(|\bchmod|\bsymlink|\blink\(|\bappend|\bmkdir|[^-=]>|\bsave|\bdump\(|\bprint\s+to\b|\bspurt\b"
@@ -69,8 +69,8 @@ _CODE_WRITES = re.compile(
 _LINKS = r"-[A-Za-z]*[ls][A-Za-z]*|--link|--symbolic-link"
 _SED_WRITES = re.compile(r"(?:^|[;{}\n\dp/$gI ])[wW]\s*(\S[^;\n}]*)")
 _AWK_WRITES = re.compile(r'>>?\s*"([^"]+)"')
-_FILTERS = names("grep egrep fgrep rg ag sed awk gawk head tail sort uniq cut shuf")
-_NARROWS = names(
+_FILTERS = to_name_set("grep egrep fgrep rg ag sed awk gawk head tail sort uniq cut shuf")
+_NARROWS = to_name_set(
     "-empty -mtime -mmin -newer -size -regex -iregex -user -group -perm -atime -ctime -inum -links -samefile"
 )
 _MOST_ENTRIES = 5_000
@@ -78,14 +78,14 @@ _MOST_CODE = 20_000
 
 
 _WRITES = _ALL | _REMOVE | frozenset(_LAST) | _IN_PLACE.keys()
-_NOT_BEHIND = names("install patch ed ex awk gawk ruby")
+_NOT_BEHIND = to_name_set("install patch ed ex awk gawk ruby")
 """Words that are seldom programs behind another: `npm install`."""
 _BEHIND = _WRITES - _NOT_BEHIND
-_UNPACK = names("tar unzip bsdtar cpio")
-_LAUNCHERS = names(
+_UNPACK = to_name_set("tar unzip bsdtar cpio")
+_LAUNCHERS = to_name_set(
     "uv poetry pipenv pdm hatch rye pixi conda sudo doas env nice timeout npx bunx setsid ionice strace busybox toybox"
 )
-_ELSEWHERE = names("docker podman nerdctl kubectl ssh vagrant flatpak")
+_ELSEWHERE = to_name_set("docker podman nerdctl kubectl ssh vagrant flatpak")
 _MOST_BEHIND = 50
 _UNKNOWN = Word("…", False, "", True, True, foreign=True)
 _CLIMBS = re.compile(r"^(\./|\.\./)+")
@@ -123,15 +123,15 @@ def written_clause(command: ShellCommand, reading: Reading) -> str | None:
 
 def _named_anew(command: ShellCommand, reading: Reading) -> Iterator[ShellCommand]:
     """Yield what an alias stands for, and the lines in variables that a shell runs: `bash -c "$x"`."""
-    program = known_program(command.words[0].text)
+    program = known_program_name(command.words[0].text)
     if program == "alias":
         for text in command.argv[1:]:
-            for one in parse(text.partition("=")[2]).commands:
+            for one in parse_shell_line(text.partition("=")[2]).commands:
                 yield ShellCommand(command.text, (*one.words, _UNKNOWN))
     elif program in SHELLS:
         for word in command.words[1:]:
             for text in () if word.literal else names_of(word, reading)[1:]:
-                yield from parse(text).commands
+                yield from parse_shell_line(text).commands
 
 
 _WRITES_SOMEWHERE = re.compile(r"[\w.+-]+|>")
@@ -141,8 +141,8 @@ def unread_clause(reading: Reading) -> str | None:
     """Return a clause about a trusted name in a line that isn't parsed to its end, if something in it may write."""
     if not reading.line.unread:
         return None
-    known = _WRITES | LANGUAGES | SHELLS | names("> tar unzip find git curl wget xargs")
-    writes = any(known_program(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text))
+    known = _WRITES | LANGUAGES | SHELLS | to_name_set("> tar unzip find git curl wget xargs")
+    writes = any(known_program_name(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text))
     name = first_trusted_in(reading.line.text) if writes else None
     return f"may change {name!r}, and isn't read to its end" if name else None
 
@@ -151,7 +151,9 @@ def _unknown_program(command: ShellCommand, reading: Reading) -> str | None:
     """A clause about a trusted file that is given to a program which is only known when it runs: `$x AGENTS.md`."""
     known = [text for text in names_of(command.words[0], reading)[1:] if text]
     each = [re.split(r"[\s,:;|]+", text) for text in known] or [["tee"]]
-    plain = (ShellCommand(command.text, (*map(literal, one), *command.words[1:])) for one in each if one[0])
+    plain = (
+        ShellCommand(command.text, (*map(literal_word, one), *command.words[1:])) for one in each if one[0]
+    )
     return next(filter(None, (_written_clause(one, reading) for one in plain)), None)
 
 
@@ -161,7 +163,7 @@ _COMMANDS_OF_THEIRS = re.compile(r"^\s*(\.shell|\.system|\\!|!|shell|spawn)\s+")
 
 def _in_lines(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the commands of lines in the arguments that a program runs: `npx -c 'tee x'`, `gdb -ex 'shell tee x'`."""
-    program, given = known_program(command.words[0].text), command.argv[1:]
+    program, given = known_program_name(command.words[0].text), command.argv[1:]
     if program in INDIFFERENT | SHELLS | LANGUAGES or only_reads_anywhere((program,)):
         return
     texts = [after for word, after in pairwise(given) if _RUNS_LINE.fullmatch(word) or word == "foreach"]
@@ -171,12 +173,12 @@ def _in_lines(command: ShellCommand) -> Iterator[ShellCommand]:
         texts.append(" ".join(given[2:]))
     for text in texts[:_MOST_BEHIND]:
         for part in (text, text.partition(";")[2], text.partition(":")[2]):
-            yield from parse(_COMMANDS_OF_THEIRS.sub("", part)).commands
+            yield from parse_shell_line(_COMMANDS_OF_THEIRS.sub("", part)).commands
 
 
 def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the commands that may stand behind a program that runs others: `sudo tee x`, `busybox cp x y`."""
-    program, words = known_program(command.words[0].text), command.words
+    program, words = known_program_name(command.words[0].text), command.words
     known = INDIFFERENT | _WRITES | {"git", "find", "tar", "unzip"}
     away = program in _ELSEWHERE and command.argv[1:2] != ("cp",)
     if away or program in known or only_reads_anywhere((program,)):
@@ -185,7 +187,7 @@ def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
     holes = {"{}", *(b.text for a, b in pairwise(words) if fed and a.text in ("-I", "-J", "--replace"))}
     holes |= {w.text[2:] for w in words if fed and w.text.startswith(("-I", "-J")) and len(w.text) > 2}
     for at in range(1, min(len(words), _MOST_BEHIND)):
-        inner = known_program(words[at].text)
+        inner = known_program_name(words[at].text)
         launched = program in _LAUNCHERS and (inner in LANGUAGES or inner in _UNPACK)
         if words[at].literal and (inner in _BEHIND or launched):
             rest = [_UNKNOWN if fed and any(hole in w.text for hole in holes) else w for w in words[at:]]
@@ -195,7 +197,7 @@ def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
 
 def _written_clause(command: ShellCommand, reading: Reading) -> str | None:
     words = [_texts(word, command, reading) for word in command.words[1:]]
-    program = known_program(command.words[0].text)
+    program = known_program_name(command.words[0].text)
     if program == "git":
         plain = [text for texts in words for text in texts]
         named = chain(_named_to_git(plain, words), _patched_by_text(plain, reading))
@@ -228,7 +230,7 @@ def _clause(program: str, paths: Iterator[str] | Sequence[str], reading: Reading
 
 def is_of_git(path: str) -> bool:
     """Whether it is a repository's folder, or what git runs or believes in one."""
-    parts = [folded(part) for part in posixpath.normpath(path).split("/")]
+    parts = [fold_name(part) for part in posixpath.normpath(path).split("/")]
     at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
     return at is not None and (at + 1 == len(parts) or parts[at + 1] in _OF_GIT)
 
@@ -251,14 +253,14 @@ def _named_elsewhere(command: ShellCommand, reading: Reading) -> Iterator[str]:
         if other is command or (other.words and other.words[:1] == command.words[:1]):
             break
         between = [other] if other.literal and other.argv[:1] == ("find",) else [*between, other]
-    programs = {known_program(c.words[0].text) for c in between if c.words}
+    programs = {known_program_name(c.words[0].text) for c in between if c.words}
     if not programs & _FILTERS:
         yield from _listed(reading)
     if between and between[0].words[:1] and between[0].words[0].text == "find" and not programs & _FILTERS:
         yield from _found(between[0], reading)
 
 
-_MAKES = names("mv rm clone init worktree submodule")
+_MAKES = to_name_set("mv rm clone init worktree submodule")
 
 
 def _named_to_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
@@ -419,7 +421,7 @@ def _acts(words: Sequence[str]) -> str:
             continue
         end = next((n for n in range(at, len(words)) if words[n] in (";", "+")), len(words))
         inner = words[at + 1 : end]
-        program = known_program(inner[0]) if inner else ""
+        program = known_program_name(inner[0]) if inner else ""
         if any("{}" in path for path in _written(program, [(text,) for text in inner[1:]])):
             return program
         if program in SHELLS and any(_writes_somewhere(text, inner) for text in inner[1:]):
@@ -429,9 +431,9 @@ def _acts(words: Sequence[str]) -> str:
 
 def _writes_somewhere(script: str, inner: Sequence[str]) -> bool:
     """Whether a script writes to what it is given."""
-    line = parse(script)
-    into = any(r.kind == "write" and r.target is not None and not r.idle for r in line.redirects)
-    programs = {known_program(c.words[0].text) for c in line.commands if c.words}
+    line = parse_shell_line(script)
+    into = any(r.kind == "write" and r.target is not None and not r.is_idle for r in line.redirects)
+    programs = {known_program_name(c.words[0].text) for c in line.commands if c.words}
     return into or (not programs.isdisjoint(_ALL | _LAST | _REMOVE | _IN_PLACE.keys()) and len(inner) > 1)
 
 
@@ -506,10 +508,10 @@ def _configures(words: Sequence[str]) -> str | None:
     if not operands or not _LOOKS.isdisjoint(given) or (len(operands) == 1 and _SETS.isdisjoint(given)):
         return "opens git's configuration in an editor" if {"-e", "--edit", "edit"} & {*given} else None
     key = next((word for word in operands if "." in word and "/" not in word), operands[0])
-    return None if is_plain_key(key) else f"changes git's configuration ({key[:60]})"
+    return None if is_harmless_git_key(key) else f"changes git's configuration ({key[:60]})"
 
 
 def redirected(target: Word, reading: Reading) -> Iterator[str]:
     """Yield the paths that a redirection may write to."""
-    command = ShellCommand(target.text, (literal(">"), target))
+    command = ShellCommand(target.text, (literal_word(">"), target))
     yield from _texts(target, command, reading)

@@ -21,9 +21,9 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file
-from interlock.services.files.ignore import git_directory, index_of
+from interlock.services.files.ignore import find_git_directory, git_index_path
 from interlock.services.snapshots.tree import Change, Tree, kind_of
 from interlock.state.errors import RunError
 from interlock.state.workspace import Workspace
@@ -198,7 +198,7 @@ class Repository:
         top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
         if top is None:
             return None
-        index, objects = index_of(top), git_directory(top) / "objects"
+        index, objects = git_index_path(top), find_git_directory(top) / "objects"
         try:
             found = index.lstat()
         except OSError:
@@ -395,7 +395,7 @@ class Repository:
     def _make(self) -> None:
         if (self._folder / "HEAD").exists():
             return
-        private_directory(self._folder.parent)
+        make_private_directory(self._folder.parent)
         made = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder.parent))
         with self._started("init", "--quiet", "--bare", "--template=", str(made), stdin=subprocess.DEVNULL):
             pass
