@@ -10,7 +10,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from interlock.services.config.formats import DotEnv, load_dotenv
@@ -157,7 +156,6 @@ class Configuration:
 _MOST = 8
 """Configurations kept: folders with their options that one process works in by turns."""
 _known: list[Configuration] = []
-_LOOKING = Lock()
 
 
 def configuration_here(root: Path, trusted: bool | None = None) -> Configuration:
@@ -167,12 +165,9 @@ def configuration_here(root: Path, trusted: bool | None = None) -> Configuration
 
 def load_configuration(sources: Sources) -> Configuration:
     """Return the configuration of these sources: the same value as before if no file has changed since."""
-    with _LOOKING:
-        for known in [*_known]:
-            if known.sources == sources:
-                if known.stamps.are_current():
-                    return known
-                _known.remove(known)
-        _known.append(made := Configuration(sources))
-        del _known[:-_MOST]
-        return made
+    known = next((one for one in _known if one.sources == sources), None)
+    if known and known.stamps.are_current():
+        return known
+    made = Configuration(sources)
+    _known[:] = [*(one for one in _known if one is not known), made][-_MOST:]
+    return made

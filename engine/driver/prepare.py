@@ -267,7 +267,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     check_mode(configuration, options.mode)
     now = configuration.once(("rights", options.home), lambda: rights_of(configuration, own_redactor()))
     rules = run_rules(options, configuration, now)
-    if not trusted and options.rights is not None and options.repository is None:
+    if rules.changed and not trusted and options.repository is None:
         check_definitions(
             [name for name in rules.kept["defined"] if name not in now["defined"]], configuration
         )
