@@ -268,7 +268,7 @@ def protected_paths(options: Options, configuration: Configuration, rules: Seque
     found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
     made = ProtectedPaths(memory=names, places=found, home=real_path(home))
     for root in map(real_path, roots):  # a workspace in a project's settings
-        if inside := made.named(root.relative_to(git_root(root) or "/")):
+        if inside := made.protection_by_name(root.relative_to(git_root(root) or "/")):
             found[root] = inside.what
     return made
 
