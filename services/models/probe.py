@@ -33,15 +33,17 @@ def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
         base = base.removesuffix("/v1")
     key = env.get(spec.key, "") if spec.key else ""
     if provider == "ollama":
-        return _ids(fetched(f"{base}{path}", {}), "models", "name")
+        return _listed_ids(fetched(f"{base}{path}", {}), "models", "name")
     if provider == "azure":
-        return _ids(fetched(f"{base}/openai/models?api-version={_AZURE}", {"api-key": key}), "data", "id")
+        return _listed_ids(
+            fetched(f"{base}/openai/models?api-version={_AZURE}", {"api-key": key}), "data", "id"
+        )
     headers = (
         {"x-api-key": key, "anthropic-version": "2023-06-01"} if provider == "anthropic" else bearer(key)
     )
     if provider == "openrouter" and base == PUBLIC[provider]:  # it lists its models for everybody
         fetched(f"{base}/key", headers)
-    return _ids(fetched(f"{base}{path}", headers), "data", "id")
+    return _listed_ids(fetched(f"{base}{path}", headers), "data", "id")
 
 
 def gemini_models(base: str, key: str) -> list[str]:
@@ -59,7 +61,7 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
+def _listed_ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
     return [str(one[name]) for one in map(object_of, data.get(listed) or []) if name in one]
 
 
@@ -85,11 +87,11 @@ def fetched(
     bare = isinstance(told, list)  # Together's list of models
     data = object_of({"data": cast("list[Any]", told)} if bare else told)
     if not answer.is_success or not data:
-        raise UserError(_explained(answer.status_code, data))
+        raise UserError(_error_text(answer.status_code, data))
     return data
 
 
-def _explained(status: int, data: Mapping[str, Any]) -> str:
+def _error_text(status: int, data: Mapping[str, Any]) -> str:
     message = str(object_of(data.get("error")).get("message") or data.get("error") or "")
     what = f": {one_line(message, 300)}" if message else "; what answers there doesn't speak this protocol"
     wrong_key = status in (401, 403) or "api key" in message.lower()
