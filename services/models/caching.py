@@ -67,7 +67,7 @@ class CachePlans:
 
 
 def _is_conversation(request: ModelRequest) -> bool:
-    """Whether more requests follow that begin as this one does: helpers ask once."""
+    """Return whether more requests follow that begin as this one does: helpers ask once."""
     return request.schema is None and (bool(request.tools) or request.role == "main")
 
 
@@ -267,5 +267,5 @@ def _last_markable_block(content: Sequence[Any]) -> int | None:
 
 
 def _has_calls(message: Json) -> bool:
-    """Whether it has calls or their results, beside which Nova takes no marks."""
+    """Return whether it has calls or their results, beside which Nova takes no marks."""
     return any("toolUse" in block or "toolResult" in block for block in message["content"])

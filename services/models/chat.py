@@ -384,7 +384,7 @@ class ChatModels:
     async def _file(
         self, request: ModelRequest, call: ModelCall, limited: _Limited, path: str, text: str
     ) -> _Pieces:
-        """The answer to the request for a file that the model wants to write."""
+        """Return the answer to the request for a file that the model wants to write."""
         messages = asked_for(path, text, self._redacted(call.messages))
         provider = await self._providers.get(request.model)
         async with aclosing(

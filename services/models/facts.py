@@ -64,7 +64,7 @@ class Server:
 
 
 def server_of(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
-    """The server of `provider:model`; `ask`: whether one nearby is asked what it is."""
+    """Return the server of `provider:model`; `ask`: whether one nearby is asked what it is."""
     url = url_of(model, env)
     near = serves_nearby(model, url)
     if not near or not ask:
@@ -78,12 +78,12 @@ _SERVED_NEARBY = ("openai", "ollama")
 
 
 def serves_nearby(model: str, url: str) -> bool:
-    """Whether a server on this machine or in a private network has the model itself."""
+    """Return whether a server on this machine or in a private network has the model itself."""
     return bool(url) and provider_of(model) in _SERVED_NEARBY and is_near(url)
 
 
 def is_near(url: str) -> bool:
-    """Whether the address is on this machine or in a private network, by its name alone."""
+    """Return whether the address is on this machine or in a private network, by its name alone."""
     host = urlsplit(url).hostname or ""
     try:
         address = ipaddress.ip_address(host)
@@ -242,11 +242,12 @@ class ModelFacts:
         return found or limit(self._settings, model), found is not None
 
     def limit(self, model: str) -> int:
-        """The window in tokens: as set, as its server says, as known by name."""
+        """Return the window in tokens: as set, as its server says, as known by name."""
         return self.window(model)[0]
 
     def unknown(self, model: str) -> str:
-        """What is assumed of a model that nobody knows, and how to set it: said once in its life. Empty: nothing is."""
+        """Return what is assumed of a model that nobody knows, and how to set it: said once in its life. Empty:
+        nothing is."""
         window, is_known = self.window(model)
         prices = provider_of(model) == "script" or self.prices(model)
         if (is_known and prices) or self.seen(model).warned:
@@ -280,14 +281,14 @@ class ModelFacts:
         return found
 
     def able(self, model: str) -> Able:
-        """What it can take and write: as settings say, else as its provider's package does."""
+        """Return what it can take and write: as settings say, else as its provider's package does."""
         own, found = self._settings.entry(model), able(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
         refuses = found.refuses if own.takes is None else tuple(k for k in ABILITIES if k not in takes)
         return found._replace(output=own.output_limit or found.output, takes=takes, refuses=refuses)
 
     def cost(self, model: str, usage: Usage) -> float | None:
-        """US dollars for a request; the provider's own figure where it gave one. None: unknown."""
+        """Return US dollars for a request; the provider's own figure where it gave one. None: unknown."""
         prices = self.prices(model) if usage.usd is None else None
         return usage.usd if prices is None else cost_of(prices, usage)
 
@@ -310,7 +311,7 @@ class ModelFacts:
         return self.server(model).constrains if own is None else own
 
     def protocol(self, model: str, wanted: str) -> str:
-        """How the model calls tools; `auto` only if that has to be found out."""
+        """Return how the model calls tools; `auto` only if that has to be found out."""
         if wanted != "auto":
             return wanted
         own = self._settings.entry(model).protocol
@@ -319,7 +320,7 @@ class ModelFacts:
         return self.seen(model).protocol or "auto"
 
     def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
-        """How it calls tools from now on; `auto`: that isn't known yet."""
+        """Return how it calls tools from now on; `auto`: that isn't known yet."""
         found = reply.called
         if not found:
             return ("json" if self.constrains(model) else "auto") if silent + 1 >= _TRIED else "auto"
@@ -330,7 +331,7 @@ class ModelFacts:
         return "auto" if found == "xml" else found
 
     def is_small(self, model: str) -> bool:
-        """Whether the model gets the small prompt where nobody says which."""
+        """Return whether the model gets the small prompt where nobody says which."""
         if own := self._settings.entry(model).prompt_profile:
             return own == "small"
         if not self.server(model).near:
@@ -347,7 +348,7 @@ class ModelFacts:
             self.see(model, read_per_s=float(f"{tokens / seconds:.1g}"))
 
     def estimated(self, model: str, tokens: int) -> int:
-        """The estimate of a request, by how far the last ones of this model were off."""
+        """Return the estimate of a request, by how far the last ones of this model were off."""
         return round(tokens * self._estimate_factor(model))
 
     def counted(self, model: str, tokens: int, estimate: int) -> None:
@@ -365,7 +366,7 @@ class ModelFacts:
         return self._factors[model]
 
     def refused_parts(self, model: str) -> frozenset[str]:
-        """Digests of the attachments that the model's server refused."""
+        """Return digests of the attachments that the model's server refused."""
         if model not in self._refused_parts:
             self._refused_parts[model] = frozenset(self.seen(model).refused_parts)
         return self._refused_parts[model]
@@ -404,7 +405,7 @@ class ModelFacts:
 
 
 def own_price(settings: Settings, model: str) -> Prices | None:
-    """What settings say, by the model's name, one of its aliases, or its provider."""
+    """Return what settings say, by the model's name, one of its aliases, or its provider."""
     if (found := settings.entry(model).price) is None:
         return None
     cached, written = (found.input if one is None else one for one in (found.cached, found.written))
@@ -412,7 +413,7 @@ def own_price(settings: Settings, model: str) -> Prices | None:
 
 
 def offered(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:
-    """The models that settings name and credentials serve, then all those of servers nearby."""
+    """Return the models that settings name and credentials serve, then all those of servers nearby."""
     named = [settings.model.name, *settings.model.aliases, *(n for n in settings.models if ":" in n)]
     resolved = dict.fromkeys(resolve(settings, name) for name in named)
     found = [name for name in resolved if is_served(name, env)]

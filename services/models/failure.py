@@ -257,30 +257,30 @@ def _answered(told: "Told", error: BaseException, model: str, now: float) -> Mod
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
+    """Return whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
     lost = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError, UnicodeDecodeError)
     of_client = (c.__name__ for c in type(error).__mro__ if c.__module__.startswith("httpx"))
     return isinstance(error, lost) or type(error).__name__ in _TRANSPORT or not _LOST.isdisjoint(of_client)
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The cause that says most: clients wrap it as "Connection error."."""
+    """Return the cause that says most: clients wrap it as "Connection error."."""
     said = [c for c in _causes(error) if str(c) and (_is_lost(c) or type(c).__module__.startswith("http"))]
     return said[-1] if said else error
 
 
 def _was_sent_plain(error: BaseException) -> bool:
-    """Whether it is of a request that a client sent without TLS."""
+    """Return whether it is of a request that a client sent without TLS."""
     return str(getattr(getattr(error, "_request", None), "url", "")).startswith("http://")
 
 
 def _is_absent(error: BaseException) -> bool:
-    """Whether nothing listens there or the host is unknown: long waiting won't help."""
+    """Return whether nothing listens there or the host is unknown: long waiting won't help."""
     return isinstance(error, (ConnectionRefusedError, socket.gaierror)) or type(error).__name__ in _ABSENT
 
 
 def _is_our_bug(error: Exception) -> bool:
-    """Whether it is a bug of this program: raised in our own code, not in a client."""
+    """Return whether it is a bug of this program: raised in our own code, not in a client."""
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     roots = [name.partition(".")[0] for name in names]
     inner = next((root for root in reversed(roots) if root not in sys.stdlib_module_names), "")
@@ -288,7 +288,8 @@ def _is_our_bug(error: Exception) -> bool:
 
 
 def is_empty(error: Exception) -> bool:
-    """Whether LangChain reports a stream without chunks: for every provider, an answer without a finish reason."""
+    """Return whether LangChain reports a stream without chunks: for every provider, an answer without a finish
+    reason."""
     return isinstance(error, ValueError) and "No generation chunks" in str(error)
 
 

@@ -28,7 +28,8 @@ _DONE = '{"text": "..."}, with what you did or found.'
 
 
 def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
-    """The messages with the tools and how to call them after the system prompt, which so stays a fixed beginning."""
+    """Return the messages with the tools and how to call them after the system prompt, which so stays a fixed
+    beginning."""
     last = find_ending_tool(tools)
     end = f"When all is done, call {last}." if last else f"When all is done, answer {_DONE}"
     text = render("run/json_calls", tools="\n".join(map(tool_signature, tools)), end=end)
@@ -100,7 +101,8 @@ async def constrained(
 
 
 def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
-    """The request for the whole of a file: the task, the files and the last output, as code and without the calls."""
+    """Return the request for the whole of a file: the task, the files and the last output, as code and without the
+    calls."""
     seen = ModelKnowledge(messages)
     said = [m.text for m in messages if m.role == "user" and m.origin in ("person", "agent")]
     if messages[-1].role == "user" and messages[-1].origin not in ("person", "agent"):

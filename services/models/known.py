@@ -48,12 +48,12 @@ FREE: Prices = (Rates(0, 0.0, 0.0, 0.0, 0.0),)
 
 
 def cost_of(prices: Prices, usage: Usage) -> float:
-    """US dollars for one request: a tier's rates hold for all of its tokens."""
+    """Return US dollars for one request: a tier's rates hold for all of its tokens."""
     return next((rates for rates in reversed(prices) if usage.input > rates.above), prices[0]).cost(usage)
 
 
 def source() -> str:
-    """The table and its version, which is how old it is."""
+    """Return the table and its version, which is how old it is."""
     return f"genai-prices {version('genai-prices')}"
 
 
@@ -69,14 +69,15 @@ _UNKNOWN = Known(None, None)
 
 @cache
 def edition() -> str:
-    """Which table, and which day: prices change."""
+    """Return which table, and which day: prices change."""
     spec = find_spec("genai_prices")
     found = Path(spec.origin).with_name("data.py").stat() if spec and spec.origin else None
     return f"{datetime.now(UTC):%F} {found.st_mtime_ns if found else 0}"
 
 
 def known(model: str, url: str = "") -> Known:
-    """What is known of a resolved model today; all None if the table hasn't got it. `url`: the server's address."""
+    """Return what is known of a resolved model today; all None if the table hasn't got it. `url`: the server's
+    address."""
     if provider_of(model) == "script":
         return _UNKNOWN
     found = _find_model_info(model, url)

@@ -307,7 +307,7 @@ _AS_IT_IS = ("messages", "tools", "response_format")
 
 @cache
 def _lighter_class(cls: type[BaseChatModel]) -> type[BaseChatModel]:
-    """The class with llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
+    """Return the class with llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
 
     A request's large parts go with the fields that the client doesn't know. Of those it knows it looks at every value
     for names to translate: half of a turn's CPU time after 20 turns, and growing. For a schema it imports 690 modules

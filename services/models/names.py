@@ -152,7 +152,7 @@ _OLLAMA = "http://127.0.0.1:11434"
 
 
 def url_of(model: str, env: Mapping[str, str]) -> str:
-    """The address that settings or the environment give; empty: the provider's own."""
+    """Return the address that settings or the environment give; empty: the provider's own."""
     spec = provider_spec(provider_of(model))
     url = env.get(spec.url, "") if spec and spec.url else ""
     if provider_of(model) == "ollama":
@@ -217,7 +217,7 @@ def provider_of(model: str) -> str:
 
 
 def thinks(model: str) -> bool:
-    """Whether `model.thinking` counts for a resolved model."""
+    """Return whether `model.thinking` counts for a resolved model."""
     provider, spec = provider_of(model), provider_spec(provider_of(model))
     takes = spec and effort_options(spec.cls, model.partition(":")[2], "high")
     return provider == "gemini" or takes is not None
@@ -263,7 +263,8 @@ def _absolute_script(file: str) -> str:
 
 
 def with_whole_path(name: str | None) -> str | None:
-    """The model as it was typed, but a script's file by its whole path: who drives the run may be in another folder."""
+    """Return the model as it was typed, but a script's file by its whole path: who drives the run may be in another
+    folder."""
     return _absolute_script(name.removeprefix("script:")) if name and name.startswith("script:") else name
 
 

@@ -43,9 +43,8 @@ def trusted_file(env: Mapping[str, str]) -> str:
 
 @cache
 def _merge_certificates(own: str, more: str) -> str:
-    """A file with both, as some clients read it only when they connect. On Linux it goes with its process, also when
-    that is killed.
-    """
+    """Return a file with both, as some clients read it only when they connect. On Linux it goes with its process,
+    also when that is killed."""
     import certifi
 
     is_in_memory = sys.platform == "linux"

@@ -16,7 +16,8 @@ _AZURE = PROVIDERS["azure"].fixed["api_version"]
 
 
 def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
-    """The models that a provider offers with this environment. Raises `UserError` with what is wrong, in one line."""
+    """Return the models that a provider offers with this environment. Raise `UserError` with what is wrong, in one
+    line."""
     if provider in GEMINI:
         return gemini_models(
             (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/"), gemini_key(env) or ""
@@ -68,7 +69,7 @@ def _listed_ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
 def fetched(
     url: str, headers: Mapping[str, str], body: object = None, wait_s: float = _WAIT_S
 ) -> dict[str, Any]:
-    """The server's JSON response. Raises `UserError` with its message, in one line."""
+    """Return the server's JSON response. Raise `UserError` with its message, in one line."""
     import httpx
 
     try:

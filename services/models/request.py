@@ -329,7 +329,7 @@ class Answer:
         return items
 
     def _is_refusing(self, call: CallPiece) -> bool:
-        """Whether its arguments could not be read again once they are stored."""
+        """Return whether its arguments could not be read again once they are stored."""
         if nested_deeper(call.args, _DEEPEST):
             self._refused = (
                 f"the arguments of a call of {call.name[:100]!r} are nested more than {_DEEPEST} deep"

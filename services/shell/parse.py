@@ -329,7 +329,7 @@ class _CommandReader(WordReader):
         self.state.closed, self.state.owed = bool(head and head[2]), False
 
     def _is_set_once(self, name: str) -> bool:
-        """Whether nothing but one loop gives the variable a value."""
+        """Return whether nothing but one loop gives the variable a value."""
         others = re.search(rf"\b({name}\+?=|read\b)", self.text)
         return others is None and len(re.findall(rf"\bfor[ \t]+{name}\b", self.text)) == 1
 
