@@ -48,7 +48,8 @@ class Matcher:
     pattern: Pattern | None = None
 
     def matches(self, subjects: Collection[str]) -> bool:
-        """Whether the hook applies to any of these names of one subject; events without a subject match every hook."""
+        """Return whether the hook applies to any of these names of one subject; events without a subject match
+        every hook."""
         if self.text in _ALL or not any(subjects):
             return True
         return any(self.pattern.is_found_in(s) if self.pattern else self.text == s for s in subjects)
@@ -289,7 +290,7 @@ def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
 
 
 def _says_required(data: object) -> bool:
-    """Whether `required` occurs anywhere in it with a value other than false."""
+    """Return whether `required` occurs anywhere in it with a value other than false."""
     if isinstance(data, dict):
         found = cast(dict[str, Any], data)
         return found.get("required") not in (None, False) or any(map(_says_required, found.values()))

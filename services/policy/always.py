@@ -48,7 +48,7 @@ def find_covering_grant(
 def is_granted(
     granted: Iterable[tuple[str, ...]], text: str | None, command: ShellCommand, reading: LineReading
 ) -> bool:
-    """Whether a grant for these commands, or for the whole line of this text, covers a command of a line."""
+    """Return whether a grant for these commands, or for the whole line of this text, covers a command of a line."""
     line = reading.line
     if text and text == line.text:
         return True
@@ -110,7 +110,7 @@ def is_covered_by(
     server: str | None,
     program: str = "",
 ) -> bool:
-    """Whether a session rule covers a call other than a shell call. `program`: what the server is now."""
+    """Return whether a session rule covers a call other than a shell call. `program`: what the server is now."""
     if not _is_in_mode(rule, mode) or rule.commands or rule.line:
         return False
     if server is not None and rule.program != program:
@@ -173,13 +173,13 @@ def _is_hidden(command: ShellCommand, reading: LineReading) -> bool:
 
 
 def _is_setting_variable(line: ShellLine) -> bool:
-    """Whether it sets a variable by which its commands may do something else."""
+    """Return whether it sets a variable by which its commands may do something else."""
     every = (*line.assigns, *(name for c in line.effective for name in c.assigns))
     return any(name.partition("=")[0] in STAGES for name in every) or any(c.sets for c in line.effective)
 
 
 def _has_known_arguments(command: ShellCommand) -> bool:
-    """Whether every argument is known, or may be any."""
+    """Return whether every argument is known, or may be any."""
     found = find_row(command.argv)
     return command.literal or (found is not None and found[1].anything and command.words[0].literal)
 

@@ -125,7 +125,7 @@ def _is_in_workspace(path: str, reading: LineReading) -> bool:
 
 
 def _is_workspace_or_above(place: str, reading: LineReading) -> bool:
-    """Whether a place is the folder of the workspace itself, or above it."""
+    """Return whether a place is the folder of the workspace itself, or above it."""
     for base in reading.folders.bases or (".",):
         real = Path(os.path.realpath(reading.workspace.root / base / place))
         if any(root == real or root.is_relative_to(real) for root in reading.workspace.roots):
@@ -341,7 +341,7 @@ def _copied_members(
 
 
 def _can_be_made(source: str, reading: LineReading) -> bool:
-    """Whether another command of the line may make a folder that isn't there, all of which is copied."""
+    """Return whether another command of the line may make a folder that isn't there, all of which is copied."""
     everything = re.fullmatch(r"[.*?{},]*", posixpath.basename(source)) is not None
     return everything and len(reading.line.commands) > 1
 

@@ -223,7 +223,7 @@ class SafetyCheckers:
 
 
 def _is_concerned(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
-    """Whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
+    """Return whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
     if line is None:
         return has_met_conditions(rule, call.args, None)
     if not rule.has_conditions or line.opaque is not None:

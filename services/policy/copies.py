@@ -104,7 +104,7 @@ def _has_same_name(place: str, name: str, folders: Sequence[str]) -> bool:
 
 
 def _is_same_file(path: str, file: str) -> bool:
-    """Whether two files are one, or have the same content."""
+    """Return whether two files are one, or have the same content."""
     try:
         own, other = os.stat(path), os.stat(file)  # noqa: PTH116 - as above
     except (OSError, ValueError):

@@ -61,7 +61,7 @@ def possible_paths(word: Word, reading: LineReading) -> Sequence[str]:
 
 
 def has_unknown_value(word: Word, reading: LineReading) -> bool:
-    """Whether its value isn't in the line."""
+    """Return whether its value isn't in the line."""
     return not word.literal and any(
         isinstance(p, _Wildcard) and not p.pattern for o in _parse_word_parts(word, reading) for p in o
     )
@@ -361,7 +361,7 @@ def _split_at_slashes(parts: Sequence[_Part]) -> list[list[_Part]]:
 
 
 def _leading_folder(names: Sequence[Sequence[_Part]]) -> str:
-    """The folder in front of the first name that isn't known, as it begins a path."""
+    """Return the folder in front of the first name that isn't known, as it begins a path."""
     folder = ""
     for name in names:
         if not all(isinstance(part, str) for part in name):

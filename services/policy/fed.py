@@ -35,7 +35,8 @@ def find_fed_texts(line: ShellLine) -> tuple[str, ...]:
 
 
 def is_running_text(command: ShellCommand, line: ShellLine) -> bool:
-    """Whether a command takes its instructions from another part of the line: its input, or a file that it writes."""
+    """Return whether a command takes its instructions from another part of the line: its input, or a file that it
+    writes."""
     if not command.words or not command.words[0].literal:
         return False
     program = known_program_name(command.words[0].text)

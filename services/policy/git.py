@@ -39,8 +39,8 @@ def is_inert_repository(folder: Path) -> bool:
 
 
 def is_tracking_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
-    """Whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it compares any
-    two folders, whatever they hold."""
+    """Return whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it
+    compares any two folders, whatever they hold."""
     found = [
         own
         for git in _find_repositories(folder)
@@ -114,8 +114,8 @@ _COMMAND = re.compile(
 
 
 def _is_user_config_inert(tree: Path) -> bool:
-    """Whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading commands, no
-    program with a relative path."""
+    """Return whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading
+    commands, no program with a relative path."""
     for config in git_configuration_paths(os.environ):
         named = [config, *(path for path, configures in paths_named_by_git(config, tree) if configures)]
         folders = (path for path, configures in paths_named_by_git(config, tree) if not configures)
@@ -185,7 +185,8 @@ _NAMES = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "--no-color")
 
 
 def is_printing_texts(command: str, options: Sequence[str]) -> bool:
-    """Whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of a blob."""
+    """Return whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of
+    a blob."""
     patch = not _PATCH.isdisjoint(options)
     if command == "log":
         return patch or "L" in options

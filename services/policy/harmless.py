@@ -143,15 +143,16 @@ def find_row(words: Sequence[str]) -> tuple[int, Row] | None:
 
 
 def has_only_path_patterns(command: ShellCommand, reading: LineReading) -> bool:
-    """Whether all that isn't known of a command are patterns, for a program that takes files, and none of the names
-    that they mean now is an option."""
+    """Return whether all that isn't known of a command are patterns, for a program that takes files, and none of
+    the names that they mean now is an option."""
     found = find_row(command.argv)
     files = found is not None and found[1].operands[-1:] in (("path",), ("test",))
     return files and all(word.literal or reading.is_readable_path(word) for word in command.words)
 
 
 def is_harmless_setting(text: str, variables: frozenset[str]) -> bool:
-    """Whether `NAME=value` is one of these variables, or one that never counts, with a number or a yes or no."""
+    """Return whether `NAME=value` is one of these variables, or one that never counts, with a number or a yes
+    or no."""
     found = SETS.fullmatch(text)
     known = found is not None and found[1] in variables | HARMLESS_VARIABLES
     return found is not None and known and _PLAIN_VALUE.fullmatch(found[2]) is not None
@@ -178,7 +179,7 @@ class ShownCommand:
         return row.covers if known else ""
 
     def is_covering(self, command: ShellCommand, reading: LineReading, fed: bool) -> bool:
-        """Whether a grant for this command covers another. `fed`: it may read what something else writes."""
+        """Return whether a grant for this command covers another. `fed`: it may read what something else writes."""
         known = self._is_known_variant(command, reading)
         exact = command.literal and command.argv == self.argv
         return known or (exact and not (fed and find_row(self.argv) is None))
@@ -202,7 +203,8 @@ class ShownCommand:
 def _has_harmless_differences(
     row: Row, own: GivenArguments, other: GivenArguments, reading: LineReading
 ) -> bool:
-    """Whether what only one of them has is harmless: an argument may say what to leave out (`-e lint`, `--skip x`)."""
+    """Return whether what only one of them has is harmless: an argument may say what to leave out (`-e lint`,
+    `--skip x`)."""
 
     def is_harmless(pair: Pair) -> bool:
         return _is_of_any_kind(row.option_kind(pair[0]), literal_word(pair[1]), reading)
@@ -270,12 +272,12 @@ _GIT_READS = to_name_set(
 
 
 def is_reading_program(argv: Sequence[str]) -> bool:
-    """Whether the program only reads, whatever its arguments."""
+    """Return whether the program only reads, whatever its arguments."""
     return bool(argv) and argv[0] in _ONLY_READ
 
 
 def is_reading_command(argv: Sequence[str]) -> bool:
-    """Whether its leading words say that it changes no file of the workspace that the program trusts."""
+    """Return whether its leading words say that it changes no file of the workspace that the program trusts."""
     return is_reading_program(argv) or (len(argv) > 1 and argv[0] == "git" and argv[1] in _GIT_READS)
 
 

@@ -29,7 +29,7 @@ class Match(IntEnum):
 
 
 def is_allowing(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
-    """Whether an allow rule certainly covers this command."""
+    """Return whether an allow rule certainly covers this command."""
     if not rule.has_conditions:
         return True
     if (
@@ -56,7 +56,7 @@ def is_allowing(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]
 
 
 def has_prefix(command: ShellCommand, prefix: Sequence[str]) -> bool:
-    """Whether its leading words are known and equal the prefix."""
+    """Return whether its leading words are known and equal the prefix."""
     size = len(prefix)
     return command.argv[:size] == tuple(prefix) and all(w.literal for w in command.words[:size])
 
@@ -90,7 +90,8 @@ def _match_prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
 
 
 def _can_mean_prefix(words: Sequence[Word], prefix: Sequence[str]) -> bool:
-    """Whether it may be the prefix: options stand elsewhere, together or abbreviated, subcommands are abbreviated."""
+    """Return whether it may be the prefix: options stand elsewhere, together or abbreviated, subcommands are
+    abbreviated."""
     if len(prefix) < 2 or not words or program_name(words[0].text) != program_name(prefix[0]):
         return False
     given = [w.text for w in words[1:]]
@@ -109,7 +110,8 @@ def _can_mean_prefix(words: Sequence[Word], prefix: Sequence[str]) -> bool:
 
 
 def _has_option(options: Sequence[str], wanted: str, equal: Mapping[str, str]) -> bool:
-    """Whether an option is given: by itself, abbreviated, among others behind one dash, or by its other name."""
+    """Return whether an option is given: by itself, abbreviated, among others behind one dash, or by its other
+    name."""
     letters = {f"-{letter}" for o in options if not o.startswith("--") for letter in o[1:]}
     names = [o.partition("=")[0] for o in options if o.startswith("--") and len(o) > 3]
 
@@ -148,7 +150,7 @@ def _match_behind_options(words: Sequence[Word], prefix: Sequence[str], place: i
 
 
 def _can_be_word(word: Word, wanted: str) -> bool:
-    """Whether a word may be, or define, what is wanted: `hg --config alias.x=push x`."""
+    """Return whether a word may be, or define, what is wanted: `hg --config alias.x=push x`."""
     return word.text == wanted or not word.literal or wanted in word.text.split("=")
 
 
@@ -226,7 +228,8 @@ def _to_json(value: JsonValue) -> str:
 
 
 def has_met_conditions(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
-    """Whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if known."""
+    """Return whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if
+    known."""
     if rule.prefixes or rule.granted or not (rule.command is rule.line is None):
         return False
     if rule.target is not None:
@@ -262,8 +265,8 @@ def _iterate_texts(value: object) -> Iterator[str]:
 
 
 def is_naming_change(rule: Rule, call: CallView, about: str | None, protected: Protection) -> bool:
-    """Whether a user or admin rule allows this very change: by its path, or by a pattern that no longer matches once
-    the name in the arguments is replaced."""
+    """Return whether a user or admin rule allows this very change: by its path, or by a pattern that no longer
+    matches once the name in the arguments is replaced."""
     if (
         rule.tier not in (USER, ADMIN)
         or rule.decision != "allow"

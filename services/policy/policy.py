@@ -202,7 +202,7 @@ class RulePolicy:
         return to_explanation(decided, choices, next(rules, None))
 
     def only_reads(self, call: CallView) -> bool:
-        """Whether it is a shell line known to change nothing. May ask git, as `check` and `choices` do."""
+        """Return whether it is a shell line known to change nothing. May ask git, as `check` and `choices` do."""
         line = _parse_call_line(call)
         return line is not None and is_only_reading(call, line, self._workspace)
 

@@ -133,7 +133,7 @@ def _is_private_path(text: str, reading: LineReading) -> bool:
 
 
 def _is_private_file(text: str, reading: LineReading) -> bool:
-    """Whether it leads to a private file, or to one that the user's ignore files keep from tools."""
+    """Return whether it leads to a private file, or to one that the user's ignore files keep from tools."""
     root = reading.workspace.root
     if "\0" in text or len(text) > 4_096 or not os.path.isfile(place := os.path.join(root, text)):  # noqa: PTH113, PTH118 - texts of a line
         return False
@@ -147,7 +147,7 @@ def _is_private_file(text: str, reading: LineReading) -> bool:
 
 
 def _is_git_grep_of_private(words: Sequence[Word], reading: LineReading) -> bool:
-    """Whether `git grep` searches a private file: one that git tracks, or any if it searches others, too."""
+    """Return whether `git grep` searches a private file: one that git tracks, or any if it searches others, too."""
     given = [w.text for w in words[1:]]
     if given[:1] != ["grep"] or "--" in given:
         return False

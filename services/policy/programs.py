@@ -190,7 +190,7 @@ def prefix_spellings(prefix: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 
 def is_naming_program(texts: Sequence[str], program: str) -> bool:
-    """Whether a rule's prefix, or its pattern's text, names a program by any of its names."""
+    """Return whether a rule's prefix, or its pattern's text, names a program by any of its names."""
     row = _load_programs().get(program)
     names = {program, *((row.name, *row.also.split()) if row else ())}
     return any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w])", text) for name in names for text in texts)
@@ -206,12 +206,12 @@ def equal_options(prefix: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def is_listed_program(program: str) -> bool:
-    """Whether the table says how its subcommands may be written."""
+    """Return whether the table says how its subcommands may be written."""
     return program in _load_programs()
 
 
 def is_valueless_flag(program: str, option: str) -> bool:
-    """Whether an option of a listed program is known to take no value."""
+    """Return whether an option of a listed program is known to take no value."""
     return program in _load_programs() and option in _load_programs()[program].flags
 
 

@@ -129,7 +129,7 @@ def _last_glob_part(glob: str) -> str:
 
 
 def _is_passed_over(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether bash passes over a path that Python finds: its patterns meet no dot at a name's beginning."""
+    """Return whether bash passes over a path that Python finds: its patterns meet no dot at a name's beginning."""
     return any(name[0] == "." and part[0] != "." for name, part in zip(names, pattern, strict=True))
 
 
@@ -210,12 +210,12 @@ class LineReading:
         return asks and not (line.effective or line.opaque or line.assigns or line.files)
 
     def is_folder(self, path: str) -> bool:
-        """Whether it is a folder, wherever the line may run."""
+        """Return whether it is a folder, wherever the line may run."""
         places = [os.path.join(self.workspace.root, base, path) for base in self.folders.bases]  # noqa: PTH118 - texts of a line, many
         return bool(places) and all(map(os.path.isdir, places))
 
     def is_plain_reading(self, command: ShellCommand) -> bool:
-        """Whether the command only reads files in the workspace that tools may read."""
+        """Return whether the command only reads files in the workspace that tools may read."""
         if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
             return False
         if self.line.spawns:
@@ -266,7 +266,7 @@ class LineReading:
         return not searches or self._is_searchable(tops, shown, follows=program == "diff")
 
     def is_readable_path(self, word: Word) -> bool:
-        """Whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
+        """Return whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
         if word.text == "-" or (word.literal and (word.text == "/dev/null" or word.text in self.shown)):
             return True
         if word.literal and (not set(word.text) & _OF_GLOBS or self._is_existing(word.text)):
@@ -285,7 +285,7 @@ class LineReading:
         return word if any(True for root in roots for _ in root.glob(word.text)) else literal_word(word.text)
 
     def _is_existing(self, path: str) -> bool:
-        """Whether something of that very name is there: `app/[id]/page.tsx`."""
+        """Return whether something of that very name is there: `app/[id]/page.tsx`."""
         bases = self.folders.bases
         return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in bases)  # noqa: PTH118 - texts of a line, many
 
@@ -403,7 +403,7 @@ class LineReading:
         )
 
     def is_git_showing_private(self, command: ShellCommand) -> bool:
-        """Whether a git command that this table reads shows a private file of the history."""
+        """Return whether a git command that this table reads shows a private file of the history."""
         words = [w for w in command.words[1:] if w.text != "--no-pager"]
         reader = load_readers("git_reader").get(words[0].text) if words else None
         parsed = reader.parse_words(words[1:]) if reader is not None else None
@@ -419,11 +419,11 @@ class LineReading:
         return (word.text, *islice(self._expand_pattern(word.text, hidden=True), _MOST_MATCHES))
 
     def _is_hidden_by_user(self, path: str) -> bool:
-        """Whether the user's ignore files keep a path, relative to the repository, from tools."""
+        """Return whether the user's ignore files keep a path, relative to the repository, from tools."""
         return any(self.workspace.ignored(root / path, git=False) for root in self.workspace.roots)
 
     def _is_allowed_revision(self, text: str) -> bool:
-        """Whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
+        """Return whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
         parts = [p for side in text.split("..") for p in side.split(":")]
         return _REVISION.fullmatch(text) is not None and all(
             self._is_readable(p) for p in parts if p.strip(".")
@@ -436,7 +436,7 @@ _MOST_NUMBERS = 100_000
 
 
 def _has_bounded_output(program: str, words: Sequence[Word]) -> bool:
-    """Whether it prints little more than its words: `$(seq 1 1e10)` fills bash's memory."""
+    """Return whether it prints little more than its words: `$(seq 1 1e10)` fills bash's memory."""
     if program == "printf":
         return not words or _WIDTH.search(words[0].text) is None
     if program != "seq":
@@ -452,7 +452,7 @@ def _has_bounded_output(program: str, words: Sequence[Word]) -> bool:
 
 
 def is_supplied_by_project(program: str, folders: LineFolders, workspace: Workspace) -> bool:
-    """Whether the project supplies a program of that name through a PATH folder of its own."""
+    """Return whether the project supplies a program of that name through a PATH folder of its own."""
     own = _project_path_folders(os.environ.get("PATH", ""), tuple(map(str, workspace.roots)))
     here = [str(workspace.root / base) for base in folders.bases or (".",)] if own else ()
     return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118 - texts of a line, many

@@ -50,12 +50,12 @@ class Pattern:
         return possible and self._match(text) is not None
 
     def can_start(self, known: str) -> bool:
-        """Whether a text beginning with `known` might begin with a match: False only if provably impossible."""
+        """Return whether a text beginning with `known` might begin with a match: False only if provably impossible."""
         begun = clean(known).encode()
         return any(least[: len(begun)] <= begun <= most for least, most in self._ranges)
 
     def has_lead(self, text: str) -> bool:
-        """Whether everything it matches begins with this text."""
+        """Return whether everything it matches begins with this text."""
         return all(end.startswith(text.encode()) for one in self._ranges for end in one)
 
     def is_found_in(self, text: str) -> bool:
@@ -194,7 +194,7 @@ SESSION_RANK = 3.95
 
 
 def is_liftable(rule: Rule | None) -> bool:
-    """Whether an always-choice can override this rule's ask."""
+    """Return whether an always-choice can override this rule's ask."""
     return rule is None or rule.rank < SESSION_RANK
 
 
@@ -222,7 +222,7 @@ def find_server(tool: str, servers: frozenset[str]) -> str | None:
 def _is_applicable(
     rule: Rule, names: frozenset[str], mode: str, annotations: Mapping[str, JsonValue], scope: Scope
 ) -> bool:
-    """Whether the rule applies to this tool, arguments aside. `names`: the tool's name and its aliases."""
+    """Return whether the rule applies to this tool, arguments aside. `names`: the tool's name and its aliases."""
     return (
         (not rule.modes or mode in rule.modes)
         and rule.subagent in (None, scope.agent)

@@ -113,7 +113,7 @@ def decide_line(
 
 
 def is_only_reading(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
-    """Whether a line is fully understood and does only plain reading."""
+    """Return whether a line is fully understood and does only plain reading."""
     reading = LineReading(line, find_line_folders(call, line, workspace), workspace)
     writes = any(r.kind == "write" for r in line.files)
     return not (line.opaque or line.assigns or writes) and all(map(reading.is_plain_reading, line.effective))
@@ -206,7 +206,8 @@ class _LineCheck:
         return outcome.lower_to_ask("private", clause) if clause and not granted else outcome
 
     def _protected_argument_clause(self, command: ShellCommand) -> str | None:
-        """A clause about a file that the program trusts among the arguments of a command that may change files."""
+        """Return a clause about a file that the program trusts among the arguments of a command that may change
+        files."""
         if is_reading_command(command.argv):
             return None
         for word in command.words[1:]:
@@ -217,8 +218,8 @@ class _LineCheck:
         return patched or changed_file_clause(command, self.reading)
 
     def _is_valid_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
-        """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there, and
-        not a grant: another folder makes another command of it."""
+        """Return whether a rule for the workspace's folder applies below it too; not for git, which reads settings
+        there, and not a grant: another folder makes another command of it."""
         if outcome.session is not None or (outcome.rule is not None and _is_grant(outcome.rule)):
             return False
         return bool(self.folders.bases) and is_reading_program(command.argv)
@@ -299,11 +300,11 @@ class _LineCheck:
         return self._ask_if_private(shown, outcome) if shown else outcome
 
     def _has_only_reads(self, parts: Sequence[PartRuling]) -> bool:
-        """Whether all redirections are of files that plain reading commands may read."""
+        """Return whether all redirections are of files that plain reading commands may read."""
         return all(r.kind == "read" for r in self.line.files) and all(p.plain for p in parts)
 
     def _is_granted(self) -> bool:
-        """Whether somebody granted this very line: with its redirections, folder and variables."""
+        """Return whether somebody granted this very line: with its redirections, folder and variables."""
         own = any(r.line == self.line.text and (not r.modes or self.mode in r.modes) for r in self.session)
         return own or any(r.decision == "allow" and r.line == self.line.text for r in self.rules)
 
@@ -388,7 +389,8 @@ def _commands_behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
 
 
 def _is_behind_program(rule: Rule, command: ShellCommand) -> bool:
-    """Whether several words that the rule restricts stand behind the program: `strange-wrapper git -C . push`."""
+    """Return whether several words that the rule restricts stand behind the program: `strange-wrapper git -C .
+    push`."""
     words = command.argv
     if rule.command is not None:
         return any(
@@ -401,13 +403,14 @@ def _is_behind_program(rule: Rule, command: ShellCommand) -> bool:
 
 
 def _is_matching_several(pattern: Pattern, words: Sequence[str]) -> bool:
-    """Whether a pattern meets several words at the beginning, with or without options between."""
+    """Return whether a pattern meets several words at the beginning, with or without options between."""
     whole = pattern.is_matching_start(" ".join(words)) or is_matching_past_options(pattern, words)
     return whole and not pattern.is_matching_start(words[0])
 
 
 def _is_named_in_code(rule: Rule, command: ShellCommand) -> bool:
-    """Whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf /")}'`."""
+    """Return whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf
+    /")}'`."""
     text = _QUOTES.sub(" ", _JOINS.sub("", " ".join(command.argv)))
     text = f"{text} {_GLUED.sub(' ', text)}"
     words = tuple(_WORD.findall(text))
@@ -421,7 +424,7 @@ def _is_named_in_code(rule: Rule, command: ShellCommand) -> bool:
 
 
 def _is_prefix_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
-    """Whether the prefix stands at a place, whatever options with their values stand between its words."""
+    """Return whether the prefix stands at a place, whatever options with their values stand between its words."""
     if not prefix or program_name(words[at]) != program_name(prefix[0]):
         return False
     at += 1

@@ -69,7 +69,7 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
         return at + 2 if text in self.takes else at + 1
 
     def _is_abbreviation(self, text: str) -> bool:
-        """Whether it is the beginning of a long option that selects targets."""
+        """Return whether it is the beginning of a long option that selects targets."""
         return len(text) > 3 and text.startswith("--") and any(o.startswith(text) for o in self.select)
 
     def _read_letters(self, letters: str, words: Sequence[Word], at: int, found: "RunnerTargets") -> int:
@@ -114,7 +114,7 @@ class Runner(BaseModel, extra="forbid", frozen=True, defer_build=True):
         return self.first and not self._can_be_value(words, at)
 
     def _can_be_value(self, words: Sequence[Word], at: int) -> bool:
-        """Whether a word may belong to the option before it: `npm run --cache x deploy`."""
+        """Return whether a word may belong to the option before it: `npm run --cache x deploy`."""
         before = words[at - 1]
         plain = not before.lead.startswith("-") or before.text == "--" or "=" in before.text
         return not (
@@ -159,7 +159,7 @@ def _load_runners() -> dict[str, Runner]:
 
 
 def is_task_runner(program: str) -> bool:
-    """Whether it runs targets, whose names a project chooses."""
+    """Return whether it runs targets, whose names a project chooses."""
     return program in _load_runners()
 
 
@@ -210,7 +210,8 @@ def _single_target_command(command: ShellCommand, found: RunnerTargets, number: 
 
 
 def can_run_arguments(command: ShellCommand) -> bool:
-    """Whether it may run a command that stands among its arguments, behind options or in one word: `npx -c 'x y'`."""
+    """Return whether it may run a command that stands among its arguments, behind options or in one word: `npx -c
+    'x y'`."""
     if not command.words or find_row(command.argv) is not None:
         return False
     program, later = program_name(command.words[0].text), command.argv[1:]
@@ -293,7 +294,7 @@ def _target_names(target: str) -> Sequence[str]:
 
 
 def has_unclear_targets(command: ShellCommand) -> bool:
-    """Whether its targets aren't all known: patterns of names, or names in a file that isn't the project's."""
+    """Return whether its targets aren't all known: patterns of names, or names in a file that isn't the project's."""
     found = find_targets(command)
     if found is None:
         return False
@@ -329,7 +330,7 @@ def _to_target_command(lead: Sequence[str], target: Word) -> ShellCommand:
 
 
 def is_setting_unknown_variables(command: ShellCommand, known: int = 0) -> bool:
-    """Whether it sets variables that may name programs, behind its first `known` words."""
+    """Return whether it sets variables that may name programs, behind its first `known` words."""
     found = find_targets(command)
     if found is None:
         return False

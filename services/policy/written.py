@@ -241,7 +241,7 @@ def _protected_path_clause(
 
 
 def is_repository_path(path: str) -> bool:
-    """Whether it is a repository's folder, or what git runs or believes in one."""
+    """Return whether it is a repository's folder, or what git runs or believes in one."""
     parts = [fold_name(part) for part in posixpath.normpath(path).split("/")]
     at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
     return at is not None and (at + 1 == len(parts) or parts[at + 1] in _OF_GIT)
@@ -446,7 +446,7 @@ def _acting_program(words: Sequence[str]) -> str:
 
 
 def _is_writing_script(script: str, inner: Sequence[str]) -> bool:
-    """Whether a script writes to what it is given."""
+    """Return whether a script writes to what it is given."""
     line = parse_shell_line(script)
     into = any(r.kind == "write" and r.target is not None and not r.is_idle for r in line.redirects)
     programs = {known_program_name(c.words[0].text) for c in line.commands if c.words}
