@@ -26,11 +26,12 @@ from interlock.engine.store.queue import (
     submitted,
 )
 from interlock.engine.store.queue_schema import has_queue
+from interlock.engine.store.rows import Statement
 
 # A server may end without giving a turn back: it counts while somebody drives the run, or is about to.
 _DRIVEN = """
 select count(*) from procrastinate_jobs j
-where status = 'doing' and args ->> 'admitted' is not null and args ->> cast(? as text) = ? and id <> ? and (
+where status = 'doing' and args ->> 'admitted' is not null and args ->> cast($1 as text) = $2 and id <> $3 and (
     args ->> 'server' is null or cast(args ->> 'admitted' as double precision) > extract(epoch from now()) - 60
     or exists (select 1 from lease l where l.run = j.lock and l.held = 1))
 """
@@ -40,15 +41,28 @@ _HELD = (
 _NOW = "jsonb_build_object('admitted', extract(epoch from now()))"
 ADMITTED = f"args = args || {_NOW}"
 # The turn of a server is taken with that: nobody else fetches it.
-_RELEASED = f"""
+_RELEASED = Statement(
+    f"""
 update procrastinate_jobs j
 set queue_name = coalesce(j.args ->> 'server', (select r.queue from runs r where r.run = j.lock), j.queue_name),
     status = case when j.args ->> 'server' is null then j.status else 'doing' end,
     args = case when j.args ->> 'server' is null then j.args else j.args || {_NOW} end
 where j.id in (
-    select id from procrastinate_jobs where status = 'todo' and queue_name = ? order by priority desc, id limit ?)
+    select id from procrastinate_jobs where status = 'todo' and queue_name = $1 order by priority desc, id limit $2)
 returning j.lock
-"""
+""",
+    ("procrastinate_jobs",),
+)
+_ADMIT = Statement(f"update procrastinate_jobs set {ADMITTED} where id = $1", ("procrastinate_jobs",))
+_NOT_ADMITTED = Statement(
+    "update procrastinate_jobs set args = args - 'admitted' where id = $1 and args ->> 'admitted' is not null",
+    ("procrastinate_jobs",),
+)
+_LOOK_NOW = Statement(
+    "update procrastinate_jobs set scheduled_at = now() "
+    "where status = 'todo' and scheduled_at > now() and args ->> 'waits' is not null",
+    ("procrastinate_jobs",),
+)
 
 
 def admit(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
@@ -64,7 +78,7 @@ def admit(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
     if wait := full_for(conn, limits, job):
         put_back(conn, run, whose, wait, deaths, model)
         return wait.why
-    conn.execute(f"update procrastinate_jobs set {ADMITTED} where id = ?", (job,))
+    conn.run(_ADMIT, (job,))
     return ""
 
 
@@ -89,15 +103,14 @@ def put_back(
 
 def waits_no_more(conn: Connection, run: str) -> None:
     """Inside a transaction: the run, which may have no work left but a prompt, waits for no limit any more."""
-    row = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    row = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if row and row[0] and json.loads(row[0])["type"] == "limit":
         note_error(conn, run, None)
 
 
 def leave(conn: Connection, job: int) -> None:
     """Inside a transaction: what the job drove is driven no more; whoever waited for that may go on."""
-    left = "update procrastinate_jobs set args = args - 'admitted' where id = ? and args ->> 'admitted' is not null"
-    if conn.execute(left, (job,)).rowcount:
+    if conn.run(_NOT_ADMITTED, (job,)).rowcount:
         release(conn)
 
 
@@ -107,17 +120,14 @@ def release(conn: Connection) -> None:
         kind, _, name = held.removeprefix(HELD).partition(" ")
         limit = next(iter(applying(conn, {kind: name})), None)
         room = None if limit is None or limit.runs is None else max(0, limit.runs - _driven(conn, limit))
-        for (run,) in conn.execute(_RELEASED, (held, room)).fetchall():
+        for (run,) in conn.run(_RELEASED, (held, room)).fetchall():
             note_error(conn, run, None)
 
 
 def look_again(conn: Connection) -> None:
     """Inside a transaction, after a change of limits: let every job that waits for one look whether it must."""
     release(conn)
-    conn.execute(
-        "update procrastinate_jobs set scheduled_at = now() "
-        "where status = 'todo' and scheduled_at > now() and args ->> 'waits' is not null"
-    )
+    conn.run(_LOOK_NOW)
 
 
 def used_of(conn: Connection, limit: Limit) -> dict[str, float]:
@@ -143,11 +153,12 @@ def _driven(conn: Connection, limit: Limit, but: int = 0) -> int:
 _FOUND = (
     "select id, queue_name, args ->> 'user', args ->> 'workflow', status = 'doing', "
     "coalesce(scheduled_at > now(), false) from procrastinate_jobs where args ->> 'server' is not null "
-    "and (queueing_lock = ? and status = 'todo' or lock = ? and status = 'doing')"
+    "and (queueing_lock = $1 and status = 'todo' or lock = $1 and status = 'doing')"
 )
-_LEFT = (
+_LEAVE = Statement(
     "delete from procrastinate_jobs where args ->> 'server' is not null "
-    "and (queueing_lock = ? and status = 'todo' or lock = ? and status = 'doing')"
+    "and (queueing_lock = $1 and status = 'todo' or lock = $1 and status = 'doing')",
+    ("procrastinate_jobs",),
 )
 
 
@@ -164,9 +175,9 @@ def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None
     """
     if not has_queue(conn):
         return False
-    if conn.execute(_FOUND, (run, run)).fetchone():
+    if conn.execute(_FOUND, (run,)).fetchone():
         return True
-    if conn.execute("select 1 from runs where run = ?", (run,)).fetchone():
+    if conn.execute("select 1 from runs where run = $1", (run,)).fetchone():
         kept = submitted(conn, run)
         whose = kept if kept.user else whose
     server = server_queue()
@@ -185,7 +196,7 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
 
     None: somebody cancelled the run. `model`: whose limit stopped it before.
     """
-    found = conn.execute(_FOUND, (run, run)).fetchone()
+    found = conn.execute(_FOUND, (run,)).fetchone()
     if found is None:
         return None
     job, queue, user, workflow, is_taken, is_early = found
@@ -197,33 +208,34 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
     if wait := full_for(conn, applying(conn, names), job):
         if wait.seconds is None and not queue.startswith(HELD):
             held = f"{HELD}{wait.whose}"
-            conn.execute("update procrastinate_jobs set queue_name = ? where id = ?", (held, job))
+            conn.update("procrastinate_jobs", {"queue_name": held}, {"id": job})
         _note(conn, run, wait)
         return wait.why
     if queue.startswith(HELD):
         release(conn)  # takes the turns of those who are first in line
-        return "" if conn.execute(_FOUND, (run, run)).fetchone()[4] else "Others are first in line."
-    conn.execute(f"update procrastinate_jobs set status = 'doing', {ADMITTED} where id = ?", (job,))
+        return "" if conn.execute(_FOUND, (run,)).fetchone()[4] else "Others are first in line."
+    conn.update("procrastinate_jobs", {"status": "doing"}, {"id": job})
+    conn.run(_ADMIT, (job,))
     note_error(conn, run, None)
     return ""
 
 
 def _note(conn: Connection, run: str, wait: Wait) -> None:
     """What the run waits for, once: every look would be a change."""
-    kept = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    kept = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if kept and (not kept[0] or json.loads(kept[0]) != wait.error):
         note_error(conn, run, wait.error)
 
 
 def leave_turn(conn: Connection, run: str) -> None:
     """Inside a transaction: whoever waited for that may go on."""
-    if has_queue(conn) and conn.execute(_LEFT, (run, run)).rowcount:
+    if has_queue(conn) and conn.run(_LEAVE, (run,)).rowcount:
         release(conn)
 
 
 def leave_other_turns(conn: Connection, runs: Collection[str]) -> None:
     """Inside a transaction: give back what this host's servers left, except the turns of these runs."""
-    sql = "select lock from procrastinate_jobs where args ->> 'server' = ? and status in ('todo', 'doing')"
+    sql = "select lock from procrastinate_jobs where args ->> 'server' = $1 and status in ('todo', 'doing')"
     for (run,) in conn.execute(sql, (server_queue(),)).fetchall() if has_queue(conn) else ():
         if run not in runs:
             leave_turn(conn, run)
@@ -235,5 +247,5 @@ def stands(conn: Connection, run: str) -> bool:
 
 def is_stopped(conn: Connection, run: str) -> bool:
     """Whether somebody asked for the end of a run that a server drives."""
-    sql = "select abort_requested from procrastinate_jobs where lock = ? and status = 'doing'"
+    sql = "select abort_requested from procrastinate_jobs where lock = $1 and status = 'doing'"
     return has_queue(conn) and bool((found := conn.execute(sql, (run,)).fetchone()) and found[0])

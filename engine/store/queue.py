@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from interlock.engine.store import AMONG, kept_repository, listed_as_keys, note_error, stopped
+from interlock.engine.store import among, kept_repository, listed_as_keys, note_error, stopped
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue_schema import app, has_queue, need_queue
 from interlock.engine.store.runs import IS_SUBTASK, end_lease, first_task, with_subtasks
@@ -93,7 +93,7 @@ def in_seconds(conn: Connection, after_s: float) -> datetime:
 
 def has_job(conn: Connection, run: str) -> bool:
     """Whether a run has a job, of a server or of workers, that waits or is done."""
-    sql = "select 1 from procrastinate_jobs where lock = ? and status in ('todo', 'doing') limit 1"
+    sql = "select 1 from procrastinate_jobs where lock = $1 and status in ('todo', 'doing') limit 1"
     return conn.execute(sql, (run,)).fetchone() is not None
 
 
@@ -113,7 +113,7 @@ def defer(
 
 
 def submitted(conn: Connection, run: str) -> Submitted:
-    columns = "select workflow, queue, options from runs where run = ?"
+    columns = "select workflow, queue, options from runs where run = $1"
     workflow, queue, options = conn.execute(columns, (run,)).fetchone()
     kept: dict[str, Any] = json.loads(options).get("submitted") or {}
     return Submitted(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
@@ -126,7 +126,7 @@ def priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str)
     A run that is put back keeps its place; one that has begun and has none goes first.
     """
     top = whose.priority * _LEVEL
-    place = {"queue": queue, "bottom": top - _LEVEL, "top": top, "run": run, "user": whose.user}
+    place = (run, queue, top - _LEVEL, top, whose.user)
     kept, front, last, steps = conn.execute(_PLACE, place).fetchone()
     if kept is not None:
         return kept, steps
@@ -151,7 +151,7 @@ def hand_to_workers(
     `if_due`: not if it was cancelled or waits for a person. One that is done may have to be delivered.
     """
     due = f"r.status <> 'cancelled' and {_MAY_GO_ON}" if if_due else "true"
-    row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
+    row = conn.execute(f"select r.queue from runs r where r.run = $1 and {due}", (run,)).fetchone()
     if row and row[0]:
         if not if_due:
             note_error(conn, run, None)
@@ -163,7 +163,7 @@ def hand_to_workers(
 def give(conn: Connection, run: str, queue: str) -> None:
     """Inside a transaction: from now on workers of this queue drive the run, its subtasks and the tasks above it."""
     for one in with_subtasks(conn, first_task(conn, run)):
-        conn.execute("update runs set queue = ? where run = ?", (queue, one))
+        conn.update("runs", {"queue": queue}, {"run": one})
 
 
 def take_back(conn: Connection, run: str) -> bool | None:
@@ -182,7 +182,7 @@ def take_back(conn: Connection, run: str) -> bool | None:
 
 def unsure(conn: Connection, stalled_s: float) -> list[Unsure]:
     """Runs of workers that may be abandoned. `stalled_s`: seconds without a worker's heartbeat."""
-    return [Unsure(*row) for row in conn.execute(_UNSURE, {"stalled": stalled_s}).fetchall()]
+    return [Unsure(*row) for row in conn.execute(_UNSURE, (stalled_s,)).fetchall()]
 
 
 def take_over(conn: Connection, found: Unsure) -> None:
@@ -191,12 +191,12 @@ def take_over(conn: Connection, found: Unsure) -> None:
         put_job(conn, found.run, found.queue)
         return
     # A worker may die after it put a run back and before its job's end: then the newer job counts.
-    newer = "select exists (select 1 from procrastinate_jobs where queueing_lock = ? and status = 'todo')"
+    newer = "select exists (select 1 from procrastinate_jobs where queueing_lock = $1 and status = 'todo')"
     (there,) = conn.execute(newer, (found.run,)).fetchone()
     end = "finish_job_v1(id, 'failed', true)" if there else "retry_job_v2(id, now(), null, null, null)"
     # Only while it is being done: another worker's sweep may have been quicker.
     conn.execute(
-        f"select procrastinate_{end} from procrastinate_jobs where id = ? and status = 'doing'", (found.job,)
+        f"select procrastinate_{end} from procrastinate_jobs where id = $1 and status = 'doing'", (found.job,)
     )
     if found.held and not is_due(conn, found.run):
         for one in with_subtasks(conn, first_task(conn, found.run)):
@@ -225,17 +225,17 @@ def delivery(conn: Connection, run: str) -> Delivery:
 
 def got_further(conn: Connection, run: str, steps: int) -> bool:
     """Whether the run, with its subtasks, is further than it was when it had taken so many steps."""
-    return conn.execute(f"{_FAMILY} select {_TAKEN}", {"run": run}).fetchone()[0] > steps
+    return conn.execute(f"{_FAMILY} select {_TAKEN}", (run,)).fetchone()[0] > steps
 
 
 def is_due(conn: Connection, run: str) -> bool:
     """Whether it isn't over, and waits for no person."""
-    return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_IS_DUE}", (run,)).fetchone())
+    return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_IS_DUE}", (run,)).fetchone())
 
 
 def may_go_on(conn: Connection, run: str) -> bool:
     """Whether nobody stopped it, and it waits for no person; it may be done, and not delivered yet."""
-    return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_MAY_GO_ON}", (run,)).fetchone())
+    return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_MAY_GO_ON}", (run,)).fetchone())
 
 
 def note_stopped(conn: Connection, run: str, kind: str) -> None:
@@ -253,7 +253,7 @@ def leave_stopped(conn: Connection, run: str, kind: str) -> None:
 
 def last_death(conn: Connection, run: str) -> str:
     """How the run's process died; empty: unknown."""
-    row = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    row = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     error: dict[str, str] = json.loads(row[0]) if row and row[0] else {}
     return str(error["message"]) if error.get("type") == "died" else ""
 
@@ -262,17 +262,14 @@ def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
     note_error(conn, run, {"type": kind, "message": why})
     # Its outcome still says how far its graph is: `_reopen` goes by that.
-    conn.execute("update runs set status = 'failed' where run = ?", (run,))
+    conn.update("runs", {"status": "failed"}, {"run": run})
     end_lease(conn, run)
 
 
 def _reopen(conn: Connection, run: str) -> None:
     """Inside a transaction: a run that was given up is to be driven, or delivered, again."""
-    conn.execute(
-        "update runs set status = case outcome when 'done' then 'done' else 'open' end "
-        "where run = ? and status = 'failed' and outcome in ('', 'done')",
-        (run,),
-    )
+    for outcome, status in (("done", "done"), ("", "open")):
+        conn.update("runs", {"status": status}, {"run": run, "status": "failed", "outcome": outcome})
 
 
 def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
@@ -299,20 +296,19 @@ def _waits(error: str | None) -> str:
 
 
 _LINE = (
-    "from procrastinate_jobs where status = 'todo' and queue_name = :queue and priority > :bottom "
-    "and priority <= :top"
+    "from procrastinate_jobs where status = 'todo' and queue_name = $2 and priority > $3 and priority <= $4"
 )
 _FAMILY = f"""
 with recursive family (run) as (
-    select run from runs where run = :run
+    select run from runs where run = $1
     union select c.run from runs c join family f on c.parent = f.run where {IS_SUBTASK}
 )
 """
 _TAKEN = "(select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f)"
 _PLACE = f"""
 {_FAMILY}
-select (select priority from procrastinate_jobs where lock = :run and status = 'doing'),
-       (select max(priority) {_LINE}), (select min(priority) {_LINE} and args ->> 'user' = :user),
+select (select priority from procrastinate_jobs where lock = $1 and status = 'doing'),
+       (select max(priority) {_LINE}), (select min(priority) {_LINE} and args ->> 'user' = $5),
        {_TAKEN}
 """
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
@@ -322,7 +318,7 @@ _MAY_GO_ON = f"{_PASSES} and {_NOT_ASKED}"
 _IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
 _STALLED = (
     "coalesce(w.id is null and j.args ->> 'server' is null "
-    "or w.last_heartbeat < now() - make_interval(secs => cast(:stalled as double precision)), false)"
+    "or w.last_heartbeat < now() - make_interval(secs => cast($1 as double precision)), false)"
 )
 _SIGNS = "coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)"
 # Those with a job; those without one that wait for nobody, of whom only indexes are read; and those that are over,
@@ -357,13 +353,13 @@ _AGE = (
 )
 _UNSERVED = f"""
 select j.queue_name, {_AGE} from procrastinate_jobs j
-where j.status = 'todo' and j.queueing_lock in {AMONG} and j.queue_name not like '{HELD}%' and not exists (
+where j.status = 'todo' and j.queueing_lock in {among()} and j.queue_name not like '{HELD}%' and not exists (
     select 1 from procrastinate_workers
-    where last_heartbeat > now() - make_interval(secs => cast(? as double precision)))
+    where last_heartbeat > now() - make_interval(secs => cast($2 as double precision)))
 """
 _STOPPABLE = """
 select j.id, j.status = 'doing' from procrastinate_jobs j join runs r on r.run = j.lock
-where j.lock = ? and j.status in ('todo', 'doing') and (r.status <> 'done' or j.args ->> 'server' is not null)
+where j.lock = $1 and j.status in ('todo', 'doing') and (r.status <> 'done' or j.args ->> 'server' is not null)
 """
 _JOBS = f"""
 select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
-from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import defer, in_seconds
+from interlock.engine.store.rows import Statement
 from interlock.state.errors import ConfigError, UserError
 
 START = "interlock.start"
@@ -75,12 +75,12 @@ def add(conn: Connection, schedule: Schedule) -> datetime:
             f"There is a schedule {schedule.name!r} already. Remove it, or choose another --name."
         )
     row = {**schedule._asdict(), "options": json.dumps(schedule.options), "input": json.dumps(schedule.input)}
-    put(conn, "schedules", row)
+    conn.insert("schedules", row)
     return plan(conn, schedule)
 
 
 def find(conn: Connection, name: str) -> Schedule | None:
-    query = f"select {', '.join(Schedule._fields)} from schedules where name = ?"
+    query = f"select {', '.join(Schedule._fields)} from schedules where name = $1"
     row = conn.execute(query, (name,)).fetchone()
     return _schedule(row) if row else None
 
@@ -102,10 +102,8 @@ def _schedule(row: Any) -> Schedule:
 
 def remove(conn: Connection, name: str) -> bool:
     """Inside a transaction; returns whether there was one. A run that it started goes on."""
-    conn.execute(
-        "delete from procrastinate_jobs where queueing_lock = ? and status = 'todo'", (f"schedule:{name}",)
-    )
-    return conn.execute("delete from schedules where name = ?", (name,)).rowcount > 0
+    conn.delete("procrastinate_jobs", {"queueing_lock": f"schedule:{name}", "status": "todo"})
+    return conn.delete("schedules", {"name": name}).rowcount > 0
 
 
 def plan(
@@ -121,7 +119,7 @@ def plan(
 
 def started(conn: Connection, name: str, run: str, said: str) -> None:
     """Inside a transaction: keep what the time came to, and plan the next, unless the schedule was removed."""
-    conn.execute("update schedules set run = ?, said = ? where name = ?", (run, said, name))
+    conn.update("schedules", {"run": run, "said": said}, {"name": name})
     if schedule := find(conn, name):
         plan(conn, schedule)
 
@@ -135,14 +133,17 @@ def try_again(conn: Connection, name: str, due: int, deaths: int) -> None:
         started(conn, name, schedule.run, f"The process that starts its runs died {deaths} times.")
 
 
+_DELETE_ABANDONED = Statement(
+    "delete from procrastinate_jobs j where j.status = 'doing' and j.task_name = $1 and not exists "
+    "(select 1 from procrastinate_workers w where w.id = j.worker_id "
+    "and w.last_heartbeat >= now() - make_interval(secs => $2)) returning args ->> 'schedule', args ->> 'due'",
+    ("procrastinate_jobs",),
+)
+
+
 def take_over(conn: Connection, stalled_s: float) -> None:
     """Inside a transaction: try again what workers that are gone were starting, and plan what has no job."""
-    abandoned = conn.execute(
-        "delete from procrastinate_jobs j where j.status = 'doing' and j.task_name = ? and not exists "
-        "(select 1 from procrastinate_workers w where w.id = j.worker_id "
-        "and w.last_heartbeat >= now() - make_interval(secs => ?)) returning args ->> 'schedule', args ->> 'due'",
-        (START, stalled_s),
-    ).fetchall()
+    abandoned = conn.run(_DELETE_ABANDONED, (START, stalled_s)).fetchall()
     for name, due in abandoned:
         try_again(conn, name, int(due), 0)
     unplanned = conn.execute(
