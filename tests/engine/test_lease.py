@@ -278,11 +278,11 @@ def test_a_store_that_a_third_process_holds_does_not_cost_the_owner_its_run(
     owner = start("r", "hold", stale=1.2)
     assert owner.line() == "acquired 1"
     third = store.connect()
-    third.execute("begin immediate")
+    third.stored("begin immediate")
     with pytest.raises(BusyError, match=f"held by process {os.getpid()}, so nobody can drive 'r'"):
         take(store, 1.2)
     assert owner.fork.poll() is None
-    third.execute("rollback")
+    third.stored("rollback")
     third.close()
     with pytest.raises(BusyError, match="is driven by process"):
         take(store, 6)

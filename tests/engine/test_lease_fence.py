@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import pytest
 
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import Connection, Values
 from interlock.engine.store.runs import fence
 from interlock.engine.store.tables import TABLES
 from interlock.state.errors import BusyError
@@ -126,9 +127,9 @@ def test_the_fence_reads_one_row_a_commit(conn: Connection, monkeypatch: pytest.
     asked: list[str] = []
     original = type(conn).execute
 
-    def heard(self: Connection, sql: str, *values: object) -> object:
+    def heard(self: Connection, sql: str, values: Values = (), /, **how: Any) -> object:
         asked.append(sql)
-        return original(self, sql, *values)  # pyright: ignore[reportArgumentType]
+        return original(self, sql, values, **how)
 
     monkeypatch.setattr(type(conn), "execute", heard)
     with conn.transaction():
