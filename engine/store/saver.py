@@ -267,11 +267,10 @@ class Saver(BaseCheckpointSaver[int]):
 
     def _nested(self, thread: str) -> set[str]:
         if thread not in self._stored:
-            found = self.conn.execute(
+            found = self.conn.stored(
                 "select checkpoint_ns from checkpoints where thread_id = $1 and checkpoint_ns > '' "
                 "union select checkpoint_ns from writes where thread_id = $1 and checkpoint_ns > ''",
                 (thread,),
-                tables=(),  # the waiting ones are in `_waiting`
             )
             self._stored[thread] = {ns for (ns,) in found}
         return self._stored[thread]
