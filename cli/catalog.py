@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Command(NamedTuple):
     module: str
-    """Module in `cli/commands/`, whose `NAME` runs the command and says what it takes (`parsing.takes`)."""
+    """Module, of `cli/commands/` or by its whole name, whose `NAME` runs the command (`parsing.takes`)."""
     usage: str
     summary: str
 
@@ -26,8 +26,8 @@ _LISTED = {
         ("work", "run WORKFLOW [PROMPT]", "Run any workflow, from a prompt, JSON or a batch file"),
         ("work", "resume RUN", "Decide open requests and resume; also after a crash"),
         ("work", "init [HINT]", "Explore this repository and write GEMINI.md; asks first"),
-        ("serve", "serve [--open]", "Serve a page to follow, decide and start runs"),
-        ("serve", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
+        ("interlock.web.command", "serve [--open]", "Serve a page to follow, decide and start runs"),
+        ("interlock.acp.command", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
     "Fleet": (
         ("fleet", "worker", "Drive runs from the queue, on this host"),
@@ -117,7 +117,8 @@ def execute(name: str, arguments: list[str]) -> int:
 
 def _command(name: str) -> Any:
     module = COMMANDS[name].module if name in COMMANDS else "work"
-    return getattr(import_module(f"interlock.cli.commands.{module}"), f"{name}_" if iskeyword(name) else name)
+    whole = module if "." in module else f"interlock.cli.commands.{module}"
+    return getattr(import_module(whole), f"{name}_" if iskeyword(name) else name)
 
 
 def root_help() -> str:

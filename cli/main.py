@@ -36,7 +36,7 @@ def run(arguments: Sequence[str], own_process: bool) -> int:
     from interlock.state.frames import with_room
 
     code = with_room(command_line.run)(list(arguments), own_process)
-    if "interlock.engine.telemetry" in sys.modules:
+    if "interlock.telemetry" in sys.modules:
         from interlock.engine.client import deliver
         from interlock.state.text import visible
 

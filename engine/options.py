@@ -121,7 +121,7 @@ class Options:
     limited: "FleetLimits | None" = None
     """For a worker's drive: the limits over all workers."""
     queue: str = ""
-    """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
+    """A worker of this queue drives the run (`fleet`); empty: one of the queue that it has, or this process."""
     batch: Mapping[str, str] | None = None
     """Of a run that is a line of a batch: which one (`engine/client/batches.py`)."""
     serves_others: bool = False

@@ -75,7 +75,7 @@ def everywhere(given: str = "") -> None:
 
 def _make_template(address: str) -> None:
     """Tables, without an audit: each store begins its own."""
-    from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
+    from interlock.fleet.postgres_schema import SCHEMA_VERSION, definitions
 
     _execute(f"create database {_TEMPLATE}", address)
     made = f"insert into store_version values ({SCHEMA_VERSION}, 0)"

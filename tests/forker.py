@@ -22,7 +22,7 @@ def main(terminal: str, program: str, *arguments: str) -> int:
     if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
         from patience import HANG_S
 
-        from interlock.engine.telemetry.sending import Sender
+        from interlock.telemetry.sending import Sender
 
         Sender.drained.__defaults__ = (HANG_S,)
     if terminal:

@@ -16,8 +16,8 @@ from api_requests import Script
 from patience import HANG_S, sampled, until
 from websockets.sync.client import connect
 
-from interlock.cli.web.api import streams
 from interlock.graphs import PIPELINES
+from interlock.web.api import streams
 
 FRIEND = "http://localhost:3000"
 

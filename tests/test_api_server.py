@@ -22,12 +22,12 @@ from langgraph_sdk import get_sync_client
 from pages import followed
 from patience import HANG_S
 
-from interlock.cli.web.api.shown import response_schema
 from interlock.engine import Decision, Options, resume_sync, run_sync
 from interlock.engine.client.threads import Waiting, decision_of
 from interlock.engine.store import Store
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.state.calls import ApprovalRequest, CallView
+from interlock.web.api.shown import response_schema
 
 JOURNEYS = [Path(__file__).parent / name for name in ("api_journey.mjs", "api_hook.mjs")]
 

@@ -341,7 +341,7 @@ def test_what_a_server_refuses_is_one_line_that_says_what_to_do(
 ) -> None:
     import psycopg
 
-    from interlock.engine.store import postgres
+    from interlock.fleet import postgres
 
     address = fresh_database()
     monkeypatch.setenv("INTERLOCK_STORE", address)
@@ -372,7 +372,7 @@ def test_a_server_that_is_full_is_waited_for_and_is_no_wrong_sign_in(
 ) -> None:
     import psycopg
 
-    from interlock.engine.store import postgres_sessions as sessions
+    from interlock.fleet import postgres_sessions as sessions
 
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
     assert run("fleet", "init").code == 0
@@ -469,7 +469,7 @@ def test_audit_records_bear_the_databases_time(
     import psycopg
 
     name, true = _begin(fleet, tmp_path), time.time
-    monkeypatch.setattr("interlock.engine.store.postgres_sessions._KEPT_S", 0.0)
+    monkeypatch.setattr("interlock.fleet.postgres_sessions._KEPT_S", 0.0)
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)
     monkeypatch.setattr(time, "time", lambda: true() + 3600)
     with Store(state_home()).writing() as conn:  # a door that doesn't look which version the store has
@@ -738,7 +738,7 @@ def test_a_host_whose_clock_is_wrong_counts_by_the_databases(
     import psycopg
 
     true = time.time
-    monkeypatch.setattr("interlock.engine.store.postgres_sessions._KEPT_S", 0.0)  # each connection is new
+    monkeypatch.setattr("interlock.fleet.postgres_sessions._KEPT_S", 0.0)  # each connection is new
     monkeypatch.setattr("interlock.state.clock._ahead", 0.0)  # afterwards, too
     for wrong_s in (3600, -3600):
         monkeypatch.setattr(time, "time", lambda by=wrong_s: true() + by)

@@ -14,8 +14,8 @@ from patience import until
 from scripted import call, shell, tools
 from test_fleet import HASTY, Worker, fleet, is_told
 
-from interlock.engine.fleet.commits import CloneCommits, Commits, restore
-from interlock.engine.fleet.mirrors import Mirror
+from interlock.fleet.commits import CloneCommits, Commits, restore
+from interlock.fleet.mirrors import Mirror
 from interlock.state.errors import RunError
 from interlock.state.repository import FleetSettings, repository
 

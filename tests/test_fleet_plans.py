@@ -29,7 +29,7 @@ def test_every_statement_of_a_runs_life_has_an_index(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     psycopg = pytest.importorskip("psycopg")
-    from interlock.engine.store import postgres
+    from interlock.fleet import postgres
 
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
     script = put(tmp_path / "script.json", SCRIPT)

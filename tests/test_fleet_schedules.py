@@ -115,9 +115,9 @@ def _cut(*_: object) -> None:
 def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.fleet import scheduled
     from interlock.engine.store import schedules
     from interlock.engine.store.address import state_home
+    from interlock.fleet import scheduled
 
     name = _scheduled(fleet, tmp_path)
     _come(name)

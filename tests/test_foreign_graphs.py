@@ -22,7 +22,6 @@ from folders import put
 from langgraph.types import Interrupt
 from starlette.requests import Request
 
-from interlock.cli.web.looks import state as state_on_page
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.client import Client
 from interlock.engine.diagrams import render
@@ -37,6 +36,7 @@ from interlock.graphs._stored import Storable
 from interlock.nodes import guarded
 from interlock.state.deps import Deps
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
+from interlock.web.looks import state as state_on_page
 
 AGENT = '''
 """Plans, and carries its plan out."""

@@ -26,6 +26,10 @@ MAY_IMPORT = {
     "services": {"state", "prompts", "tools"},
     "engine": {"state", "prompts", "tools", "nodes", "graphs", "services"},
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
+    "web": {"state", "tools", "graphs", "services", "engine", "cli"},
+    "acp": {"state", "tools", "services", "engine", "cli"},
+    "fleet": {"state", "tools", "services", "engine"},
+    "telemetry": {"state", "services", "engine"},
     "workflow": {"state", "nodes", "graphs"},
     "testing": {"state", "graphs", "services", "engine"},
 }
@@ -56,14 +60,13 @@ SERVICES_MAY_IMPORT = {
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
 ENGINE_ORDER = (
-    *("effect_hints", "masking", "user_code", "working_folder"),
+    *("effect_hints", "masking", "rooms", "user_code", "working_folder"),
     "store",
     "options",
     "read",
-    *("graph_files", "workflows", "diagrams", "run_files"),
-    "telemetry",
+    *("graph_files", "workflows", "diagrams", "run_files", "checkouts"),
     "driver",
-    *("rebuild", "fleet"),
+    "rebuild",
     "travel",
     "engine",
     "client",
@@ -76,14 +79,14 @@ CLI_ORDER = (
     *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
     *("catalog", "candidates", "driving", "batch"),
     "session",
-    *("web", "acp", "serve"),
+    "serve",
     "commands",
     *("command_line", "main"),
 )
 """The rooms and modules of `cli/`, as `ENGINE_ORDER`."""
 ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
 
-FRONT_ENDS = ("cli",)
+FRONT_ENDS = ("cli", "web", "acp")
 THE_CLIENT = "interlock.engine.client"
 
 

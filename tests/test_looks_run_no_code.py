@@ -13,7 +13,7 @@ from folders import put
 from patience import until
 from test_roles import ROUTES, status
 
-from interlock.cli.web.api.answers import assistant_of, thread_of
+from interlock.web.api.answers import assistant_of, thread_of
 
 NOTE = '''"""note: asks whether a note may go."""
 

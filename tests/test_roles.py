@@ -18,10 +18,10 @@ from databases import rows_of
 from patience import HANG_S, until
 from websockets.sync.client import connect
 
-from interlock.cli.web import app
-from interlock.cli.web.api import routes
-from interlock.cli.web.guard import Access
 from interlock.engine.client import Options
+from interlock.web import app
+from interlock.web.api import routes
+from interlock.web.guard import Access
 
 NEEDED = """
 GET    /api/me                                        view

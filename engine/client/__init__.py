@@ -27,6 +27,7 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
+from interlock.engine.rooms import EXPORTER, load_entry
 from interlock.engine.store import Store, reading
 from interlock.engine.store import runs as rows
 from interlock.engine.store.address import state_home
@@ -82,16 +83,12 @@ __all__ = [
 
 def deliver() -> list[str]:
     """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
-    from interlock.engine.telemetry import deliver
-
-    return deliver()
+    return load_entry(EXPORTER).deliver()
 
 
 def telemetry_problem(settings: "Settings") -> str:
     """Why telemetry can't work although settings ask for it; empty: it can."""
-    from interlock.engine.telemetry import problem_of
-
-    return problem_of(settings.telemetry)
+    return load_entry(EXPORTER).problem_of(settings.telemetry)
 
 
 class Client(Views):

@@ -5,14 +5,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.client.requests import brief
-from interlock.engine.fleet.checkout import (
+from interlock.engine.checkouts import (
     at_hand,
     is_elsewhere,
     keep_changed,
     refuse_delivered,
     repository_of,
 )
+from interlock.engine.client.requests import brief
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, calls, of_call

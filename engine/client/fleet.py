@@ -1,45 +1,35 @@
 """fleet: what front ends do with runs that workers drive: set up, work, look, stop, and copy between stores."""
 
-import asyncio
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from interlock.engine.read import named_runs
+from interlock.engine.rooms import MIRRORS, WORKERS, load_entry
 from interlock.engine.store import (
     Store,
     admission,
-    explained,
     limits,
     queue,
-    queue_schema,
     reading,
     schedules,
 )
 from interlock.engine.store.address import address_of, placed
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import NO_SERVER, Connection
 from interlock.engine.store.queue import Delivery, Job
 from interlock.engine.store.runs import new_run_id
-from interlock.state.errors import RunError, SandboxError, UserError
+from interlock.state.errors import RunError, UserError
 from interlock.state.names import GIT_QUEUE
 from interlock.state.repository import Repository
 from interlock.state.text import elapsed, listed, nearest
 
-if TYPE_CHECKING:
-    from interlock.engine.fleet.worker import Start
-
 STALLED_S = 12.0
 """Seconds without a heartbeat after which a worker counts as gone."""
 _NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
-_NO_SERVER = (
-    "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
-    "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
-)
-_INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
 
 
 class FleetLimit(NamedTuple):
@@ -70,11 +60,10 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 def repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` of `URL[@REF]`. Raises `UserError`, also if its server says that there is none."""
     from interlock.engine.driver.of_run import as_option
-    from interlock.engine.fleet.mirrors import check_there
 
     found = as_option(text, deliver)
     try:
-        check_there(Repository(found["url"], found["ref"]))
+        load_entry(MIRRORS).check_there(Repository(found["url"], found["ref"]))
     except RunError as error:
         raise UserError(f"--repo: {error}") from error
     return found
@@ -134,7 +123,7 @@ def has_fleet(home: Path) -> bool:
     if not is_on_server(home):
         return False
     with reading(home) as conn:
-        return conn is not None and queue_schema.has_queue(conn)
+        return conn is not None and queue.has_queue(conn)
 
 
 def submitted_here(priority: int, user: str = "") -> dict[str, Any]:
@@ -159,41 +148,12 @@ def migrate(home: Path) -> None:
 
 def set_up_by_hand() -> str:
     """SQL that does what `Fleet.set_up` does, with three roles beside it. Raises `ConfigError` without the extra."""
-    from interlock.engine.store.postgres_schema import for_administrators
-
-    return for_administrators(queue_schema.definitions())
-
-
-_INSIDE = (
-    "commands run in the sandbox, and see their own folder and the system, but no key, database or other run"
-)
-_OUTSIDE = "commands run as the worker's user and can read what it can, keys and other runs included"
+    return load_entry(WORKERS).set_up_by_hand()
 
 
 def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
-    """What keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
-
-    `everything`: all run in the sandbox; `clones`: it takes runs on repositories. Raises `SandboxError` where nothing
-    can isolate what must be isolated.
-    """
-    from interlock.engine.fleet.checkout import fleet_settings
-    from interlock.services.sandbox.sandbox import cause, check_here
-
-    settings = fleet_settings(env)
-    some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not everything
-    told = [f"Runs in folders: {_INSIDE if everything else f'{_OUTSIDE} (--sandbox prevents it)'}."]
-    if some:
-        told.append(f"Runs on repositories in fleet.trustedRepositories: {_OUTSIDE}.")
-    if clones:
-        told.append(f"Runs on {'other ' if some else ''}repositories: {_INSIDE}.")
-    try:
-        if everything or clones:
-            check_here(env)
-    except SandboxError as error:
-        if everything or not some:
-            raise SandboxError(f"This worker can't isolate runs. {cause(error)}. {_INSTEAD}") from error
-        told[-1] = f"Runs on other repositories: refused, as nothing can isolate them here. {cause(error)}."
-    return told
+    """What keeps the commands of a worker's runs from its keys and from each other: `fleet/setup.py`."""
+    return load_entry(WORKERS).isolation(env, everything=everything, clones=clones)
 
 
 @dataclass(frozen=True)
@@ -204,39 +164,31 @@ class Fleet:
 
     def __post_init__(self) -> None:
         if not is_on_server(self.home):
-            raise UserError(_NO_SERVER)
+            raise UserError(NO_SERVER)
 
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
-        store = Store(self.home).open()
-        with explained(store.path), queue_schema.explained():
-            queue_schema.make_queue(store.path)
-            with closing(store.connect()) as conn:
-                queue_schema.make_indexes(conn)
+        load_entry(WORKERS).set_up(self.home)
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
         with reading(self.home) as conn:
-            yield queue_schema.need_queue(conn)
+            yield queue.need_queue(conn)
 
     @contextmanager
     def _writing(self) -> Generator[Connection]:
         with Store(self.home).writing() as conn:
-            yield queue_schema.need_queue(conn)
+            yield queue.need_queue(conn)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
         return queue.host_queue()
 
     def work(
-        self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "Start"
+        self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: Any
     ) -> None:
         """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
-        from interlock.engine.fleet.worker import Worker
-
-        self.set_up()
-        with explained(Store(self.home).path), queue_schema.explained():
-            asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
+        load_entry(WORKERS).work(self.home, queues, concurrency, report, start)
 
     def standing(self) -> tuple[dict[int, float], list[Job], int]:
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""

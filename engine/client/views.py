@@ -369,7 +369,7 @@ class Views:
         A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
         empty if that is nothing. Raises `UserError`.
         """
-        from interlock.engine.fleet.checkout import at_hand
+        from interlock.engine.checkouts import at_hand
         from interlock.engine.run_files import chosen_of, diff_of, inherited_here
 
         row = self.run(run)

@@ -62,6 +62,7 @@ from interlock.engine.driver.prepare import (
 from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
+from interlock.engine.rooms import EXPORTER, load_entry
 from interlock.engine.store import Store, change_first_input, forget_error, keep_option
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.diagnosis import diagnosed
@@ -369,10 +370,8 @@ async def _followed(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
     if not prepared.settings.telemetry.enabled or door.rewire is not None:
         return await _held(door, chosen, prepared, run, first)
-    from interlock.engine.telemetry import followed
-
     settings, env, warnings = prepared.settings.telemetry, prepared.env, prepared.warnings
-    with followed(settings, env, warnings, store, run) as (env, more):
+    with load_entry(EXPORTER).followed(settings, env, warnings, store, run) as (env, more):
         told = replace(prepared, env=env)
         return await _held(replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first)
 

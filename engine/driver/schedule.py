@@ -7,7 +7,7 @@ from typing import Any
 from interlock.engine.options import Options, Outcome
 from interlock.engine.store import Store, schedules
 from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.queue_schema import need_queue
+from interlock.engine.store.queue import need_queue
 from interlock.engine.store.schedules import Schedule
 
 STATE_OPTIONS = ("mode", "protocol")

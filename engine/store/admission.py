@@ -17,15 +17,14 @@ from interlock.engine.store.queue import (
     DRIVE,
     HELD,
     Submitted,
-    defer,
     has_job,
+    has_queue,
     in_seconds,
     is_due,
     priority_and_steps,
     put_job,
     submitted,
 )
-from interlock.engine.store.queue_schema import has_queue
 from interlock.engine.store.rows import Statement
 
 # A server may end without giving a turn back: it counts while somebody drives the run, or is about to.
@@ -187,7 +186,7 @@ def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None
     if after_s is not None:
         args |= {"waits": 1}  # a change of limits lets it look at once
         later = {"schedule_at": in_seconds(conn, after_s)}
-    defer(conn, DRIVE, run, server, args, priority=priority, **later)
+    conn.jobs.put(DRIVE, run, server, args, priority=priority, **later)
     return True
 
 

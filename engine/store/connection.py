@@ -2,7 +2,7 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
@@ -12,6 +12,7 @@ from interlock.engine.store.recorded import JsonForm, is_audited
 from interlock.engine.store.rows import Again, Row, Statement, Write, deletion, insertion, updating
 from interlock.engine.store.tables import TABLE
 from interlock.services.files.disk import BUSY_TIMEOUT_S
+from interlock.state.errors import StoreError
 
 Values = Sequence[object]
 
@@ -62,6 +63,24 @@ class BufferedCheckpoints(Protocol):
 
 CHECKPOINTS = frozenset(("checkpoints", "writes"))
 """The tables of buffered checkpoints."""
+
+
+class Jobs(Protocol):
+    """The queue's jobs, in the open transaction of a connection."""
+
+    def put(self, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any) -> None:
+        """Put a job; nothing if one with this lock waits: whoever takes that sees what changed."""
+        ...
+
+    def cancel(self, job: int) -> None:
+        """Take a job back, or ask the worker that has it to stop."""
+        ...
+
+
+NO_SERVER = (
+    "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
+    "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
+)
 
 
 class Column(NamedTuple):
@@ -150,6 +169,11 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    @property
+    def jobs(self) -> Jobs:
+        """Raises `StoreError` for a database whose runs no worker drives."""
+        raise StoreError(NO_SERVER)
 
     def execute(self, sql: str, values: Values = (), /, *, tables: Collection[str] | None = None) -> Rows:
         """Query. `tables`: those that it reads, where a driver's other waiting rows shall go on waiting."""

@@ -6,15 +6,14 @@ The jobs are Procrastinate's, in the store's database. The truth about a run is 
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from interlock.engine.store import among, kept_repository, listed_as_keys, note_error, stopped
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue_schema import app, has_queue, need_queue
 from interlock.engine.store.runs import IS_SUBTASK, end_lease, first_task, with_subtasks
-from interlock.state.errors import PASSING
+from interlock.state.errors import PASSING, StoreError
 
 DRIVE = "interlock.drive"
 _OF_HOST = "host:"
@@ -83,7 +82,18 @@ def put_job(
     later["priority"], steps = priority_and_steps(conn, run, whose, queue)
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
-    defer(conn, DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
+    conn.jobs.put(DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
+
+
+def need_queue(conn: Connection | None) -> Connection:
+    """Raises `StoreError` if there is no store yet, or it has no queue."""
+    if conn is None or not has_queue(conn):
+        raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
+    return conn
+
+
+def has_queue(conn: Connection) -> bool:
+    return conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
 
 
 def in_seconds(conn: Connection, after_s: float) -> datetime:
@@ -95,21 +105,6 @@ def has_job(conn: Connection, run: str) -> bool:
     """Whether a run has a job, of a server or of workers, that waits or is done."""
     sql = "select 1 from procrastinate_jobs where lock = $1 and status in ('todo', 'doing') limit 1"
     return conn.execute(sql, (run,)).fetchone() is not None
-
-
-def defer(
-    conn: Connection, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any
-) -> None:
-    """Inside a transaction: put a job; nothing if one with this lock waits: whoever takes that sees what changed."""
-    from procrastinate.exceptions import AlreadyEnqueued
-
-    own = _own(conn)
-    job = app().configure_task(task, lock=lock, queueing_lock=lock, queue=queue, connection=own, **options)
-    try:
-        with own.transaction():
-            job.defer(**args)
-    except AlreadyEnqueued:
-        pass
 
 
 def submitted(conn: Connection, run: str) -> Submitted:
@@ -133,14 +128,6 @@ def priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str)
     if front is None or steps:
         return top if front is None else min(front + 1, top), steps
     return front if last is None else max(min(front, last - 1), top - _LEVEL + 1), steps
-
-
-def _own(conn: Connection) -> Any:
-    """psycopg's connection, whose transaction the job is put in."""
-    from interlock.engine.store.postgres import PostgresConnection
-
-    assert isinstance(conn, PostgresConnection)
-    return conn.raw
 
 
 def hand_to_workers(
@@ -176,7 +163,7 @@ def take_back(conn: Connection, run: str) -> bool | None:
     note_stopped(conn, run, "cancelled")
     found = conn.execute(_STOPPABLE, (run,)).fetchall()
     for job, _ in found:
-        app().job_manager.cancel_job_by_id(job, abort=True, connection=_own(conn))
+        conn.jobs.cancel(job)
     return any(doing for _, doing in found) if found else None
 
 

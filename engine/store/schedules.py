@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import defer, in_seconds
+from interlock.engine.store.queue import in_seconds
 from interlock.engine.store.rows import Statement
 from interlock.state.errors import ConfigError, UserError
 
@@ -113,7 +113,7 @@ def plan(
     at = in_seconds(conn, after_s)
     at = schedule.after(at) if due is None else at
     args = {"schedule": schedule.name, "due": due or int(at.timestamp()), "deaths": deaths}
-    defer(conn, START, f"schedule:{schedule.name}", schedule.queue, args, schedule_at=at)
+    conn.jobs.put(START, f"schedule:{schedule.name}", schedule.queue, args, schedule_at=at)
     return at
 
 

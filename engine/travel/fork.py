@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.fleet.checkout import at_hand, is_elsewhere, repository_of
+from interlock.engine.checkouts import at_hand, is_elsewhere, repository_of
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.run_files import RunFiles, commit_at
 from interlock.engine.store import Store, options_of

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.fleet.checkout import at_hand
+from interlock.engine.checkouts import at_hand
 from interlock.engine.masking import masked, redactor_at
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons

@@ -16,7 +16,7 @@ from acp_editor import ALLOWS, DONE, REJECTS, WRITE, Editor, FailedError, prompt
 from folders import put
 from patience import until
 
-from interlock.cli.acp.wire import Wire
+from interlock.acp.wire import Wire
 
 Open = Callable[..., Editor]
 Asking = Callable[..., tuple[Editor, str, int]]
@@ -223,7 +223,7 @@ def test_a_session_whose_record_is_damaged_is_an_error_and_can_be_loaded_once_it
 def test_nothing_but_frames_leaves_through_stdout() -> None:
     program = """
 import os, subprocess
-from interlock.cli.acp.wire import Wire
+from interlock.acp.wire import Wire
 wire = Wire.of_this_process()
 print("printed", flush=True)
 os.write(1, b"written\\n")

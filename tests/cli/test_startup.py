@@ -16,7 +16,7 @@ assert gc.isenabled() and gc.get_freeze_count() > 100_000
 for name in (
     *("numpy", "aiosqlite", "langgraph.store.sqlite", "packaging.requirements", "rapidfuzz", "tree_sitter"),
     *("interlock.graphs.tools", "interlock.services.policy.policy", "interlock.services.shell.parse"),
-    "interlock.engine.telemetry",
+    "interlock.telemetry",
 ):
     assert name not in sys.modules, f"{name} was read"
 """

@@ -13,11 +13,11 @@ from folders import put
 from scripted import shell, tools
 from starlette.requests import Request
 
-from interlock.cli.web.stats import stats
 from interlock.engine.client import Client
 from interlock.engine.store import select
 from interlock.engine.store.address import state_home
 from interlock.engine.store.keeping import CANDIDATES
+from interlock.web.stats import stats
 
 CALL = shell("touch a.txt")
 ASKS = tools(CALL, usage={"input": 1000, "output": 100, "cached": 500})

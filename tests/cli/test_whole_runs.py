@@ -12,9 +12,9 @@ from folders import put, tree
 from scripted import tools
 
 from interlock.cli.session.editing import InputHistory, Pastes
-from interlock.cli.web.driver import _Live, live_file
 from interlock.engine.store import select
 from interlock.services.files.blobs import inflated
+from interlock.web.driver import _Live, live_file
 
 SCRIPT = """
 - text: I'll write it.

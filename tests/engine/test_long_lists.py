@@ -13,11 +13,11 @@ from interlock.engine.store.model_calls import usage_stats
 from interlock.engine.store.named_files import named_by_others
 from interlock.engine.store.places import newest_snapshot
 from interlock.engine.store.queue import put_job, unserved
-from interlock.engine.store.queue_schema import make_queue
 from interlock.engine.store.runs import NewRun, insert_child, insert_run
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.usage import Usage
+from interlock.fleet.queue_schema import make_queue
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
 MANY = [f"run{number}" for number in range(70_000)]

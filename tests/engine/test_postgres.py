@@ -14,8 +14,8 @@ from interlock.engine.store import Store, select
 from interlock.engine.store.audited import records, verify
 from interlock.engine.store.connection import Connection, Rows, Values
 from interlock.engine.store.queue import put_job
-from interlock.engine.store.queue_schema import make_queue
 from interlock.engine.store.runs import NewRun, insert_run
+from interlock.fleet.queue_schema import make_queue
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -42,7 +42,7 @@ def _is_there(conn: Connection, pid: int) -> bool:
 def test_a_connection_is_used_again_for_a_moment_unless_the_server_ended_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.store import postgres_sessions
+    from interlock.fleet import postgres_sessions
 
     monkeypatch.setattr(postgres_sessions, "_IDLE_S", 60.0)
     first = _used(store)
@@ -61,7 +61,7 @@ def test_a_connection_is_used_again_for_a_moment_unless_the_server_ended_it(
 def test_nothing_holds_a_connection_once_the_moment_is_over(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.engine.store import postgres_sessions
+    from interlock.fleet import postgres_sessions
 
     monkeypatch.setattr(postgres_sessions, "_IDLE_S", 0.1)
     with closing(store.connect_driver()) as other:
@@ -108,7 +108,7 @@ def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_hos
     store: Store,
 ) -> None:
     """Not where answers are waited for without a `Sync`: then it counts as active, and would keep its locks."""
-    from interlock.engine.store.postgres_sessions import sign_in
+    from interlock.fleet.postgres_sessions import sign_in
 
     seen = list[str]()
     with closing(store.connect_driver()) as conn, closing(store.connect()) as other:
@@ -133,7 +133,7 @@ def test_a_drive_uses_its_connection_in_one_thread(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What another thread asks comes between the statements of a transaction: the server refuses both."""
-    from interlock.engine.store.postgres import PostgresConnection
+    from interlock.fleet.postgres import PostgresConnection
 
     users: dict[PostgresConnection, set[int]] = {}
     stored = PostgresConnection.stored

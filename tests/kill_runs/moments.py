@@ -45,7 +45,7 @@ class Moments:
 
         self._around(SqliteConnection, "commit", "commit")
         if "KILL_STORE" in os.environ:
-            from interlock.engine.store.postgres import PostgresConnection
+            from interlock.fleet.postgres import PostgresConnection
 
             self._around(PostgresConnection, "commit", "commit")
         self._around(file_calls, "write_atomically", "write")

@@ -1,0 +1,353 @@
+"""agent: answers the editor's requests: its sessions, and what each method takes."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, cast
+
+from interlock.acp.wire import (
+    INTERNAL,
+    INVALID,
+    NO_LOGIN,
+    NO_METHOD,
+    NOT_FOUND,
+    PARAMS,
+    Frame,
+    RpcError,
+    Wire,
+)
+from interlock.cli.version import VERSION
+from interlock.engine.client import Client, Options
+from interlock.state.errors import CredentialsError, InterlockError, UserError, bug
+from interlock.state.text import object_of
+
+if TYPE_CHECKING:
+    from interlock.acp.session import EditorSession
+    from interlock.engine.client import Shown
+
+PROTOCOL = 1
+_LEAVE_S = 0.8
+"""Seconds for runs to stop once the client is gone; their supervisors end what is left."""
+_SESSIONS = ("list", "resume", "fork", "close", "additionalDirectories")
+_PAGE = 50
+"""Sessions in one answer."""
+_LOGIN = {
+    "id": "setup",
+    "name": "Choose a model",
+    "description": "Set GEMINI_API_KEY (or name a local server) in the environment or in ~/.gemini/.env, "
+    "or run `interlock` in a terminal, which asks for it.",
+}
+_TERMINAL = "terminal"
+_CODES = {CredentialsError: NO_LOGIN, UserError: PARAMS}
+
+Params = Mapping[str, Any]
+Answer = Callable[["Agent", Params], Awaitable[object]]
+
+
+async def serve(options: Options) -> None:
+    """Serve on this process's stdin and stdout until the client is gone; ends the process."""
+    await Agent(options, Wire.of_this_process()).serve()
+
+
+class Agent:
+    def __init__(self, options: Options, wire: Wire) -> None:
+        self._options, self._wire = options, wire
+        self._client: dict[str, Any] | None = None
+        """The client's capabilities; None: not initialized."""
+        self._sessions: dict[str, EditorSession] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self._gone = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Until the client is gone, or a signal comes. Ends the process."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._gone.set)
+        self._wire.start(self._take, self._gone.set)
+        await self._gone.wait()
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await asyncio.gather(*(session.close() for session in self._sessions.values()))
+        except TimeoutError:
+            pass
+        await asyncio.to_thread(self._wire.flush, 0.1)
+        sys.stderr.flush()
+        os._exit(0)
+
+    def _take(self, frame: Frame) -> None:
+        task = asyncio.get_running_loop().create_task(self._answered(frame))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _answered(self, frame: Frame) -> None:
+        try:
+            result = await self._result(frame["method"], frame.get("params", {}))
+            answer: Frame = {"result": result if result is not None else {}}
+        except RpcError as error:
+            answer = {"error": error.fields}
+        except Exception as error:
+            found = error if isinstance(error, InterlockError) else bug(error)
+            code = next((code for kind, code in _CODES.items() if isinstance(found, kind)), INTERNAL)
+            answer = {"error": RpcError(code, str(found)).fields}
+        if "id" in frame:
+            self._wire.send({"id": frame["id"], **answer})
+
+    async def _result(self, method: str, params: object) -> object:
+        answer = _METHODS.get(method)
+        if answer is None:
+            raise RpcError(NO_METHOD, f"No method {method!r}.", {"method": method})
+        if not isinstance(params, dict):
+            raise RpcError(PARAMS, f"{method}: params is {json.dumps(params)[:60]}, expected an object.")
+        if self._client is None and method != "initialize":
+            raise RpcError(INVALID, f"{method} came before initialize.")
+        return await answer(self, cast(Params, params))
+
+    async def initialize(self, params: Params) -> object:
+        given = params.get("protocolVersion")
+        if not str(given).isdecimal():  # some clients send a text
+            raise RpcError(PARAMS, f"initialize: protocolVersion is {given!r}, expected a whole number.")
+        client: dict[str, Any] = _optional(params, "clientCapabilities", dict) or {}
+        self._client = client
+        Thread(target=_import_ahead, daemon=True).start()
+        by_launch = object_of(client.get("_meta")).get("terminal-auth") is True
+        in_terminal = by_launch or object_of(client.get("auth")).get("terminal") is True
+        return {
+            "protocolVersion": PROTOCOL,
+            "agentInfo": {"name": "interlock", "title": "Interlock", "version": VERSION},
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": True, "sse": True},
+                "sessionCapabilities": {name: dict[str, Any]() for name in _SESSIONS},
+            },
+            "authMethods": [_terminal_login(), _LOGIN] if in_terminal else [_LOGIN],
+        }
+
+    async def authenticate(self, params: Params) -> object:
+        if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL):
+            raise RpcError(PARAMS, f"Unknown sign-in method {given!r}. Expected {_LOGIN['id']!r}.")
+        await asyncio.to_thread(Client(self._options).check_model)
+        return {}
+
+    async def new(self, params: Params) -> object:
+        options = self._options_of(params)
+        client = Client(options)
+        await asyncio.to_thread(client.check_model)
+        name = await asyncio.to_thread(client.open_session, _folder(params))
+        return {"sessionId": name, **self._state(await self._opened(name, options))}
+
+    async def load(self, params: Params, replay: bool = True) -> object:
+        options, name = self._options_of(params), _text(params, "sessionId")
+        if name in self._sessions:
+            await self._sessions.pop(name).close()
+        known, folder = self._known(name), _folder(params)
+        moved = not Path(known.workspace).is_dir()
+        if known.workspace != str(folder) and not moved:
+            raise RpcError(PARAMS, f"Session {name!r} works in {known.workspace!r}, not in {str(folder)!r}.")
+        session = await self._opened(name, options, known.run, replay)
+        session.chosen.again(known.chosen)
+        return self._state(session)
+
+    async def resume(self, params: Params) -> object:
+        return await self.load(params, replay=False)
+
+    async def fork(self, params: Params) -> object:
+        options, client = self._options_of(params), Client(self._options)
+        folder = _folder(params)
+        known = self._known(_text(params, "sessionId"))
+        if not known.run:  # nothing to share: a session that begins there
+            return await self.new(params)
+        here = known.workspace == str(folder)
+        made = await asyncio.to_thread(
+            lambda: client.fork(known.run, workspace=None if here else folder, in_place=here)
+        )
+        return {"sessionId": made.run, **self._state(await self._opened(made.run, options, made.run))}
+
+    async def close(self, params: Params) -> object:
+        session = self._session(params)
+        del self._sessions[session.name]
+        await session.close()
+        return {}
+
+    async def listed(self, params: Params) -> object:
+        wanted, start = _optional(params, "cwd", str), _optional(params, "cursor", str) or "0"
+        if not start.isdecimal():
+            raise RpcError(PARAMS, f"session/list: {start!r} isn't a valid cursor.")
+        rows = await asyncio.to_thread(self._rows, wanted and os.path.realpath(wanted))
+        page = rows[int(start) : int(start) + _PAGE]
+        more = {"nextCursor": str(int(start) + _PAGE)} if len(rows) > int(start) + _PAGE else {}
+        return {"sessions": page, **more}
+
+    def _rows(self, folder: str | None) -> list[Frame]:
+        client = Client(self._options)
+        sessions = client.sessions()
+        shown = {shown.run: (session, shown.workspace) for session, shown in sessions.items()}
+        runs = client.runs()
+        there = {row.run for row in runs}
+        return [
+            {
+                "sessionId": session,
+                "cwd": place,
+                "title": row.title,
+                "updatedAt": datetime.fromtimestamp(row.updated, UTC).isoformat(),
+            }
+            for row in runs
+            if row.run in shown or row.run not in sessions  # else its session shows another run now
+            for session, place in [shown.get(row.run, (row.run, row.workspace))]
+            if folder in (None, place) and not (row.subtask and row.parent in there)
+        ]
+
+    async def prompt(self, params: Params) -> object:
+        session, blocks = self._session(params), _list_of_objects(params, "prompt")
+        return await session.prompt(blocks)
+
+    async def cancel(self, params: Params) -> object:
+        self._session(params).cancel()
+        return {}
+
+    async def set_mode(self, params: Params) -> object:
+        self._session(params).chosen.take("approval_mode", _text(params, "modeId"))
+        return {}
+
+    async def set_option(self, params: Params) -> object:
+        chosen = self._session(params).chosen
+        chosen.take(_text(params, "configId"), params.get("value"))
+        return {"configOptions": chosen.options()}
+
+    async def _opened(
+        self, name: str, options: Options, run: str = "", replay: bool = False
+    ) -> "EditorSession":
+        """A session that shows a run, or begins one. `replay`: its conversation is sent."""
+        from interlock.acp.session import EditorSession
+
+        assert self._client is not None
+        session = self._sessions[name] = EditorSession(name, options, self._wire, self._client)
+        try:
+            await session.begin()
+            if run:
+                await session.show(run, replay)
+                session.keep()
+        except BaseException:
+            del self._sessions[name]
+            await session.close()
+            raise
+        return session
+
+    def _state(self, session: "EditorSession") -> dict[str, Any]:
+        asyncio.get_running_loop().call_soon(session.offer)
+        return session.chosen.state()
+
+    def _session(self, params: Params) -> "EditorSession":
+        name = _text(params, "sessionId")
+        if name not in self._sessions:
+            raise RpcError(NOT_FOUND, f"No session {name!r} is open. Begin or load one.", {"sessionId": name})
+        return self._sessions[name]
+
+    def _known(self, name: str) -> "Shown":
+        if (shown := Client(self._options).session(name)) is None:
+            raise RpcError(
+                NOT_FOUND, f"No session {name!r}. List them with session/list.", {"sessionId": name}
+            )
+        return shown
+
+    def _options_of(self, params: Params) -> Options:
+        """Options of a session: the folder, further folders, and the client's MCP servers."""
+        more = [
+            _directory(d) for d in cast(list[object], _optional(params, "additionalDirectories", list) or [])
+        ]
+        folders = (*self._options.include_directories, *more)
+        servers = dict(map(_server, _list_of_objects(params, "mcpServers", needed=False)))
+        over = {**self._options.overrides, **({"mcpServers": servers} if servers else {})}
+        return replace(self._options, workspace=_folder(params), include_directories=folders, overrides=over)
+
+
+_METHODS: dict[str, Answer] = {
+    "initialize": Agent.initialize,
+    "authenticate": Agent.authenticate,
+    "session/new": Agent.new,
+    "session/load": Agent.load,
+    "session/resume": Agent.resume,
+    "session/fork": Agent.fork,
+    "session/close": Agent.close,
+    "session/list": Agent.listed,
+    "session/prompt": Agent.prompt,
+    "session/cancel": Agent.cancel,
+    "session/set_mode": Agent.set_mode,
+    "session/set_config_option": Agent.set_option,
+}
+
+
+def _terminal_login() -> Frame:
+    """For clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
+    name = "Choose a model in a terminal"
+    command = {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]}
+    return {
+        "type": "terminal",
+        "id": _TERMINAL,
+        "name": name,
+        "description": "Asks for a key or a server, tries it, and stores it.",
+        "args": ["--setup"],
+        "_meta": {"terminal-auth": {"label": name, **command}},
+    }
+
+
+def _import_ahead() -> None:
+    """While the person has still to type."""
+    import_module("interlock.acp.session")
+    import_module("interlock.engine.driver.runner")
+
+
+def _text(params: Params, name: str) -> str:
+    if not isinstance(value := params.get(name), str):
+        raise RpcError(PARAMS, f"{name} is {json.dumps(value)[:60]}, expected a string.")
+    return value
+
+
+def _optional(params: Params, name: str, kind: type) -> Any:
+    value = params.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise RpcError(PARAMS, f"{name} is {json.dumps(value)[:60]}, expected {kind.__name__}.")
+    return value
+
+
+def _list_of_objects(params: Params, name: str, needed: bool = True) -> list[dict[str, Any]]:
+    found = _optional(params, name, list)
+    if (found is None and needed) or not all(isinstance(one, dict) for one in found or ()):
+        raise RpcError(PARAMS, f"{name} is {json.dumps(found)[:60]}, expected a list of objects.")
+    return found or []
+
+
+def _folder(params: Params) -> Path:
+    return _directory(params.get("cwd"))
+
+
+def _directory(value: object) -> Path:
+    if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:  # noqa: PTH117 - a text from outside
+        raise RpcError(PARAMS, f"cwd is {json.dumps(value)[:60]}, expected the absolute path of a folder.")
+    if not os.path.isdir(value):  # noqa: PTH112 - Path.is_dir raises for names that are too long
+        raise RpcError(PARAMS, f"There is no folder {value!r}.")
+    return Path(os.path.realpath(value))
+
+
+def _server(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """One of the client's MCP servers as settings name it."""
+    try:
+        name = str(given["name"])
+        if given.get("type") in ("http", "sse"):
+            headers = {str(h["name"]): str(h["value"]) for h in given.get("headers") or ()}
+            return name, {"url": str(given["url"]), "type": given["type"], "headers": headers}
+        env = {str(v["name"]): str(v["value"]) for v in given.get("env") or ()}
+        return name, {
+            "command": str(given["command"]),
+            "args": [*map(str, given.get("args") or ())],
+            "env": env,
+        }
+    except (KeyError, TypeError) as error:
+        raise RpcError(PARAMS, f"mcpServers: a server is malformed: {error}.") from None

@@ -1,0 +1,243 @@
+"""prompts: a prompt's content blocks as the text, files and notes that a run is given; what one that begins with a
+slash does in an editor, besides the user's own commands and skills."""
+
+import base64
+import binascii
+import mimetypes
+import os
+import re
+from asyncio import to_thread
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from interlock.acp.drawing import Update
+from interlock.acp.wire import PARAMS, RpcError
+from interlock.engine.client import choices, travel
+from interlock.engine.client.own import Available
+from interlock.state.command import NAME
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.engine.client.changes import Change
+    from interlock.engine.client.conversation import Conversation
+
+Block = Mapping[str, Any]
+_LONGEST_FILE = 256_000
+"""Bytes of a linked file from outside the workspace that the run is given."""
+
+
+@dataclass
+class Given:
+    text: str = ""
+    files: list[Path] = field(default_factory=list[Path])
+    """Pictures and PDFs, to be attached."""
+    notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Texts with their names."""
+    outside: list[Path] = field(default_factory=list[Path])
+    """Linked files beyond the workspace: the person is asked."""
+
+
+def given(blocks: Sequence[Block], workspace: Path, roots: Sequence[Path], spool: Path) -> Given:
+    """Raises `RpcError` naming a block that can't be used. `spool`: where pictures are put."""
+    found, words = Given(), list[str]()
+    for number, block in enumerate(blocks):
+        try:
+            words += _taken(block, found, workspace, roots, spool / str(number))
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise RpcError(
+                PARAMS, f"prompt[{number}] ({block.get('type')!r}) is malformed: {error}."
+            ) from None
+    found.text = "".join(words).strip()
+    return found
+
+
+def _taken(block: Block, found: Given, workspace: Path, roots: Sequence[Path], spool: Path) -> Iterator[str]:
+    match block["type"]:
+        case "text":
+            yield _text(block["text"])
+        case "image":
+            found.files.append(_kept(block["data"], block["mimeType"], spool))
+        case "resource_link":
+            yield from _linked(str(block["uri"]), found, workspace, roots)
+        case "resource":
+            resource: Block = block["resource"]
+            if "text" in resource:
+                found.notes.append((_shown(str(resource["uri"]), workspace), _text(resource["text"])))
+            else:
+                kind = resource.get("mimeType") or mimetypes.guess_type(str(resource["uri"]))[0] or ""
+                found.files.append(_kept(resource["blob"], kind, spool))
+        case kind:
+            raise ValueError(f"{kind!r} isn't supported; expected text, image, resource_link or resource")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("'text' isn't a text")
+    return value
+
+
+def _kept(data: object, kind: str, spool: Path) -> Path:
+    if not isinstance(data, str):
+        raise TypeError("its data isn't valid base64")
+    file = spool.with_suffix(mimetypes.guess_extension(kind) or ".bin")
+    file.write_bytes(base64.b64decode(data, validate=True))
+    return file
+
+
+def _linked(uri: str, found: Given, workspace: Path, roots: Sequence[Path]) -> Iterator[str]:
+    """A file of the workspace as a reference, which the run resolves under its rules; any other address as text."""
+    path = file_of(uri)
+    if path is None:
+        yield f" {uri} "
+        return
+    real = Path(os.path.realpath(path))
+    if any(real.is_relative_to(root) for root in roots):
+        named = str(real.relative_to(workspace) if real.is_relative_to(workspace) else real)
+        yield f' @"{named}" ' if '"' not in named and "\n" not in named else f" {uri} "
+    else:
+        found.outside.append(real)
+        yield f" {path} "
+
+
+def take_file(path: Path, found: Given) -> None:
+    """Give the run a file that the person agreed to: a picture or PDF as it is, another as its text."""
+    from interlock.services.files.filesystem import UnreadableError, read_text
+
+    kind = mimetypes.guess_type(path)[0] or ""
+    if kind.startswith("image/") or kind == "application/pdf":
+        found.files.append(path)
+        return
+    try:
+        found.notes.append((str(path), read_text(path, _LONGEST_FILE, path.parent)))
+    except UnreadableError as error:
+        found.notes.append((str(path), f"The file can't be read: {error}."))
+
+
+def file_of(uri: str) -> Path | None:
+    """The file that an address names; None: it names none. Raises `ValueError`."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file":
+        return None
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
+        raise ValueError(f"{uri!r} names no file of this machine")
+    return Path(path)
+
+
+def _shown(uri: str, workspace: Path) -> str:
+    path = file_of(uri)
+    return str(path.relative_to(workspace)) if path and path.is_relative_to(workspace) else uri
+
+
+_TYPED = re.compile(rf"/({NAME})(?:\s+(.*))?$", re.DOTALL)
+_OFFERED = 20
+"""Prompts that `/rewind` offers: the newest."""
+
+
+class Session(Protocol):
+    """What commands need of an editor's session."""
+
+    talk: "Conversation"
+
+    def say(self, text: str) -> None: ...
+
+    async def choose(self, title: str, about: str, names: Sequence[str]) -> int | None: ...
+
+    async def moved_by(self, go: Callable[[], Awaitable[object]]) -> None:
+        """Let a command go to another run, without showing its conversation again."""
+        ...
+
+
+class Command(NamedTuple):
+    about: str
+    hint: str
+    """What may be typed after its name; empty: nothing."""
+    run: Callable[[Session, str], Awaitable[None]]
+
+
+async def _undo(session: Session, rest: str) -> None:
+    talk, call = session.talk, rest
+    run = talk.this_run
+    if not call:
+        call, _ = await to_thread(lambda: talk.client.last_change(run))
+    changed = await travel.undo(talk, None if call == "all" else call)
+    session.say(_listed(changed) or "Nothing to undo: the files are as they were.")
+
+
+async def _rewind(session: Session, rest: str) -> None:
+    points = await to_thread(lambda: travel.prompts(session.talk)[:_OFFERED])
+    if not rest:
+        names = [" ".join(point.text.split())[:70] for point in points]
+        chosen = await session.choose("Go back to before which prompt?", "", names)
+    elif rest.isdecimal() and 0 < int(rest) <= len(points):
+        chosen = int(rest) - 1
+    else:
+        raise UserError(f"/rewind takes the number of prompts to go back, 1 to {len(points)}, got {rest!r}.")
+    if chosen is None:
+        return
+
+    async def agrees(changes: "Sequence[Change]") -> bool:
+        return await session.choose("Change the files, and go back?", _listed(changes), ["yes"]) == 0
+
+    before = points[chosen].before
+    await session.moved_by(lambda: travel.rewind(session.talk, before, agrees))
+
+
+async def _fork(session: Session, _: str) -> None:
+    await session.moved_by(lambda: travel.fork(session.talk))
+
+
+async def _compress(session: Session, _: str) -> None:
+    travel.compress(session.talk)
+
+
+async def _plan(session: Session, rest: str) -> None:
+    choices.plan(session.talk, rest)
+
+
+async def _continue(session: Session, _: str) -> None:
+    if not session.talk.status:
+        raise UserError("Nothing to continue: the last turn has ended. Say what to do.")
+    session.talk.submit("")
+
+
+COMMANDS: Mapping[str, Command] = {
+    "undo": Command("Undo the last file change, one call, or all changes", "CALL, or all", _undo),
+    "rewind": Command("Go back to one of your prompts, with the files", "prompts to go back", _rewind),
+    "fork": Command("Continue in a fork of this run, in the same folder", "", _fork),
+    "compress": Command("Compress the conversation into a summary", "", _compress),
+    "plan": Command("Plan first, and change nothing until you approve the plan", "prompt", _plan),
+    "continue": Command("Resume a run that stopped midway", "", _continue),
+}
+
+
+def typed(text: str) -> tuple[Command, str] | None:
+    """The command that a prompt names, and the rest of it; None: it is for the run, which knows the user's own."""
+    found = _TYPED.match(text.strip())
+    return (COMMANDS[found[1]], (found[2] or "").strip()) if found and found[1] in COMMANDS else None
+
+
+def skill(text: str, own: Available) -> str:
+    """A prompt as the run is given it: a skill's name becomes a request to use the skill."""
+    found = _TYPED.match(text.strip())
+    known = found and found[1] in own.own().skills and found[1] not in own.own().commands
+    return f"Use the skill {found[1]!r}. {found[2] or ''}".strip() if found and known else text
+
+
+def offered(own: Available) -> Update:
+    """All commands, as the client completes them."""
+    found = own.own()
+    rows = {name: (command.about, command.hint) for name, command in COMMANDS.items()}
+    rows = {name: (about, "what to add") for name, about in {**found.skills, **found.commands}.items()} | rows
+    commands = [
+        {"name": name, "description": about, **({"input": {"hint": hint}} if hint else {})}
+        for name, (about, hint) in rows.items()
+    ]
+    return {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+
+
+def _listed(changes: "Sequence[Change]") -> str:
+    return "\n".join(f"- {change.mark} `{change.path}`" for change in changes)

@@ -1,0 +1,183 @@
+"""checkout: the files of a run on a git repository, on the host that needs them: a clone, as the last snapshot has it.
+
+Whatever host drove the run before, its snapshots are in the store; what git ignores isn't in them.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from interlock.engine.run_files import settings_of
+from interlock.engine.store import kept_repository, reading
+from interlock.engine.store.blobs import blob, bring_commit
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.places import (
+    NOWHERE,
+    Place,
+    left_places,
+    move,
+    newest_snapshot,
+    place_of,
+)
+from interlock.engine.store.runs import check_run_id
+from interlock.fleet.commits import Commits, restore
+from interlock.fleet.mirrors import Mirror
+from interlock.services.config.settings import load_settings
+from interlock.services.files.disk import private_directory
+from interlock.services.files.workspace import open_workspace
+from interlock.services.process.identity import started_at
+from interlock.services.snapshots.restore import apply, between
+from interlock.services.snapshots.snapshots import Repository as Snapshots
+from interlock.services.snapshots.snapshots import WorkspaceSnapshots, continue_after, repository_name
+from interlock.state.errors import BusyError, RunError
+from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
+
+UNKEPT = "unkept"
+"""The option with the places where the run's own commits couldn't be kept, a line each."""
+_MOVED = (
+    "The run moved to another host. Its folder is now {new!r}, before it was {old!r}: use the new path. Files that git "
+    "ignores, such as build output and installed packages, were left behind: make them again if you need them."
+)
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """Where a run's files are on this host, for a drive."""
+
+    folder: Path
+    trusted: bool
+    isolated: bool
+    """Its commands must run in the sandbox."""
+    options: Mapping[str, str]
+    """`Options.repository`."""
+    mirror: Mirror
+    before: Place
+    snapshot: str
+    """The snapshot that the files are as; empty: they are as the run left them, or as the repository has them."""
+
+    def placed(self, run: str, conn: Connection) -> None:
+        """Inside a transaction of the run's driver: the files are here. Raises `BusyError` if they changed since."""
+        now = place_of(conn, run)
+        if now == Place(str(self.folder), self.options["at"]):
+            return
+        if now != self.before or (self.snapshot and newest_snapshot(conn, run) != self.snapshot):
+            raise BusyError(f"Run {run!r} went on elsewhere meanwhile.")
+        note = _MOVED.format(new=str(self.folder), old=now.folder) if now.at else ""
+        move(conn, run, now, str(self.folder), self.options, note)
+
+
+def fleet_settings(env: Mapping[str, str]) -> FleetSettings:
+    """The worker's own: no project's count."""
+    home = Path.home()
+    return load_settings(workspace=home, home=home, env=env, overrides={}, trusted=False).settings.fleet
+
+
+def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
+    """Bring a run's files to this host, in a folder of their own; None: they aren't of a repository.
+
+    Raises `RunError` if that fails.
+    """
+    with reading(home) as conn:
+        assert conn is not None
+        options = kept_repository(conn, run)
+        if not options:
+            return None
+        before, snapshot = place_of(conn, run), newest_snapshot(conn, run)
+    if workspaces is None:
+        raise RunError(
+            "This worker has no folder for clones. Start it with: interlock worker --workspaces DIR"
+        )
+    try:
+        return _checked_out(home, run, options, before, snapshot, workspaces)
+    except OSError as error:
+        why = f"{error.strerror}: {error.filename!r}" if error.filename else str(error)
+        raise RunError(f"The worker's folder {str(workspaces)!r} can't be used: {why}.") from error
+
+
+def _checked_out(
+    home: Path, run: str, options: dict[str, str], before: Place, snapshot: str, workspaces: Path
+) -> Checkout:
+    private_directory(workspaces)
+    workspaces = workspaces.resolve()
+    drop_leftovers(workspaces)
+    repository, settings = _named_repository(options), fleet_settings(os.environ)
+    mirror, folder = Mirror.of(repository, workspaces, settings), workspaces / check_run_id(run)
+    at = f"{os.uname().nodename}:{workspaces}"
+    # Whoever submits runs may write any folder of this host into the row. A run that pushes is in the other's clone.
+    own = (folder, workspaces / check_run_id(options.get("pushes", run)))
+    if before.at == at and Path(before.folder) in own and Path(before.folder).is_dir():
+        folder, commit, snapshot = Path(before.folder), options["commit"], ""
+    else:
+        commit = mirror.commit(options.get("commit", ""))
+        _fill(home, mirror, commit, folder, snapshot)
+    now = {**options, "commit": commit, "at": at}
+    if before.at not in ("", at, NOWHERE):
+        now["moved_from"] = left_places(options, before.at)
+    trusted, isolated = settings.trusts(repository.url), settings.isolates(repository.url)
+    return Checkout(folder, trusted, isolated, now, mirror, before, snapshot)
+
+
+def _named_repository(options: Mapping[str, str]) -> Repository:
+    """The run's repository. Raises `RunError` for one that no command line takes: others may write the row."""
+    found = Repository(options["url"], options["ref"])
+    try:
+        if repository(str(found)) != found:
+            raise RepositoryError(f"{without_user(str(found))!r} isn't a repository address.")
+    except RepositoryError as error:
+        raise RunError(f"The run names a repository that can't be used: {error}") from error
+    return found
+
+
+def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
+    """Make the folder anew: a kill on the way leaves none with this name."""
+    made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
+    for old in (folder, made):
+        shutil.rmtree(old, ignore_errors=True)
+    private_directory(made)
+    try:
+        mirror.check_out(commit, made)
+        kept = home / "snapshots" / repository_name(folder)
+        shutil.rmtree(kept, ignore_errors=True)
+        Snapshots(kept).borrow(mirror.objects, mirror.tree_of(commit))
+        if commits := kept_commits(home, folder.name):
+            restore(commits, made)
+        if snapshot:
+            _restore(home, made, kept, snapshot)
+        made.rename(folder)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def drop_leftovers(workspaces: Path) -> None:
+    """Remove what a killed drive of this host had half made, whichever run's: it may have gone on elsewhere."""
+    for made in workspaces.glob(f".*@{os.uname().nodename}.*"):
+        pid = made.suffix[1:]
+        if pid.isdecimal() and not started_at(int(pid)):
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def kept_commits(home: Path, run: str) -> Commits | None:
+    """What a run did in its clone's own repository; None: nothing."""
+    with reading(home) as conn:
+        body = blob(conn, f"commits/{run}") if conn is not None and conn.blobs else None
+    return Commits.of(body) if body else None
+
+
+def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
+    """Give a fresh clone the files of a snapshot."""
+    repository, settings = Snapshots(kept), settings_of(folder)
+    with reading(home) as conn:
+        assert conn is not None
+        bring_commit(conn, repository, snapshot)
+    taken = WorkspaceSnapshots(home, open_workspace(folder, settings), settings.snapshots, repository)
+    now = repository.contents(taken.take("refs/clone"))
+    apply(between(now, repository.contents(snapshot), folder, kept), durable=True)
+    continue_after(kept, snapshot)
+
+
+def workspaces_of(env: Mapping[str, str]) -> Path | None:
+    """Where this worker clones to."""
+    return Path(env["INTERLOCK_WORKSPACES"]) if env.get("INTERLOCK_WORKSPACES") else None

@@ -1,0 +1,316 @@
+"""postgres: the store in PostgreSQL (14 or newer): a connection to it, its version, and who may write to it."""
+
+import json
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
+
+from interlock.engine.store.address import shown
+from interlock.engine.store.audit import Audit, begin
+from interlock.engine.store.connection import Adapter, Column, Connection, Rows, Values
+from interlock.engine.store.recorded import JsonForm
+from interlock.engine.store.rows import Write
+from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, definitions
+from interlock.fleet.postgres_sessions import READS, Session, connected, explained, named
+from interlock.fleet.queue_schema import ProcrastinateJobs
+from interlock.services.files import disk
+from interlock.state.clock import unix_time
+from interlock.state.errors import ConfigError, StoreError
+
+_ONE_WRITER, _ONE_CHAIN = 0x1A7E_0001, 0x1A7E_0002
+"""Advisory locks: of whoever writes and isn't a driver (as SQLite's write lock), and of the audit's end."""
+_ALONE = f"begin; select pg_advisory_xact_lock({_ONE_WRITER})".encode()
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "text": str,
+    "bytea": bytes,
+    "bigint": int,
+    "double precision": (int, float),
+}
+CHANNEL = "interlock"
+_END = f"select pg_notify('{CHANNEL}', '')".encode()
+"""Before each commit: whoever follows is told."""
+
+
+class PostgresConnection(Connection):
+    """Whoever writes and isn't a driver waits for the others, as with SQLite; drivers write their own runs' rows only,
+    and lock their lease's row before they commit.
+    """
+
+    errors = (psycopg.Error,)
+    blobs = True
+    row_lock = " for share"
+    change_lock = " for no key update"
+    json_form = JsonForm((", ", " : "), short_numbers=True)
+
+    def __init__(self, path: Path, session: Session, *, buffers: bool = False) -> None:
+        super().__init__(buffers=buffers)
+        self.session: Session | None = session
+        """None: closed."""
+        self._path, self.shared_home = path, path.parent
+        self._begun = False
+        self._sending = ExitStack()
+        """What lets statements go without waiting for answers."""
+        self._pipeline: psycopg.Pipeline | None = None
+
+    @property
+    def raw(self) -> "psycopg.Connection[Any]":
+        """For what writes rows of its own in this transaction, and reads each answer: the queue."""
+        self._sending.close()
+        return self._own
+
+    @property
+    def jobs(self) -> ProcrastinateJobs:
+        return ProcrastinateJobs(self.raw)
+
+    @property
+    def _own(self) -> "psycopg.Connection[Any]":
+        if self.session is None:
+            raise psycopg.OperationalError("the connection is closed")
+        return self.session.conn
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._begun or self._own.info.transaction_status != TransactionStatus.IDLE
+
+    def stored(self, sql: str, values: Values = ()) -> Rows:
+        found = self._sent(sql, values)
+        return self._answered(found) if sql.lstrip().startswith(self.reads) else found
+
+    def ask(self, sql: str, values: Values = ()) -> Rows:
+        return self._sent(sql, values)
+
+    def _sent(self, sql: str, values: Values) -> "psycopg.Cursor[Any]":
+        return self._cursor().execute(sql.encode(), [*map(self.as_stored, values)])
+
+    def _cursor(self) -> "psycopg.Cursor[Any]":
+        """One that takes parameters as the server does: `$1`, `$2`."""
+        return psycopg.RawCursor(self._own)
+
+    def _answered(self, found: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
+        """Wait in a way that the server takes for idleness: it ends a transaction whose process is paused meanwhile."""
+        if self._pipeline and found.pgresult is None:
+            self._pipeline.sync()
+        return found
+
+    def stored_many(self, sql: str, rows: Sequence[Values]) -> None:
+        with self._cursor() as cursor:
+            cursor.executemany(sql.encode(), [[*map(self.as_stored, row)] for row in rows])
+
+    def as_stored(self, value: object) -> object:
+        """PostgreSQL has no NUL in texts, and takes no boolean for a number."""
+        if isinstance(value, str):
+            return value.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in value else value
+        return super().as_stored(value)
+
+    def lock_audit(self) -> None:
+        self.stored("select pg_advisory_xact_lock($1)", (_ONE_CHAIN,))
+
+    def write_waiting(self, waiting: Iterable[Write]) -> None:
+        plain = dict[str, list[Write]]()
+        for write in waiting:
+            if write.kind == "insert" and write.again == "refuse" and bytes not in map(type, write.values):
+                plain.setdefault(write.sql, []).append(write)
+            else:
+                self._perform(write)
+        for writes in plain.values():
+            self._insert_as_one(writes)
+
+    def _insert_as_one(self, writes: Sequence[Write]) -> None:
+        """Insert rows with the same columns by one statement, whose only parameter they are, in JSON."""
+        table, names = writes[0].tables[0], ", ".join(writes[0].row)
+        for write in writes:
+            self._watch(write)
+        rows = [dict(zip(one.row, map(self.as_stored, one.values), strict=True)) for one in writes]
+        sql = f"insert into {table} ({names}) select {names} from json_populate_recordset(null::{table}, $1)"
+        self.stored(sql, (json.dumps(rows, ensure_ascii=False),))
+
+    @contextmanager
+    def begun(self, synced: bool) -> Generator[None]:
+        self._audit = self._audit or self._found_audit()
+        conn = self._own
+        if self.buffers:  # a driver waits for an answer only where it reads one
+            self._send()
+        try:
+            conn.execute(b"begin" if self.buffers else _ALONE)
+            if self.buffers and synced:
+                conn.execute(b"set local synchronous_commit = on")
+            self._begun = True
+            yield
+            self._send()
+            ended = conn.execute(_END)
+            self.check()
+            if self._audit:
+                self._answered(ended)
+                self._audit.append()
+            self.commit()
+        except BaseException:
+            self._take_back()
+            raise
+        finally:
+            self._begun = False
+        if self._audit:
+            self._audit.committed(synced=synced)
+
+    def commit(self) -> None:
+        self._own.execute(b"commit")
+        self._sending.close()
+
+    def _send(self) -> None:
+        """From now on, let statements go without waiting for their answers."""
+        if self._own.pgconn.pipeline_status == PipelineStatus.OFF:
+            self._pipeline = self._sending.enter_context(self._own.pipeline())
+            self._sending.callback(setattr, self, "_pipeline", None)
+
+    def _take_back(self) -> None:
+        if self._audit:
+            self._audit.taken_back()
+        with suppress(psycopg.Error):
+            self._sending.close()
+        if not self._own.closed and self._own.info.transaction_status != TransactionStatus.IDLE:
+            self._own.execute(b"rollback")
+
+    def _found_audit(self) -> Audit | None:
+        assert self.session
+        if not self.session.audited:
+            query = "select 1 from pg_tables where tablename = 'audit' and schemaname = current_schema"
+            self.session.audited = self.stored(query).fetchone() is not None
+        return Audit(self, self._path) if self.session.audited else None
+
+    def columns(self, table: str) -> list[Column]:
+        found = self.stored(
+            "select column_name, data_type, is_nullable = 'NO' from information_schema.columns "
+            "where table_name = $1 and table_schema = current_schema order by ordinal_position",
+            (table,),
+        )
+        return [Column(name, _KINDS[kind], needed) for name, kind, needed in found]
+
+    def audited(self) -> None:
+        """Inside the migration: begin the audit's chain."""
+        self._audit = begin(self, self._path)
+
+    def __del__(self) -> None:
+        if self.session:
+            self.session.conn.close()  # as SQLite's connections are, without a warning
+
+    def close(self) -> None:
+        if self._audit:
+            self._audit.committed(synced=True)
+        session, self.session = self.session, None
+        if session:
+            session.keep()
+
+
+_OLDEST = 140000
+"""Server version: 14."""
+
+
+class Postgres(Adapter):
+    connection = PostgresConnection
+
+    def connect(
+        self,
+        synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG002 - only a driver's commits may wait for the disk
+        *,
+        buffers: bool = False,
+        patience_s: float = disk.BUSY_TIMEOUT_S,
+    ) -> PostgresConnection:
+        limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
+        # Whatever the server's default is. A driver waits for the disk where that is asked for, as with SQLite.
+        options = f"{limits} -c synchronous_commit={'off' if buffers else 'on'}"
+        return PostgresConnection(self.path, connected(self.path, options), buffers=buffers)
+
+    def connect_reader(self) -> PostgresConnection:
+        session = connected(self.path, READS)
+        session.conn.row_factory = named
+        return PostgresConnection(self.path, session)
+
+    def is_current(self, conn: Connection) -> bool | None:
+        session = conn.session if isinstance(conn, PostgresConnection) else None
+        if session and session.current:
+            return True
+        (server,) = conn.execute("select current_setting('server_version_num')::int").fetchone()
+        if server < _OLDEST:
+            raise StoreError(
+                f"The server of {shown(self.path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
+            )
+        found = max((made for made, at in _versions(conn).items() if at), default=0)
+        if found > SCHEMA_VERSION:
+            raise StoreError(
+                f"The store {shown(self.path)!r} was written by a newer Interlock (version {found}, this one reads "
+                f"{SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_STORE."
+            )
+        current = found >= COMPLETE
+        if session:
+            session.current = current
+        return current if found else None
+
+    def migrate(self, conn: PostgresConnection) -> None:
+        """Unless somebody made the tables by `for_administrators`: then it begins the audit only."""
+        with conn.transaction():
+            by_hand = max(
+                (made for made, at in _versions(conn).items() if made >= COMPLETE and not at), default=None
+            )
+            if by_hand is None:
+                conn.raw.execute(definitions().encode())
+            conn.audited()
+            version = by_hand or SCHEMA_VERSION
+            conn.insert("store_version", {"version": version, "at": unix_time()}, "replace")
+
+    def explained(self) -> AbstractContextManager[None]:
+        return explained(self.path)
+
+    def changes(self) -> "_Changes":
+        return _Changes(self.path)
+
+    def only_reads(self) -> str:
+        with self.explained(), closing(self.connect_reader()) as conn:
+            role, may, standby = conn.execute(
+                "select current_user, coalesce(has_table_privilege(to_regclass('runs'), 'insert'), true), "
+                "pg_is_in_recovery()"
+            ).fetchone()
+        if standby:
+            return "The store's server is a standby, which can only be read."
+        return "" if may else f"Role {role!r} of the store's database may only look."
+
+
+def _versions(conn: Connection) -> dict[int, float]:
+    """Versions of the schema that were made, and when; 0: by `for_administrators`, without an audit."""
+    (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
+    return (
+        dict(conn.execute("select version, at from store_version order by version").fetchall())
+        if there
+        else {}
+    )
+
+
+def is_upgraded(conn: Connection) -> bool:
+    """Whether a newer program has changed the schema: this one may end what it began, and begins nothing."""
+    return max(_versions(conn), default=0) > SCHEMA_VERSION
+
+
+class _Changes:
+    """Listens to commits."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._conn: psycopg.Connection[Any] | None = None
+
+    def __call__(self) -> bool:
+        try:
+            if self._conn is None:
+                self._conn = connected(self._path, "").conn
+                self._conn.execute(f"listen {CHANNEL}".encode())
+                return True
+            return bool([*self._conn.notifies(timeout=0)])
+        except (psycopg.Error, StoreError, ConfigError):
+            self.close()
+            return False
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None

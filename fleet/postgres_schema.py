@@ -1,0 +1,38 @@
+"""postgres_schema: what a store in PostgreSQL consists of, and the roles of those who use it, as SQL.
+
+A writer that isn't Interlock leaves no record in the audit, and `audit verify` says so.
+"""
+
+from importlib.resources import files
+
+from interlock.engine.store.sqlite import SCHEMA_VERSION as OF_TABLES
+
+SCHEMA_VERSION = OF_TABLES + 5
+"""Of the tables that SQLite has, too, and of those that only a server's store has."""
+COMPLETE = OF_TABLES + 4
+"""Stores from this version on lack nothing: those of the first have triggers, which note what nobody reads any more."""
+
+
+def definitions() -> str:
+    """The statements that make the tables, or what a store of an earlier version lacks of them."""
+    return _text("postgres.sql")
+
+
+def for_administrators(queue: str) -> str:
+    """SQL that makes the tables of this version, the queue's, and three roles, for whoever may in the database.
+
+    `queue`: the queue's definitions. The audit is begun by the first program that uses the store.
+    """
+    by_hand = f"insert into store_version values ({SCHEMA_VERSION}, 0) on conflict do nothing"
+    return ";\n\n".join(
+        [
+            definitions().strip().removesuffix(";"),
+            by_hand,
+            queue.strip().removesuffix(";"),
+            _text("roles.sql"),
+        ]
+    )
+
+
+def _text(file: str) -> str:
+    return files("interlock.fleet").joinpath(file).read_text(encoding="utf-8")

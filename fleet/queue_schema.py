@@ -1,0 +1,94 @@
+"""queue_schema: the queue, which is Procrastinate's: its tables are made, and jobs put and taken back.
+
+Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
+"""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine.store.connection import Connection
+from interlock.state.errors import ConfigError
+
+if TYPE_CHECKING:
+    from procrastinate import App
+
+_INDEXES = (
+    ("interlock_jobs_line", "(queue_name, priority) where status = 'todo'"),
+    ("interlock_jobs_user", "(queue_name, (args ->> 'user'), priority) where status = 'todo'"),
+)
+
+_POOL: dict[str, Any] = {"min_size": 1, "max_size": 4, "max_idle": 5.0}
+"""A worker's connections to its queue, which most of the time does nothing: the server has few."""
+
+
+def app(store: Path | None = None) -> "App":
+    """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
+    from interlock.fleet.postgres_sessions import sign_in
+
+    try:
+        from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
+    except ImportError as error:
+        raise ConfigError(
+            "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
+        ) from error
+    if store is None:
+        return App(connector=SyncPsycopgConnector())
+    return App(connector=PsycopgConnector(conninfo=sign_in(store, application_name="interlock"), **_POOL))
+
+
+class ProcrastinateJobs:
+    """Jobs that are put and taken back in the open transaction of psycopg's connection."""
+
+    def __init__(self, conn: Any) -> None:
+        self._conn = conn
+
+    def put(self, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any) -> None:
+        from procrastinate.exceptions import AlreadyEnqueued
+
+        own = self._conn
+        job = app().configure_task(
+            task, lock=lock, queueing_lock=lock, queue=queue, connection=own, **options
+        )
+        try:
+            with own.transaction():
+                job.defer(**args)
+        except AlreadyEnqueued:
+            pass
+
+    def cancel(self, job: int) -> None:
+        app().job_manager.cancel_job_by_id(job, abort=True, connection=self._conn)
+
+
+@contextmanager
+def explained() -> Generator[None]:
+    """Raise the database's own error instead of the queue's, which says nothing."""
+    from procrastinate.exceptions import ConnectorException
+
+    try:
+        yield
+    except ConnectorException as error:
+        raise error.__cause__ or error from None
+
+
+def make_queue(store: Path) -> None:
+    """Make Procrastinate's tables, if they are missing."""
+    with app(store).open() as opened:
+        if not opened.check_connection():
+            opened.schema_manager.apply_schema()
+
+
+def make_indexes(conn: Connection) -> None:
+    """What jobs are searched by beside Procrastinate's own indexes, if it is missing."""
+    for name, columns in _INDEXES:
+        (found,) = conn.execute("select to_regclass($1) is not null", (name,)).fetchone()
+        if not found:
+            with conn.transaction():
+                conn.stored(f"create index {name} on procrastinate_jobs {columns}")
+
+
+def definitions() -> str:
+    """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
+    indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
+    return "\n".join([app().schema_manager.get_schema(), *indexes])

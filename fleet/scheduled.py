@@ -1,0 +1,71 @@
+"""scheduled: starts a run of a schedule when its time has come, in a process of its own."""
+
+import asyncio
+import os
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.driver.delegation import linked_id
+from interlock.engine.driver.of_run import WORKER, restored
+from interlock.engine.driver.runner import begin
+from interlock.engine.driver.schedule import STATE_OPTIONS
+from interlock.engine.driver.stop import stoppable
+from interlock.engine.options import Options, Outcome
+from interlock.engine.read import exact_run
+from interlock.engine.store import Store, reading, schedules
+from interlock.engine.store.schedules import Schedule
+from interlock.fleet.job import TRY_AGAIN, leave_with_worker
+from interlock.state.errors import BusyError, InterlockError, StoreError
+
+_UNDER_WAY = ("running", "queued", "waiting")
+
+
+def main(name: str, due: str, at: str) -> int:
+    home = Path(at)
+    threading.Thread(target=leave_with_worker, daemon=True).start()
+    try:
+        with reading(home) as conn:
+            assert conn is not None
+            found = schedules.find(conn, name)
+        if found is None:
+            return 0
+        run, said = _started(home, found, due)
+        with Store(home).writing() as conn:
+            schedules.started(conn, name, run, said)
+    except (BusyError, StoreError) as error:
+        print(error, file=sys.stderr)
+        return TRY_AGAIN
+    return 0
+
+
+def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
+    """The run that was started last, and why none was now."""
+    run = linked_id(f"{schedule.name} at {due}")
+    if exact_run(home, run):  # before a kill
+        return run, ""
+    earlier = exact_run(home, schedule.run)
+    if earlier and earlier.status in _UNDER_WAY:
+        return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
+    try:
+        asyncio.run(_begun(schedule, _options(home, schedule), run))
+    except (BusyError, StoreError):
+        raise
+    except InterlockError as error:
+        return schedule.run, str(error)
+    return run, ""
+
+
+async def _begun(schedule: Schedule, options: Options, run: str) -> Outcome:
+    with stoppable() as stop:
+        return await begin(schedule.workflow, schedule.input, options, [], run, stop)
+
+
+def _options(home: Path, schedule: Schedule) -> Options:
+    kept = schedule.options
+    new = Options(home=home, door=WORKER, env=dict(os.environ), queue=schedule.queue)
+    made = restored(new, kept, schedule.workspace)
+    more: Any = {name: kept[name] for name in STATE_OPTIONS}
+    return replace(made, **more, workspace=None if kept.get("repository") else made.workspace)

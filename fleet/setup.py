@@ -1,0 +1,68 @@
+"""setup: what a fleet needs before it works: tables of store and queue, and what isolates a worker's runs."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from interlock.engine.store import Store, explained
+from interlock.fleet import queue_schema
+from interlock.fleet.checkout import fleet_settings
+from interlock.fleet.postgres_schema import for_administrators
+from interlock.fleet.worker import Start, Worker
+from interlock.services.sandbox.sandbox import cause, check_here
+from interlock.state.errors import SandboxError
+
+_INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
+
+
+def set_up(home: Path) -> None:
+    """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
+    store = Store(home).open()
+    with explained(store.path), queue_schema.explained():
+        queue_schema.make_queue(store.path)
+        with closing(store.connect()) as conn:
+            queue_schema.make_indexes(conn)
+
+
+def work(
+    home: Path, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: Start
+) -> None:
+    """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
+    set_up(home)
+    with explained(Store(home).path), queue_schema.explained():
+        asyncio.run(Worker(home, queues, concurrency, report, start).work())
+
+
+def set_up_by_hand() -> str:
+    """SQL that does what `set_up` does, with three roles beside it. Raises `ConfigError` without the extra."""
+    return for_administrators(queue_schema.definitions())
+
+
+_INSIDE = (
+    "commands run in the sandbox, and see their own folder and the system, but no key, database or other run"
+)
+_OUTSIDE = "commands run as the worker's user and can read what it can, keys and other runs included"
+
+
+def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
+    """What keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
+
+    `everything`: all run in the sandbox; `clones`: it takes runs on repositories. Raises `SandboxError` where nothing
+    can isolate what must be isolated.
+    """
+    settings = fleet_settings(env)
+    some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not everything
+    told = [f"Runs in folders: {_INSIDE if everything else f'{_OUTSIDE} (--sandbox prevents it)'}."]
+    if some:
+        told.append(f"Runs on repositories in fleet.trustedRepositories: {_OUTSIDE}.")
+    if clones:
+        told.append(f"Runs on {'other ' if some else ''}repositories: {_INSIDE}.")
+    try:
+        if everything or clones:
+            check_here(env)
+    except SandboxError as error:
+        if everything or not some:
+            raise SandboxError(f"This worker can't isolate runs. {cause(error)}. {_INSTEAD}") from error
+        told[-1] = f"Runs on other repositories: refused, as nothing can isolate them here. {cause(error)}."
+    return told

@@ -1,0 +1,201 @@
+"""streams: the events of drives as programs follow them, read from the drives' files: nothing is kept for a reader."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import StreamingResponse
+
+from interlock.web.api.answers import dumped
+from interlock.web.api.recorder import record_of
+
+_LOOK_S, BEAT_S = 0.02, 5.0
+_MOST = 262_144
+"""Bytes of a file that are read at once, and so the most that waits for one reader besides what the system holds."""
+PATIENCE_S = 30.0
+"""A reader that takes nothing for so long is cut; it may come back with the last id that it saw."""
+
+
+class Line(NamedTuple):
+    """One event of a drive's stream."""
+
+    number: int
+    event: str
+    data: bytes
+
+
+class Piece(NamedTuple):
+    """A part of one event, which may be larger than what is held for a reader."""
+
+    number: int
+    event: str
+    data: bytes
+    first: bool
+    last: bool
+
+
+async def pieces(
+    home: Path, drive: str, alive: Callable[[], bool], after: int = -1, live: bool = False
+) -> AsyncGenerator[Piece | None]:
+    """A drive's events after a number, until it has ended; None: nothing for a while. `live`: later ones only."""
+    path, number, silent = record_of(home, drive), -1, 0.0
+    event, head = "", b""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        if live and (there := _skipped(file)) > 1:  # with its first event alone, nothing was missed
+            number = after = there - 1
+        while True:
+            lasts = alive()
+            if not (data := file.read(_MOST)):
+                if not lasts:
+                    return
+                silent += _LOOK_S
+                if silent >= BEAT_S:
+                    silent = 0.0
+                    yield None
+                await asyncio.sleep(_LOOK_S)
+                continue
+            silent = 0.0
+            *whole, rest = data.split(b"\n")
+            for part, last in (*((one, True) for one in whole), *([(rest, False)] if rest else [])):
+                if first := not event:
+                    head += part
+                    if not (last or b"\t" in head):
+                        continue
+                    name, _, part = head.partition(b"\t")
+                    event, head, number = name.decode(), b"", number + 1
+                if event == "end":
+                    return
+                if number > after:
+                    yield Piece(number, event, part, first, last)
+                event = "" if last else event
+
+
+def _skipped(file: BinaryIO) -> int:
+    """How many events a file has; leaves it after the last whole one, or at its start if there is only one."""
+    found = place = end = 0
+    while data := file.read(_MOST):
+        if (last := data.rfind(b"\n")) >= 0:
+            found, end = found + data.count(b"\n"), place + last + 1
+        place += len(data)
+    file.seek(end if found > 1 else 0)
+    return found
+
+
+async def lines(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Line | None]:
+    """Events as a whole."""
+    held: list[bytes] = []
+    async for piece in found:
+        if piece is None:
+            yield None
+            continue
+        held.append(piece.data)
+        if piece.last:
+            yield Line(piece.number, piece.event, b"".join(held))
+            held = []
+
+
+def sse(event: str, data: bytes, id: str = "") -> bytes:
+    return f"event: {event}\r\ndata: ".encode() + data + _end(id)
+
+
+def _end(id: str) -> bytes:
+    return (f"\r\nid: {id}" if id else "").encode() + b"\r\n\r\n"
+
+
+async def sent(
+    found: AsyncIterator[Piece | None], modes: frozenset[str], numbered: bool, no_errors: bool = False
+) -> AsyncIterator[bytes]:
+    """The events of some modes, as server-sent events; and errors, which end a stream."""
+    always = () if no_errors else ("error",)
+    async for piece in found:
+        if piece is None:
+            yield b": heartbeat\r\n\r\n"
+        elif not modes or piece.event in always or re.split(r"[|/]", piece.event)[0] in modes:
+            before = f"event: {piece.event}\r\ndata: ".encode() if piece.first else b""
+            yield before + piece.data + (_end(str(piece.number) if numbered else "") if piece.last else b"")
+
+
+def last_seen(request: Request) -> tuple[int, bool]:
+    """The number after which a reader goes on, and whether it wants only what is still to come."""
+    given = request.headers.get("last-event-id", "")
+    if given == "-1" or given == "-":
+        return -1, False
+    return (int(given), False) if given.isdecimal() else (-1, True)
+
+
+class Streaming(StreamingResponse):
+    """Server-sent events for a reader that is cut when it stops reading."""
+
+    def __init__(
+        self,
+        found: AsyncIterator[bytes],
+        headers: Mapping[str, str] | None = None,
+        gone: Callable[[], Awaitable[None]] | None = None,
+        kind: str = "text/event-stream",
+        patience: float | None = None,
+    ) -> None:
+        more = {"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})}
+        super().__init__(found, headers=more, media_type=kind)
+        self._found, self._gone, self._patience = found, gone, patience
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        ended = False
+
+        async def bounded(message: Any) -> None:
+            nonlocal ended
+            try:
+                async with asyncio.timeout(self._patience or PATIENCE_S):
+                    await send(message)
+            except TimeoutError:
+                scope["state"]["cut"]()
+                raise ClientDisconnect from None
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        try:
+            async with aclosing(cast(Any, self._found)):
+                await super().__call__(scope, receive, bounded)
+        except ClientDisconnect:
+            pass
+        finally:
+            if self._gone and not ended:
+                await self._gone()
+
+
+async def result(found: AsyncIterator[Line | None]) -> Any:
+    """The values that a drive ended with, or its error, as `wait` answers them; of several interrupts, only these."""
+    values: Any = None
+    failed: Any = None
+    asking: Any = None
+    asked: dict[str, Any] = {}
+    async for line in found:
+        if line is None:
+            continue
+        if line.event == "error":
+            failed = {"__error__": json.loads(line.data)}
+        data = json.loads(line.data) if line.event in ("values", "updates") else None
+        if data and data.get("__interrupt__"):
+            asked |= {one["id"]: one for one in data["__interrupt__"]}
+            asking = data
+        if line.event == "values":
+            values = data
+    if failed:
+        return failed
+    return asking if len(asked) == 1 else {"__interrupt__": [*asked.values()]} if asked else values
+
+
+async def patiently(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
+    """JSON that takes its time: spaces before it keep the connection open."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=BEAT_S))[0]:
+            yield b" "
+        yield dumped(task.result())
+    finally:
+        task.cancel()

@@ -1,0 +1,75 @@
+"""command: `interlock serve`: the page for this user's runs, on loopback, and the tokens of its API."""
+
+import re
+import sys
+from argparse import ArgumentTypeError
+from dataclasses import replace
+from functools import partial
+
+from interlock.cli.flags import add_running_flags, options_from
+from interlock.cli.parsing import Args, number, option, takes, word
+from interlock.cli.render.output import out
+from interlock.engine.client import Client, state_home
+from interlock.state.errors import UserError
+
+_READ_ONLY = "The server was started with --read-only."
+
+
+def _origin(text: str) -> str:
+    """A site as browsers name it. Raises `ArgumentTypeError`."""
+    if not re.fullmatch(r"https?://[\w.\-\[\]:]+", text):
+        raise ArgumentTypeError(f"{text!r} isn't an origin. Expected one like http://localhost:3000")
+    return text.lower()
+
+
+@takes(
+    word("words", nargs="*", metavar="token", help="manage tokens of programs"),
+    option("--port N", "port (default: 4280)", type=number(int, 0, 65_535), default=4280),
+    option("--open", "open the page in a browser"),
+    option("--read-only", "refuse everything that changes a run"),
+    option("--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in"),
+    option("--user-header NAME", "the proxy's header with the name", default="X-Forwarded-User"),
+    option(
+        "--allow-origin ORIGIN",
+        "let this other site's scripts use the API with a token (repeatable)",
+        action="append",
+        default=[],
+        type=_origin,
+    ),
+    option("--role ROLE", "with token new: view, decide or drive (default: view)", default="view"),
+    partial(add_running_flags, serving=True),
+    option("--queue NAME", "let workers of this queue drive runs (with INTERLOCK_STORE)"),
+)
+def serve(args: Args) -> int | None:
+    if args.words:
+        return _token(args)
+    from interlock.engine.client.fleet import is_on_server
+    from interlock.web.app import run
+    from interlock.web.guard import Access, Proxy
+
+    args.detach = args.detach or is_on_server(state_home())
+    proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
+    options = replace(options_from(args), interactive=True, door="page", serves_others=True)
+    only_reads = _READ_ONLY if args.read_only else Client(options).only_reads
+    return run(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
+
+
+def _token(args: Args) -> None:
+    from interlock.web.guard import Tokens
+    from interlock.web.roles import ROLES
+
+    tokens, words = Tokens(state_home()), list(args.words)
+    if words == ["token", "list"]:
+        for name, kept in tokens.named().items():
+            out().print(f"{name}  {kept['role']}")
+    elif words[:2] == ["token", "new"] and len(words) == 3:
+        if args.role not in ROLES:
+            raise UserError(f"No role {args.role!r}. Expected one of {', '.join(ROLES)}.")
+        sys.stdout.write(tokens.add(words[2], args.role) + "\n")
+    elif words[:2] == ["token", "rm"] and len(words) == 3:
+        if not tokens.remove(words[2]):
+            raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")
+    else:
+        raise UserError(
+            f"Unexpected {' '.join(words)!r}. Expected: interlock serve token new NAME, token rm NAME or token list"
+        )

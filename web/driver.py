@@ -1,0 +1,109 @@
+"""driver: drives one run in a process of its own, which outlives the server; its live events go to a file.
+
+The work comes pickled on stdin. One line on stdout says that the run goes, or why it doesn't.
+"""
+
+import asyncio
+import json
+import os
+import pickle
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine.client import Client, Options, served, turns
+from interlock.services.files.disk import path_below, private_directory, private_file
+from interlock.services.process.stdout import kept_stdout, own_stdout
+from interlock.state.errors import InterlockError, bug
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event
+    from interlock.web.api.recorder import Call
+
+
+@dataclass(frozen=True)
+class Work:
+    options: Options
+    run: str
+    workflow: str = ""
+    """What to start under the id `run`; empty: go on with `run`."""
+    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    prompt: str | None = None
+    call: "Call | None" = None
+    """Of a program, by the API."""
+    in_turn: bool = False
+    """Limits over all workers hold for it (`prompts.py`)."""
+
+
+def live_file(home: Path, run: str) -> Path:
+    """Where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
+    return path_below(home / "live", f"{run}.jsonl")
+
+
+class _Live:
+    """A renderer that writes events to the run's file, and tells the server once that the run goes."""
+
+    def __init__(self, path: Path) -> None:
+        private_directory(path.parent)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        private_file(fresh)
+        self._file = fresh.open("w", encoding="utf-8", errors="backslashreplace")
+        self._file.write(f"{os.getpid()}\n")
+        self._file.flush()
+        fresh.replace(path)
+
+    def __call__(self, event: "Event", /) -> None:
+        if event.type == "init":
+            answer({})
+        self._file.write(event.model_dump_json() + "\n")
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def answer(facts: Mapping[str, str]) -> None:
+    """The one line for the server, which may be gone."""
+    with suppress(OSError, ValueError):
+        os.write(own_stdout().fileno(), json.dumps(facts).encode() + b"\n")
+
+
+async def _drive(work: Work) -> None:
+    live = _Live(live_file(work.options.home, work.run))
+    if work.call:
+        from interlock.web.api.recorder import drive
+
+        await drive(work.options, work.run, work.workflow, work.call, live)
+    elif work.workflow:
+        await Client(work.options).start(work.workflow, work.input, renderers=[live], run=work.run)
+    elif work.in_turn:
+        await _in_turn(work, live)
+    else:
+        await Client(work.options).go_on(work.run, work.prompt, renderers=[live], instead=True)
+
+
+async def _in_turn(work: Work, live: _Live) -> None:
+    """Go on with a run; what a limit over all workers stops waits for its next turn."""
+    options = turns.limited(work.options)
+    served.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
+    outcome = await Client(options).go_on(work.run, work.prompt, renderers=[live], instead=True)
+    if outcome.status in ("budget", "timeout") and (wait := turns.stopped_by(options, work.run)):
+        waits = {"model": wait.model, "after_s": wait.seconds}
+        status = "running" if wait.seconds is None else "pending"
+        served.change(options.home, "prompt", work.run, {"status": status, **waits})
+
+
+def main() -> None:
+    try:
+        work: Work = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        return  # it was cancelled before it began
+    with kept_stdout():
+        try:
+            asyncio.run(_drive(work))
+            answer({})
+        except Exception as error:
+            failure = error if isinstance(error, InterlockError) else bug(error)
+            answer({"error": str(failure), "kind": failure.kind})

@@ -1,0 +1,130 @@
+"""drives: starts drives in processes of their own, stops them, and reads what they write while they work."""
+
+import asyncio
+import json
+import os
+import pickle
+import signal
+import subprocess
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from interlock.cli.warm.forked import FORKER, Child
+from interlock.engine.client import Client, RunRow
+from interlock.services.process.identity import Owner, is_alive, this_host
+from interlock.state.errors import BusyError, UserError
+from interlock.web import driver
+from interlock.web.driver import Work, live_file
+
+
+class Elsewhere:
+    """A drive's process that another server started, or an earlier one."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    def poll(self) -> int | None:
+        """As of a child; None: it lives."""
+        return None if is_alive(self._owner) else -1
+
+    def send_signal(self, signal: int) -> None:
+        if self.poll() is None:
+            os.kill(self._owner.pid, signal)
+
+
+class DiedError(UserError):
+    """A drive's process ended before its run went."""
+
+
+_DIED = "died"
+_LOOK_S = 0.05
+"""Seconds between two looks at the file of a drive."""
+_MOST = 1_000_000
+"""Bytes of it that are read at once."""
+
+
+async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -> None:
+    """Start a drive; returns when its run goes. Raises `UserError` with why it doesn't.
+
+    `started` gets its process, which does nothing if that raises.
+    """
+    made = await asyncio.to_thread(_begun, work, started)
+    if made.get("kind") == BusyError.kind:
+        raise BusyError(made["error"])
+    if "error" in made:
+        raise (DiedError if made.get("kind") == _DIED else UserError)(made["error"])
+
+
+def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
+    stdin, given = os.pipe()
+    told, stdout = os.pipe()
+    with os.fdopen(given, "wb") as giving, os.fdopen(told, "rb") as telling:
+        try:
+            child = FORKER.start(driver.__name__, stdin=stdin, stdout=stdout)
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        started(child)
+        giving.write(pickle.dumps(work))
+        giving.close()
+        line = telling.readline()
+    if isinstance(child, subprocess.Popen):
+        threading.Thread(target=child.wait, daemon=True).start()
+    died = {"error": f"The process of run {work.run!r} died before it began.", "kind": _DIED}
+    return json.loads(line) if line else died
+
+
+def stop(client: Client, run: str) -> None:
+    """Stop a run that a server's drive works on, as Ctrl-C does."""
+    os.kill(_driver_of(client.home, run), signal.SIGINT)
+
+
+def is_driven(client: Client, row: RunRow) -> bool:
+    """Whether a server's drive works on the run."""
+    return row.owner == f"{this_host()}:{_driver_of(client.home, row.run)}"
+
+
+def _driver_of(home: Path, run: str) -> int:
+    try:
+        with live_file(home, run).open() as file:
+            return int(file.readline())
+    except (OSError, ValueError):
+        return 0
+
+
+async def pieces(home: Path, run: str) -> AsyncGenerator[dict[str, Any]]:
+    """Live events of a run that a server's drive works on, from after the last complete answer; never ends.
+
+    A drive that begins later is followed, too. Nothing is kept in memory for a slow reader.
+    """
+    path, place, inode, rest = live_file(home, run), 0, 0, b""
+    first = True
+    while True:
+        try:
+            with path.open("rb") as file:
+                if inode != (now := os.fstat(file.fileno()).st_ino):
+                    inode, place, rest = now, _recent(file.read()) if first else 0, b""
+                file.seek(place)
+                data = file.read(_MOST)
+        except OSError:
+            data = b""
+        first = False
+        place += len(data)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"{"):
+                yield json.loads(line)
+        if not data:
+            await asyncio.sleep(_LOOK_S)
+
+
+def _recent(data: bytes) -> int:
+    """The place behind the last answer that is complete: the record has it."""
+    last = place = 0
+    for line in data.splitlines(keepends=True):
+        place += len(line)
+        if line.endswith(b"\n") and b'"type":"message"' in line and b'"delta":false' in line:
+            last = place
+    return last

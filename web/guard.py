@@ -1,0 +1,356 @@
+"""guard: lets a request through only with a known Host and Origin, a token, and a body of bounded size."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from interlock.engine.client.served import all_served, change, serve, unserve
+from interlock.services.files.disk import write_private
+from interlock.state.errors import InterlockError
+from interlock.web.paths import BODY_LIMIT, is_shell
+from interlock.web.roles import Person
+
+if TYPE_CHECKING:
+    from interlock.web.api.visitors import Visitors
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
+"""Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
+_AGAIN_S = 2.0
+"""Seconds for which a stream isn't checked again."""
+_NAME = 100
+"""Characters of a person's name."""
+_OPEN = ("/login", "/proof", "/ok")
+_OF_TAB = "tab."
+"""Begins the tokens of tabs."""
+_SIGNED_S = 30 * 24 * 3600
+"""Seconds for which a tab stays signed in."""
+_NO_WORKER = "self.skipWaiting(); self.addEventListener('activate', () => self.registration.unregister());"
+"""In place of a service worker, which only another program that had the port before can have registered."""
+SIGN_IN = "Not signed in. Open the page with: interlock serve --open. Programs send a token in a header."
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_SHARED = {
+    "access-control-allow-methods": "GET, POST, PUT, PATCH, DELETE",
+    "access-control-allow-headers": "authorization, content-type, last-event-id, x-api-key",
+    "access-control-expose-headers": "content-location, location, x-pagination-next, x-pagination-total",
+    "cross-origin-resource-policy": "cross-origin",
+}
+"""For the sites of `--allow-origin`."""
+
+
+class Tokens:
+    """The token of this user's page, in a file (0600), and those of programs, by their hashes in the store."""
+
+    def __init__(self, home: Path) -> None:
+        self._home, self._page, self._once = home, home / "page.token", ""
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @property
+    def page(self) -> str:
+        """Kept, so that tabs stay signed in when the server starts again."""
+        if not self._page.exists():
+            write_private(self._page, secrets.token_urlsafe(32))
+        return self._page.read_text()
+
+    def named(self) -> dict[str, dict[str, str]]:
+        """Name → role and hash, of those that count, the oldest first."""
+        found = reversed(all_served(self._home, "token"))
+        return {one.id: one.body for one in found if not one.body["revoked"]}
+
+    def add(self, name: str, role: str) -> str:
+        """A new token, which is shown once; one of the same name stops working."""
+        token = secrets.token_urlsafe(32)
+        kept = {"role": role, "sha256": _hash(token), "revoked": False}
+        unserve(self._home, "token", name)
+        serve(self._home, "token", name, kept)
+        return token
+
+    def remove(self, name: str) -> bool:
+        """Revoke a token; its name stays with what it decided. False: there is none."""
+        found = name in self.named()
+        if found:
+            change(self._home, "token", name, {"revoked": True})
+        return found
+
+    def once(self) -> str:
+        """A code that signs one browser in. Others on this machine can see the command line that opens a browser."""
+        self._once = secrets.token_urlsafe(32)
+        return self._once
+
+    def spent(self, given: str) -> bool:
+        """Whether this is the code; it counts no more."""
+        found = bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode())
+        self._once = "" if found else self._once
+        return found
+
+    def is_page(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.page.encode())
+
+    def for_tab(self, port: int) -> str:
+        """A token for one tab of the page, which counts at this port only, also after the server starts again."""
+        about = f"{int(time.time()) + _SIGNED_S}.{secrets.token_urlsafe(12)}"
+        return f"{_OF_TAB}{about}.{self._signed(about, port)}"
+
+    def _signed(self, about: str, port: int) -> str:
+        return hmac.new(self.page.encode(), f"{_OF_TAB}{port}.{about}".encode(), hashlib.sha256).hexdigest()
+
+    def proof(self, about: str, challenge: str, port: int) -> str:
+        """What only a server of this home can answer to a tab, which then sends its token again."""
+        return hmac.new(self._signed(about, port).encode(), challenge.encode(), hashlib.sha256).hexdigest()
+
+    def _is_of_tab(self, token: str, port: int) -> bool:
+        about, _, given = token.removeprefix(_OF_TAB).rpartition(".")
+        until = about.partition(".")[0]
+        same = hmac.compare_digest(given.encode(), self._signed(about, port).encode())
+        return same and until.isdecimal() and time.time() < int(until)
+
+    def whose(self, token: str, port: int) -> Person | None:
+        if self.is_page(token):
+            return Person("", "drive")
+        if token.startswith(_OF_TAB):
+            return Person("", "drive") if self._is_of_tab(token, port) else None
+        digest = _hash(token)
+        for name, kept in self.named().items():
+            if hmac.compare_digest(kept["sha256"], digest):
+                return Person(name, kept["role"])
+        return None
+
+
+class Proxy(NamedTuple):
+    """A proxy on this machine that serves the page to others over HTTPS, and knows who they are."""
+
+    host: str
+    """As browsers name it, with the port unless that is 443."""
+    header: str
+    """Holds the person's name."""
+
+
+class Access(NamedTuple):
+    """Where the server answers, and to whom."""
+
+    port: int
+    """0: any that is free."""
+    only_reads: str = ""
+    """Why nobody may decide or change anything; empty: their roles say what they may."""
+    proxy: Proxy | None = None
+    origins: Collection[str] = ()
+    """Other sites whose scripts may send requests with a token."""
+
+
+class Guard:
+    """Stands before the whole application."""
+
+    def __init__(self, app: App, tokens: Tokens, access: Access, visitors: "Visitors | None" = None) -> None:
+        """`visitors`: lets programs in where the app that is served has an `auth` of its own."""
+        self._app, self._tokens, self._visitors = app, tokens, visitors
+        self._port, self._only_reads, self._proxy, self._origins = access
+        self._hosts = {f"{name}:{self._port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        self._wrong: list[float] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        origin = Headers(scope=scope).get("origin", "")
+        sender = _headed(send, origin if origin in self._origins else "")
+        if refusal := await self._refusal(scope):
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await refusal(scope, receive, sender)
+            return
+        scope["state"]["cut"] = partial(_cut, send)
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, self._while_let(scope, send))
+        else:
+            await self._app(scope, _bounded(receive), self._while_let(scope, sender))
+
+    def _while_let(self, scope: Scope, send: Send) -> Send:
+        """A stream lasts for days: it ends when its token is revoked."""
+        checked = time.monotonic()
+
+        async def sent(message: Message) -> None:
+            nonlocal checked
+            goes_on = message.get("more_body") or message["type"] == "websocket.send"
+            if goes_on and time.monotonic() - checked >= _AGAIN_S:
+                if await self._refusal(scope):
+                    return scope["state"]["cut"]()
+                checked = time.monotonic()
+            await send(message)
+
+        return sent
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may read the one and this server the other: what follows would be another person's request.
+            return _no(400, "A request has a content-length or a transfer-encoding, not both.", close=True)
+        proxied = self._proxy is not None and headers.get("host", "") == self._proxy.host
+        if not proxied and headers.get("host", "") not in self._hosts:
+            return _no(421, "This server answers for 127.0.0.1 and localhost only.")
+        origin = headers.get("origin")
+        own = (
+            {f"https://{self._proxy.host}"}
+            if proxied and self._proxy
+            else {f"http://{h}" for h in self._hosts}
+        )
+        method = scope.get("method", "")
+        if origin in self._origins:
+            return Response(status_code=204) if method == "OPTIONS" else await self._let(scope, headers)
+        if origin is not None and origin not in own:
+            return _no(403, f"Requests from {origin!r} are refused: it is another site.")
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and method != "GET":
+            return _no(403, "Requests from another site are refused.")
+        return await self._let(scope, headers)
+
+    async def _let(self, scope: Scope, headers: Headers) -> Response | None:
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > BODY_LIMIT:
+            return _no(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
+        path = str(scope["path"])
+        if headers.get("service-worker"):
+            return Response(_NO_WORKER, media_type="text/javascript")
+        if scope.get("method") == "GET" and is_shell(path):
+            return self._elsewhere(scope, headers)
+        if path in _OPEN:
+            return None
+        way = self._visitors.way_to(path, scope) if self._visitors else "token"
+        if way == "token":
+            return await self._unknown(scope, headers)
+        return await self._as_visitor(scope) if way == "visitor" else None
+
+    async def _as_visitor(self, scope: Scope) -> Response | None:
+        """A refusal, unless the app that is served knows who it is. A token of ours doesn't count for it."""
+        assert self._visitors
+        try:
+            person = await self._visitors.person(scope)
+        except InterlockError as error:
+            return _no(getattr(error, "status", 401), str(error))
+        scope["state"]["person"] = (
+            person._replace(role="view", why=self._only_reads) if self._only_reads else person
+        )
+        return None
+
+    def _elsewhere(self, scope: Scope, headers: Headers) -> Response | None:
+        """Lead to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
+        host = headers.get("host", "")
+        if host.startswith("127.") or (self._proxy and host == self._proxy.host):
+            return None
+        query = scope["query_string"].decode("latin-1")
+        there = f"http://127.0.0.1:{self._port}{scope['path']}{'?' if query else ''}{query}"
+        return RedirectResponse(there)
+
+    async def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
+        """A refusal unless the request has a token in a header. A cookie counts for nothing: browsers send those of
+        this server to every other one on the same host, whatever its port."""
+        token = headers.get("x-api-key") or _token_in(headers.get("authorization", ""))
+        person = await self.known(token) if token else None
+        if person is None and self.locked:
+            return _no(429, "Too many wrong tokens. Wait a minute.")
+        if person is None:
+            return _no(401, SIGN_IN)
+        if self._proxy and headers.get("host") == self._proxy.host:
+            name = headers.get(self._proxy.header, "").strip()[:_NAME]
+            if not name:
+                return _no(401, f"The proxy sent no user name: {self._proxy.header} is missing.")
+            if not person.name:  # a program has its token's: it could send any other
+                person = person._replace(name=name)
+        scope["state"]["person"] = (
+            person._replace(role="view", why=self._only_reads) if self._only_reads else person
+        )
+        return None
+
+    async def known(self, token: str) -> Person | None:
+        """Whose token it is; each wrong one is slowed. The right one counts at any time: 256 bits aren't guessed."""
+        found = await asyncio.to_thread(self._tokens.whose, token, self._port)
+        if found is None:
+            if not self.locked:
+                self._wrong.append(time.monotonic())
+            await asyncio.sleep(_SLOW_S)
+        return found
+
+    @property
+    def locked(self) -> bool:
+        self._wrong = [at for at in self._wrong if time.monotonic() - at < _REFUSED_S]
+        return len(self._wrong) >= _TRIES
+
+
+def _cut(send: Send) -> None:
+    """End a connection at once, with what it still holds: closing would wait until a reader takes that."""
+    transport = getattr(
+        getattr(send, "__self__", None), "transport", None
+    )  # uvicorn's; ASGI has no word for it
+    if isinstance(transport, asyncio.Transport):
+        transport.abort()
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Ends a body that says no length before it is too long."""
+    taken = 0
+
+    async def received() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if taken > BODY_LIMIT else message
+
+    return received
+
+
+def _headed(send: Send, origin: str) -> Send:
+    """`origin`: the other site that may read the answer."""
+    more = {**_HEADERS, "cache-control": "no-store"}
+    if origin:
+        more |= {**_SHARED, "access-control-allow-origin": origin, "vary": "origin"}
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            there = {name for name, _ in message["headers"]}
+            message["headers"] = [
+                *message["headers"],
+                *((n.encode(), v.encode()) for n, v in more.items() if n.encode() not in there),
+            ]
+        await send(message)
+
+    return sent
+
+
+def _token_in(header: str) -> str:
+    """The token of an `Authorization` header; as a password, it comes from an address such as http://x:TOKEN@host."""
+    kind, _, given = header.partition(" ")
+    if kind.lower() != "basic":
+        return given.strip() if kind.lower() == "bearer" else header
+    try:
+        return base64.b64decode(given).decode().partition(":")[2]
+    except ValueError:
+        return given
+
+
+def _no(status: int, detail: str, close: bool = False) -> Response:
+    return JSONResponse({"detail": detail}, status, {"connection": "close"} if close else None)
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

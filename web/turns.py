@@ -1,0 +1,86 @@
+"""turns: drives of this server wait until the limits over all workers let them go."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from interlock.cli.warm.forked import Child
+from interlock.engine.client import Options
+from interlock.engine.client.served import Served
+from interlock.engine.client.turns import Turn, leave_others
+from interlock.state.errors import BusyError, InterlockError, StoreError
+from interlock.web.drives import Elsewhere
+
+LOOK_S = 0.02
+"""Seconds between two looks at a process."""
+_TURN_S = 1.0
+"""Seconds between two looks whether there is room, or whether somebody cancelled a run."""
+
+
+class Turns:
+    """Only where the store has workers."""
+
+    def __init__(self, options: Options) -> None:
+        self._home, self._counts = options.home, options.submitted is not None
+
+    def resume(self, runs: Collection[str]) -> None:
+        """Give back what an earlier server left, but the turns of these runs."""
+        if self._counts:
+            leave_others(self._home, runs)
+
+    async def taken(
+        self,
+        one: Served,
+        run: str,
+        graph: str,
+        lasts: Callable[[], bool] = lambda: True,
+        waits: Callable[[str], None] = lambda _: None,
+    ) -> bool:
+        """Wait until a drive's run may go; False: it no longer `lasts`. `waits` is given each reason to wait.
+
+        Raises `InterlockError` if the run was cancelled elsewhere.
+        """
+        whose = one.body.get("submitted")
+        if not self._counts or whose is None:
+            return True
+        turn, model = Turn(self._home, run), one.body.get("model", "")
+        if not await asyncio.to_thread(turn.line_up, graph, whose, one.body.get("after_s")):
+            return True
+        while lasts():
+            why: str | None = "The store doesn't answer."
+            with suppress(BusyError, StoreError):
+                why = await asyncio.to_thread(turn.take, model)
+            if why is None:
+                raise InterlockError("It was cancelled before it began.")
+            if not why:
+                return True
+            waits(why)
+            await asyncio.sleep(_TURN_S)
+        await self.leave(run)
+        return False
+
+    async def ended(self, run: str, process: "Child | Elsewhere") -> None:
+        """Wait for the end of a drive's process, and stop it if somebody cancels the run elsewhere."""
+        looked = time.monotonic()
+        while process.poll() is None:
+            await asyncio.sleep(LOOK_S)
+            if time.monotonic() - looked > _TURN_S:
+                looked = time.monotonic()
+                if await self._is_cancelled(run):
+                    process.send_signal(signal.SIGINT)
+
+    async def _is_cancelled(self, run: str) -> bool:
+        with suppress(BusyError, StoreError):  # the run goes on without the store for a while
+            return self._counts and await asyncio.to_thread(Turn(self._home, run).is_stopped)
+        return False
+
+    def stands(self, run: str) -> bool:
+        """Whether the run waits for its turn or for a worker, or is driven by whoever took it."""
+        return self._counts and Turn(self._home, run).stands()
+
+    async def leave(self, run: str) -> None:
+        """Let whoever waits go on."""
+        if self._counts:
+            await asyncio.to_thread(Turn(self._home, run).leave)
