@@ -52,6 +52,7 @@ class PostgresConnection(Connection):
         """None: closed."""
         self._path, self.shared_home = path, path.parent
         self._begun = False
+        self._audit: Audit | None = None
         self._sending = ExitStack()
         """What lets statements go without waiting for answers."""
         self._pipeline: psycopg.Pipeline | None = None
@@ -75,6 +76,10 @@ class PostgresConnection(Connection):
     @property
     def in_transaction(self) -> bool:
         return self._begun or self._own.info.transaction_status != TransactionStatus.IDLE
+
+    def watch(self, write: Write) -> None:
+        if self._audit:
+            self._audit.watch(write)
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
         found = self._sent(sql, values)

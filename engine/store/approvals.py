@@ -10,7 +10,7 @@ from typing import Any
 from interlock.engine.store import Store, keep_option, note_error, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.request_ids import place_of
-from interlock.engine.store.rows import like
+from interlock.engine.store.rows import Condition
 from interlock.engine.store.runs import RELATED, ask_to_stop, first_task, with_subtasks
 from interlock.engine.store.seals import resealed
 from interlock.services.policy.rule import USER
@@ -247,7 +247,9 @@ def cancel_run(conn: Connection, run: str) -> None:
     for one in with_subtasks(conn, first_task(conn, run)):
         ask_to_stop(conn, one, "cancel")
         conn.update("approvals", {"superseded": 1}, {"run": one, "answer": None})
-        conn.update("approvals", {"interrupt": None}, {"run": one, "answer": like('%"choice":"cancel"%')})
+        conn.update(
+            "approvals", {"interrupt": None}, {"run": one, "answer": Condition("like", '%"choice":"cancel"%')}
+        )
         _note_cancelled(conn, one)
 
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from interlock.engine.store.connection import Connection, Rows
 from interlock.engine.store.recorded import AUDITED, UNSET, JsonForm, body_text, columns_of, key_text, sha
 from interlock.engine.store.rows import Plus, Row, Write, conditions, given, shape
 from interlock.engine.store.tables import TABLE
@@ -76,28 +77,6 @@ INHERITED = "inherited"
 
 
 _NEWEST = "select seq, hash, (select hash from audit where seq = $1) from audit order by seq desc limit 1"
-
-
-class Found(Protocol):
-    """Rows of a query."""
-
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> list[Any]: ...
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-class Database(Protocol):
-    """A connection to the store."""
-
-    @property
-    def json_form(self) -> JsonForm: ...
-    @property
-    def change_lock(self) -> str: ...
-    def stored(self, sql: str, values: Sequence[object] = ()) -> Found: ...
-    def stored_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None: ...
-    def ask(self, sql: str, values: Sequence[object] = ()) -> Found: ...
-    def as_stored(self, value: object) -> object: ...
-    def lock_audit(self) -> None: ...
 
 
 class Note(NamedTuple):
@@ -157,9 +136,9 @@ def _noted_head(data: bytes, key: Key) -> tuple[int, str] | None:
 class Audit:
     """Appends what a connection's transactions change."""
 
-    conn: Database
+    conn: Connection
     path: Path
-    _changes: list[tuple[Write, Found | None]] = field(default_factory=list[tuple[Write, Any]])
+    _changes: list[tuple[Write, Rows | None]] = field(default_factory=list[tuple[Write, Any]])
     """Writes of audited rows in the open transaction, and the rows as they were before."""
     _newest: tuple[int, str] = (0, "")
     """The newest record that was committed."""
@@ -193,7 +172,7 @@ class Audit:
         if notes:
             self.write(_sorted_out(notes))
 
-    def _notes_of(self, write: Write, before: Found | None) -> Iterator[Note]:
+    def _notes_of(self, write: Write, before: Rows | None) -> Iterator[Note]:
         table, form = write.tables[0], self.conn.json_form
         columns = columns_of(table)
         rows: list[Row] = (
@@ -283,7 +262,7 @@ def _sorted_out(notes: list[Note]) -> Iterable[Note]:
             yield note._replace(kind=INHERITED)
 
 
-def begin(conn: Database, path: Path) -> Audit:
+def begin(conn: Connection, path: Path) -> Audit:
     """Begin the chain, inside the migration that made its table. It takes over, unverified, rows that had none."""
     private_directory(folder_of(path))  # for the head, wherever the key is
     made = Audit(conn, path)
@@ -299,7 +278,7 @@ def begin(conn: Database, path: Path) -> Audit:
     return made
 
 
-def audited_rows(conn: Database, table: str) -> Iterator[Row]:
+def audited_rows(conn: Connection, table: str) -> Iterator[Row]:
     """Every row of a table, with the columns that records are made of."""
     columns = columns_of(table)
     for row in conn.stored(f"select {', '.join(columns)} from {table}"):

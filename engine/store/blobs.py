@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from interlock.engine.store import Store, among, explained, listed_as_keys, reading
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.rows import above, at_most, like
+from interlock.engine.store.rows import Condition
 from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import path_below, private_directory
 from interlock.services.files.filesystem import replace_file, store_file
@@ -47,7 +47,7 @@ def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "
     the same bytes.
     """
     if name.startswith(("plans/", "commits/")):
-        conn.delete("blobs", {"name": name, "part": above(0)})
+        conn.delete("blobs", {"name": name, "part": Condition(">", 0)})
     file = BytesIO(body) if isinstance(body, bytes) else body
     part, piece = 0, file.read(_PIECE)
     while piece or not part:
@@ -72,11 +72,11 @@ def patch_of(home: Path, run: str) -> bytes | None:
 def forget_outputs(conn: Connection, names: Iterable[str], since: float) -> None:
     """Remove these unless they were stored after `since` (Unix time): then a row is about to name them."""
     for name in names:
-        conn.delete("blobs", {"name": f"outputs/{name}", "at": at_most(since)})
+        conn.delete("blobs", {"name": f"outputs/{name}", "at": Condition("<=", since)})
 
 
 def forget_owned(conn: Connection, kind: str, owner: str) -> None:
-    conn.delete("blobs", {"owner": owner, "name": like(f"{kind}/%")})
+    conn.delete("blobs", {"owner": owner, "name": Condition("like", f"{kind}/%")})
 
 
 def keep_output(store: Store, path: Path) -> None:

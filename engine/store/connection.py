@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-from interlock.engine.store.audit import Audit
 from interlock.engine.store.recorded import JsonForm, is_audited
 from interlock.engine.store.rows import Again, Row, Statement, Write, deletion, insertion, updating
 from interlock.engine.store.tables import TABLE
@@ -123,13 +122,16 @@ class Connection(ABC):
         self._check: Callable[[], None] | None = None
         self.turn = threading.RLock()
         """Held by the thread that writes, and while rows wait to be written."""
-        self._audit: Audit | None = None
         self.shared_home: Path | None = None
         """This host's state directory, of a store whose rows others may write; None: it is this user's alone."""
 
     @property
     @abstractmethod
     def in_transaction(self) -> bool: ...
+
+    @abstractmethod
+    def watch(self, write: Write) -> None:
+        """Right before a write that may change what is audited."""
 
     @abstractmethod
     def stored(self, sql: str, values: Values = ()) -> Rows:
@@ -199,7 +201,7 @@ class Connection(ABC):
     ) -> None:
         """Inside a transaction: insert rows that have the same columns."""
         writes = [insertion(table, row, again) for row in rows]
-        for write in writes if self._audit else ():
+        for write in writes:
             self._watch(write)
         if writes:
             self.stored_many(writes[0].sql, [write.values for write in writes])
@@ -235,8 +237,8 @@ class Connection(ABC):
         return self.stored(write.sql, write.values)
 
     def _watch(self, write: Write) -> None:
-        if self._audit and is_audited(write):
-            self._audit.watch(write)
+        if is_audited(write):
+            self.watch(write)
 
     @contextmanager
     def transaction(self, *, synced: bool = False) -> Generator[Self]:

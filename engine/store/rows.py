@@ -26,26 +26,6 @@ class Condition(NamedTuple):
 NOT_NULL = Condition("is not null")
 
 
-def like(pattern: str) -> Condition:
-    """Compare with a pattern: `%` stands for any text."""
-    return Condition("like", pattern)
-
-
-def above(value: object) -> Condition:
-    """Compare: greater."""
-    return Condition(">", value)
-
-
-def at_most(value: object) -> Condition:
-    """Compare: less or equal."""
-    return Condition("<=", value)
-
-
-def differs_from(value: object) -> Condition:
-    """Compare: another value, or null."""
-    return Condition("is distinct from", value)
-
-
 class Plus(NamedTuple):
     """A column's new value: its old one and a number."""
 

@@ -23,7 +23,7 @@ from langgraph.types import Interrupt
 
 from interlock.engine.store import checkpoint_of, packed, unpacked
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.rows import conditions, differs_from, shape
+from interlock.engine.store.rows import Condition, conditions, shape
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.graphs import _langgraph
@@ -324,7 +324,7 @@ class Saver(BaseCheckpointSaver[int]):
         for item in interrupts:
             if isinstance(item, Interrupt):
                 key: object = item.value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-                where = {"run": thread, "key": key, "interrupt": differs_from(item.id)}
+                where = {"run": thread, "key": key, "interrupt": Condition("is distinct from", item.id)}
                 self.conn.update("approvals", {"interrupt": item.id}, where)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -33,11 +33,16 @@ class SqliteConnection(Connection):
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
         self._conn, self._path, self._knows_audit = conn, path, False
+        self._audit: Audit | None = None
         self._files = {name: _identity(name) for name in (str(path), f"{path}-wal")}
 
     @property
     def in_transaction(self) -> bool:
         return self._conn.in_transaction
+
+    def watch(self, write: Write) -> None:
+        if self._audit:
+            self._audit.watch(write)
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
         if not self.buffers:
@@ -54,7 +59,7 @@ class SqliteConnection(Connection):
     def write_waiting(self, waiting: Iterable[Write]) -> None:
         for sql, alike in groupby(waiting, attrgetter("sql")):
             writes = [*alike]
-            if self._audit and is_audited(writes[0]):
+            if is_audited(writes[0]):
                 super().write_waiting(writes)
             else:
                 self.stored_many(sql, [write.values for write in writes])
