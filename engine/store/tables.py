@@ -171,7 +171,6 @@ OTHER_TABLES = (
     Table("limit_use", ("kind", "name", "period"), waits=True),
     Table("limit_seconds", ("kind", "name", "since"), waits=True),
     Table("schedules", ("name",)),
-    Table("procrastinate_jobs", ("id",)),
     # Of a replay's store: what it may know of the run, and which of that it has used.
     Table("recorded_hooks", ("run", "event", "key", "hook")),
     Table("recorded_servers", ("run", "asked")),
