@@ -131,9 +131,9 @@ def _tool(name: str, workflow: "Pipeline") -> dict[str, Any]:
 
 def _not_theirs(workflow: "Pipeline") -> Sequence[str]:
     """A LangGraph graph's fields are all its own, whatever their names."""
-    from interlock.graphs.foreign import Foreign
+    from interlock.engine.client.graphs import prompt_field_of
 
-    return () if isinstance(workflow, Foreign) else _NOT_THEIRS
+    return () if prompt_field_of(workflow) is None else _NOT_THEIRS
 
 
 class _Caller:

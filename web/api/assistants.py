@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -101,10 +101,9 @@ class Assistants:
 
     def prompt_field(self, graph: str) -> str | None:
         """The input that a prompt fills (empty: none); None: the workflow is a graph of LangGraph's."""
-        from interlock.graphs.foreign import Foreign
+        from interlock.engine.client.graphs import prompt_field_of
 
-        found = self.client.workflow(graph)
-        return None if isinstance(found, Foreign) else found.prompt_field or ""
+        return prompt_field_of(self.client.workflow(graph))
 
     def shown(self, one: Served) -> dict[str, Any]:
         return {
@@ -232,17 +231,10 @@ class Assistants:
 
     def _compiled(self, one: Served) -> tuple[Any, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
-        from interlock.graphs._langgraph import with_saver
-        from interlock.graphs.foreign import Foreign, outline
+        from interlock.engine.client.graphs import compile_to_look
 
         found = self.client.workflow(one.body["graph_id"])
-        if not isinstance(found, Foreign):
-            return found, found.compile()
-        if found.factory:
-            found = replace(
-                found, graph=outline(found.factory, {"configurable": {}, **part(one.body, "config")})
-            )
-        return found, with_saver(found.graph, None, None, found.name)
+        return found, compile_to_look(found, part(one.body, "config"))
 
     async def schemas(self, request: Request) -> Response:
         one = self._named(request)
