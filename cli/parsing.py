@@ -15,7 +15,7 @@ from interlock.cli.render.output import out
 from interlock.state.errors import UserError
 from interlock.state.text import as_seconds
 
-_FOREIGN = {
+_OTHER_PROGRAMS_FLAGS = {
     "--list-sessions": "List runs with: interlock runs",
     "--delete-session": "Delete a run with: interlock runs rm RUN",
     "--list-extensions": "There are no extensions; see: interlock tools",
@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, word: str) -> NoReturn:
         flag = word.partition("=")[0]
-        if hint := _FOREIGN.get(flag):
+        if hint := _OTHER_PROGRAMS_FLAGS.get(flag):
             raise UserError(f"No flag {flag!r}. {hint}")
         if flag.startswith("-"):
             raise UserError(f"No flag {flag!r}.{nearest(flag, self.flags())} See: {self.prog} --help")

@@ -15,7 +15,7 @@ from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
 from interlock.services.configuration import configuration_here
 from interlock.services.files.filesystem import read_text
-from interlock.services.files.ignore import made_by_commands
+from interlock.services.files.ignore import find_generated_paths
 from interlock.services.files.workspace import open_workspace
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import (
@@ -113,7 +113,9 @@ class RunFiles:
         if not (changed := self.touched(found).first.keys()):
             return set()
         there = self.contents(found[-1].after or self.now()).files.keys() | changed
-        return made_by_commands(there, self.contents(found[0].before).files.keys(), self.written) & changed
+        return (
+            find_generated_paths(there, self.contents(found[0].before).files.keys(), self.written) & changed
+        )
 
     @cached_property
     def written(self) -> set[str]:
@@ -141,7 +143,7 @@ class RunFiles:
                 continue
             generated = set[str]()
             if changed - self.written:
-                generated = made_by_commands(names | changed, before, self.written) & changed
+                generated = find_generated_paths(names | changed, before, self.written) & changed
             own = (piece for piece in pieces if not {piece.old, piece.new} <= generated)
             yield "".join(line for piece in own for line in piece.lines) + _left_out(generated)
 
@@ -284,7 +286,7 @@ def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
         if ends
         else ((), ())
     )
-    generated = made_by_commands({*last} | changed, first, files.written) & changed
+    generated = find_generated_paths({*last} | changed, first, files.written) & changed
     paths = sorted(changed - generated)
     shown = files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths) if paths else ""
     return f"{shown}{_left_out(generated)}"

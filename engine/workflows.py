@@ -177,6 +177,8 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
     A file is loaded from where the run found it, inside the run's folder. Raises `RunError` if it is gone,
     `UntrustedError` if its folder is no longer trusted.
     """
+    if workflow in PIPELINES:
+        return pipeline(workflow), []
     with working_in(workspace_of(options)):
         return _load_recorded(run, workflow, options)
 

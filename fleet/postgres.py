@@ -14,9 +14,9 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from interlock.engine.store.address import shown
 from interlock.engine.store.audit import Audit, begin
 from interlock.engine.store.connection import Adapter, Column, Connection, Rows, Values
+from interlock.fleet.jobs import ProcrastinateJobs
 from interlock.fleet.postgres_schema import NOTED, SCHEMA_VERSION, definitions, dialect
 from interlock.fleet.postgres_sessions import READS, Session, connected, explained, named
-from interlock.fleet.queue_schema import ProcrastinateJobs
 from interlock.services.files import disk
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, StoreError

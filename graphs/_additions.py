@@ -205,6 +205,7 @@ def _rebuilt(
 
 def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
     name, _, inner = place.partition("/")
+    name = graph.renamed.get(name, name)
     kind = Graph.subgraph if inner else Graph.node
     names = [arguments[0] for declare, arguments in graph.declared if declare is kind]
     if name not in names:

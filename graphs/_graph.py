@@ -152,6 +152,9 @@ class Graph:
     """Returned to a parent; for a graph reached by `Send`, reducer channels only."""
     retired: frozenset[str] = frozenset()
     """Keys stored by earlier versions and no longer used; a run that holds other unknown keys is refused."""
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Nodes that earlier versions had → the one that does the same today: a stored run whose next node is one of them
+    goes on there, and may repeat what only computes."""
     labels: tuple[str, ...] = ()
     """Values it may leave in `label`; its parent maps them like a node's."""
     asks: bool = False
@@ -322,6 +325,11 @@ class Graph:
 
     def build(self) -> StateGraph[Any, Deps, Any, Any]:
         """Check and return the graph. Raises `SetupError` naming what is unreachable or can't end."""
+        for old, name in self.renamed.items():
+            if old in self._contracts or name not in self._contracts:
+                raise SetupError(
+                    f"{self.name}: {old!r} can't be renamed to {name!r}: expected an old and a new node."
+                )
         check_shape(self.name, set(self._contracts), self._edges)
         check_joins(self.name, self.joins, self._edges)
         for target, sources in self.joins.items():
@@ -359,6 +367,8 @@ class Graph:
         for name in self._contracts:
             task = Task(self.wiring, name, channels, sent=name in self._sent)
             graph.add_node(name, task, defer=name in self.joins)
+        for old, name in self.renamed.items():
+            graph.add_node(old, Task(self.wiring, name, channels, sent=name in self._sent))
         for source, target in self._plain:
             graph.add_edge(source, target)
         for source, branch, targets in self._branches:

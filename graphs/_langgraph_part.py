@@ -44,7 +44,7 @@ def langgraph_part(where: str, graph: Any, state: type) -> Node:
         token = DRIVE.set(Drive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
-            ends = Ends(runtime.context)
+            ends = Ends(runtime.context, is_told=False)
             left = await ends.awaited(compiled.ainvoke(given, cast(Any, ends.configured(get_config()))))
         except GraphInterrupt as asked:
             raise RunError(

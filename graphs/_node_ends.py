@@ -25,8 +25,10 @@ T = TypeVar("T")
 class Ends:
     """The ends of a graph's nodes, and of those of graphs inside it."""
 
-    def __init__(self, deps: Deps) -> None:
-        self.cancel = deps.cancel
+    def __init__(self, deps: Deps, *, is_told: bool) -> None:
+        """`is_told`: callbacks call `ended`; else a thread's end counts, and what it returned may be lost."""
+        self.is_told = is_told
+        self.cancel, self._loop = deps.cancel, asyncio.get_running_loop()
         self.nodes: dict[str, _Node] = {}
         """Task of a graph that a node calls, which runs in a thread → the node."""
         self._executors = set[Any]()
@@ -66,7 +68,7 @@ class Ends:
     def ended(self, task: str) -> None:
         """Note that a task of LangGraph's has ended; it isn't saved yet."""
         if node := self.nodes.pop(task, None):
-            _after(_TURNS, node.forget, task)
+            self._loop.call_soon_threadsafe(_after, _TURNS, node.forget, task)
 
     def _submit(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
         from langgraph._internal._constants import CONFIG_KEY_CALL
@@ -156,9 +158,13 @@ class _Node:
         """Note that a thread runs the node, or a node or tool of a graph that it calls."""
         called, *_ = getattr(work, "args", ()) or (None,)
         task = task_here()
-        if self._is_thread or (task != self._id and getattr(called, "__module__", "") == _RUNS_FUNCTIONS):
+        if self._is_thread:
+            self._threads.setdefault(self._id, []).append(thread)
+        elif task != self._id and getattr(called, "__module__", "") == _RUNS_FUNCTIONS:
             self._threads.setdefault(task, []).append(thread)
             self._ends.nodes[task] = self
+            if not self._ends.is_told:
+                thread.add_done_callback(lambda _: self._ends.ended(task))
 
     def forget(self, task: str) -> None:
         """Forget a task that is saved."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import ValidationError
@@ -23,23 +23,6 @@ from interlock.state.text import clean, first_fault, json_text
 from interlock.state.workflow import WorkflowContext
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Savers(Protocol[T_co]):
-    """Makes the saver that a workflow chooses for the checkpoints of its runs."""
-
-    def plain(self, outcome: str) -> T_co:
-        """Return the saver of JSON-like state. `outcome`: the key that says how a run ended."""
-        ...
-
-    def class_keeping(self, outcome: str) -> T_co:
-        """Return the saver of state that nodes of a user write."""
-        ...
-
-    def whole(self, form: StoredForm) -> T_co:
-        """Return the saver of a graph that knows nothing of Interlock."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -134,6 +117,10 @@ class Pipeline:
         except ValidationError as error:
             raise input_error(self.name, self.input, error) from error
 
+    def input_as_given(self, given: Any) -> WorkflowInput:
+        """Return the input that a program means by a value. Raise `InputError` if it doesn't fit."""
+        return self.validated(given)
+
     @property
     def takes_any_value(self) -> bool:
         """Whether an input needn't be an object: a LangGraph graph may take a list or a number."""
@@ -200,9 +187,25 @@ class Pipeline:
             warnings_of(refusals_in(values)) if output else (),
         )
 
-    def saver(self, savers: Savers[T]) -> T:
-        """Return the saver of its runs' checkpoints."""
-        return savers.plain(self.outcome)
+    def saver(
+        self,
+        plain: Callable[[str], T],
+        class_keeping: Callable[[str], T],  # noqa: ARG002 - a user's workflow takes it
+        whole: Callable[[StoredForm], T],  # noqa: ARG002 - a LangGraph graph takes it
+    ) -> T:
+        """Return the saver of its runs' checkpoints: of JSON-like state, of what a user's nodes write, or of all.
+
+        The first two get the key that says how a run ended.
+        """
+        return plain(self.outcome)
+
+    def dialect(self, native: Callable[[], T], prompts: Callable[[str], T]) -> T:  # noqa: ARG002 - a LangGraph graph takes it
+        """Return how programs speak to its runs: as to LangGraph, or by prompts in a field of its input."""
+        return prompts(self.prompt_field or "")
+
+    def configured(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
+        """Return the workflow as a configuration of LangGraph's makes it."""
+        return self
 
     def thread_form(self) -> StoredForm:
         """Return what a thread of its graph, which LangGraph drove elsewhere, may hold. Raise `UserError`."""

@@ -221,11 +221,11 @@ class Task(Runnable[Any, Any]):
 
     def __init__(self, wiring: Wiring, name: str, channels: Set[str], *, sent: bool) -> None:
         """`sent`: its input is a payload or the graph's input, not the state."""
-        self._wiring, self._node, self._channels, self._sent = wiring, name, channels, sent
+        self._wiring, self.node, self._channels, self._sent = wiring, name, channels, sent
 
     @property
     def function(self) -> Run:
-        return self._wiring.function(self._node)
+        return self._wiring.function(self.node)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         raise NotImplementedError("Graphs are driven by `ainvoke`.")
@@ -243,7 +243,7 @@ class Task(Runnable[Any, Any]):
         try:
             runtime = get_runtime(Deps)
             given = read if self._sent or AT in input else None
-            update, targets = await self._wiring.run(self._node, input, runtime, given)
+            update, targets = await self._wiring.run(self.node, input, runtime, given)
         finally:
             var_child_runnable_config.reset(token)
         kept = {key: value for key, value in update.items() if key in self._channels}

@@ -15,7 +15,7 @@ import threading
 import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, TypeVar, cast
@@ -42,7 +42,7 @@ from interlock.graphs._langgraph import (
     with_saver,
 )
 from interlock.graphs._node_ends import Ends
-from interlock.graphs._pipeline import Ending, Pipeline, Savers
+from interlock.graphs._pipeline import Ending, Pipeline
 from interlock.graphs._stored import StoredForm, hidden, hiding_serializer, revealed
 from interlock.graphs._watch import (
     ExitError,
@@ -150,7 +150,7 @@ class Foreign(Pipeline):
 
     @override
     def declared(self, depth: int | None = None) -> Any:
-        return self.build()
+        return ForeignGraph(self.name, self.graph)
 
     @override
     def validated(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
@@ -163,6 +163,10 @@ class Foreign(Pipeline):
     @override
     def takes_any_value(self) -> bool:
         return fields_of(self.graph) is None
+
+    @override
+    def input_as_given(self, given: Any) -> WorkflowInput:
+        return input_of(given)
 
     @override
     def initial_warnings(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
@@ -246,13 +250,26 @@ class Foreign(Pipeline):
         return Ending()
 
     @override
+    def dialect(self, native: Callable[[], T], prompts: Callable[[str], T]) -> T:
+        return native()
+
+    @override
+    def configured(self, config: Mapping[str, Any]) -> Pipeline:
+        return replace(self, graph=outline(self.factory, config)) if self.factory else self
+
+    @override
     def thread_form(self) -> StoredForm:
         serde = getattr(self.graph.checkpointer, "serde", None)
         return StoredForm(self.types, serde, hiding_serializer(self.graph) is not None)
 
     @override
-    def saver(self, savers: Savers[T]) -> T:
-        return savers.whole(self.thread_form())
+    def saver(
+        self,
+        plain: Callable[[str], T],
+        class_keeping: Callable[[str], T],
+        whole: Callable[[StoredForm], T],
+    ) -> T:
+        return whole(self.thread_form())
 
     @override
     def check_writable(self) -> None:
@@ -320,7 +337,7 @@ class Foreign(Pipeline):
                         from interlock.nodes.guarded import guard_node
 
                         before_tool_calls(guard_node)
-                    ends = watch.ends = Ends(deps)
+                    ends = watch.ends = Ends(deps, is_told=True)
                     work = self._streamed(app, graph_input, ends.configured(own), deps, control)
                     await ends.awaited(work)
         except Stopped as stop:
@@ -435,8 +452,13 @@ class Workflow(Pipeline):
             await super().advance(app, graph_input, config, deps, control)
 
     @override
-    def saver(self, savers: Savers[T]) -> T:
-        return savers.class_keeping(self.outcome)
+    def saver(
+        self,
+        plain: Callable[[str], T],
+        class_keeping: Callable[[str], T],
+        whole: Callable[[StoredForm], T],
+    ) -> T:
+        return class_keeping(self.outcome)
 
 
 @contextmanager

@@ -35,7 +35,6 @@ from interlock.nodes.tools_decide import (
     check_mode,
     check_policy,
     parse,
-    parse_json,
     parse_xml,
     resolve,
     respond_undone,
@@ -73,16 +72,15 @@ from interlock.state.workflow import WorkflowContext, append_history, to_message
 
 def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents that its calls may start."""
-    g = Graph("tools", ToolsState)
-    g.nodes(parse, parse_xml, parse_json)
+    g = Graph("tools", ToolsState, renamed={"parse_json": "parse"})
+    g.nodes(parse, parse_xml)
     g.subgraph("decide", _decide)
     g.node("next_group", next_group)
     g.subgraph("execute", lambda: _execute(depth))
     g.nodes(collect, cancel_rest)
 
-    g.route(START, by_protocol, {"native": "parse", "xml": "parse_xml", "json": "parse_json"})
+    g.route(START, by_protocol, {"native": "parse", "json": "parse", "xml": "parse_xml"})
     g.edge("parse_xml", "parse")
-    g.edge("parse_json", "parse")
     g.fan_out("parse", each_call, "decide", otherwise="next_group")
     g.edge("decide", "next_group")
     g.fan_out("next_group", each_of_group, "execute", otherwise="collect", apart=has_effects)
@@ -90,7 +88,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge("cancel_rest", "collect")
     g.by_label("collect", {"groups left": "next_group", "cancelled": "cancel_rest", "done": END})
     # Results are found in the journal by call, whichever task asks.
-    g.together(START, "parse_xml", "parse_json", "parse", "decide", "next_group", "execute", "collect")
+    g.together(START, "parse_xml", "parse", "decide", "next_group", "execute", "collect")
     return g
 
 

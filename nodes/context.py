@@ -257,15 +257,19 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"head": transcript.append(state["head"], [message]), "ide_told": ide_record(now, transcript)}
 
 
-@node(reads=("head", "ide_given"), writes=("head",), labels=("ide", "plain"))
-async def note_undone(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """Tell the model what a person took back since its last turn: its own changes aren't there any more."""
-    deps, head = runtime.context, state["head"]
-    text = clean("\n".join(deps.journal.undone(head)))
-    content = (TextPart(text=render("run/undone") + "\n"), TextPart(text=text, section=UNDONE))
+def tell_undone(head: str, deps: Deps) -> str:
+    """Return the head after telling the model what a person took back since its last turn: its own changes aren't there
+    any more.
+    """
+    if deps.info.agent or not (undone := deps.journal.undone(head)):
+        return head
+    content = (
+        TextPart(text=render("run/undone") + "\n"),
+        TextPart(text=clean("\n".join(undone)), section=UNDONE),
+    )
     told = deps.transcript.append(head, [Message(role="user", origin="context", content=content)])
     deps.journal.tell_undone(head, told)
-    return {"head": told, "label": "ide" if has_ide(state, deps) else "plain"}
+    return told
 
 
 def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:

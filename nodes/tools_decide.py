@@ -63,13 +63,8 @@ async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     return _parsed(state, runtime, _from_tags)
 
 
-@node(reads=("head",), writes=("head",))
-async def parse_json(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """As `parse_xml`, from one JSON object, or fenced ones."""
-    return _parsed(state, runtime, split_json_calls)
-
-
 def _parsed(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
+    """Read the calls of a message that has none yet."""
     deps = runtime.context
     message = deps.transcript.message(state["head"])
     if message.tool_calls:
@@ -96,10 +91,15 @@ def _from_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequ
     return parser.text, [*map(tools.resolve_call, parser.calls)]
 
 
-@node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"))
+@node(reads=("head", "protocol", "withheld"), writes=("head", "message", "count", "decided", "stop"))
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """Calls stay in the chain; the batch is identified by the record that contains them."""
-    deps, head = runtime.context, state["head"]
+    """Calls stay in the chain; the batch is identified by the record that contains them.
+
+    JSON in a message that was passed in is read here: one object, or fenced ones.
+    """
+    deps = runtime.context
+    found: ToolsState = _parsed(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
+    head = found.get("head", state["head"])
     message = deps.transcript.message(head)
     if not message.tool_calls:
         raise RunError(f"The batch {head!r} holds no call; expected an assistant message with calls.")
@@ -107,7 +107,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
         use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
         runtime.stream_writer(use)
-    parsed: ToolsState = {"message": head, "count": len(message.tool_calls), "stop": ""}
+    parsed: ToolsState = {**found, "message": head, "count": len(message.tool_calls), "stop": ""}
     if withheld := state.get("withheld"):
         parsed["decided"] = {
             index: _withheld(int(index), why, state, runtime) for index, why in withheld.items()

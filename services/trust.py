@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, cast
 from interlock.services.brought import lines_of
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
-from interlock.services.files.disk import private_directory, read_file
-from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.files.disk import make_private_directory, read_file
+from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.files.protected import protected_names
 from interlock.services.files.stamps import files_like, lies_there, real_path
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import scripts_of
-from interlock.services.policy.load import workspace_files
+from interlock.services.policy.load import list_workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.text import listed
@@ -43,7 +43,7 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     before = (read_object(file) or {}).get(key, [])
     new = [hook for mark, hook in marks.items() if mark not in before]
     if new:
-        with suppress(OSError), locked(file.parent):  # unwritable home: reported every time
+        with suppress(OSError), lock_folder(file.parent):  # unwritable home: reported every time
             _write(file, {**(read_object(file) or {}), key: sorted(marks)})
     return [
         f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.title}"
@@ -115,8 +115,8 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
     file = home / TRUST_FILE
     key, word = os.path.realpath(directory), "trusted" if trusted else "untrusted"
     try:
-        private_directory(file.parent)
-        with locked(file.parent):
+        make_private_directory(file.parent)
+        with lock_folder(file.parent):
             entries = {
                 k: v for k, v in (read_object(file) or {}).items() if str(_directory(k, home, file)) != key
             }
@@ -181,7 +181,7 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
         if real_path(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
-    found += workspace_files(root, home)
+    found += list_workspace_files(root, home)
     return [ProjectFile(file, tuple(lines_of(file))) for file in found]
 
 

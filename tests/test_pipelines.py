@@ -26,7 +26,7 @@ from interlock.graphs._graph import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps, Token
 from interlock.state.errors import SetupError, UserError
-from interlock.state.node import node
+from interlock.state.node import NodeSpec, node, spec_of
 
 DIAGRAMS = Path(__file__).parent.parent / "diagrams"
 
@@ -555,3 +555,36 @@ def test_nodes_of_a_graph_that_ran_in_its_own_superstep_are_steps_inside_it(
     assert [row[1].partition(":")[0] for row in rows] == ["inner", "inner", ""][: len(kept)]
     assert rows[1][2:] == ("inner", "wait" if ways == "waits" else "end")
     assert ways == "waits" or (out["at"], out["found"], inside) == ("p", {"x": "y", "p": "seen"}, [])
+
+
+def test_nodes_that_share_a_superstep_stop_for_nobody() -> None:
+    """A hook or a person may keep a node waiting: a kill then would repeat what ran before it."""
+    stopping = {
+        f"{graph.name}.{name}"
+        for graph in every_graph()
+        for declare, given in graph.declared
+        if declare is Graph.together
+        for name in given
+        if (task := nodes_of(graph).get(name)) and task.group in ("hooks", "questions")
+    }
+    assert stopping == set()
+
+
+def nodes_of(graph: Graph) -> dict[str, NodeSpec]:
+    """The declarations of a graph's own nodes."""
+    found = {given[0]: spec_of(given[1]) for declare, given in graph.declared if declare is Graph.node}
+    return {name: spec for name, spec in found.items() if spec}
+
+
+def every_graph() -> list[Graph]:
+    found: dict[str, Graph] = {}
+
+    def add(graph: Graph) -> None:
+        if graph.name not in found:
+            found[graph.name] = graph
+            for part in graph.subgraphs.values():
+                add(part.graph)
+
+    for name in PIPELINES:
+        add(pipeline(name).declared())
+    return [*found.values()]

@@ -11,12 +11,10 @@ from interlock.cli.render.output import out, show_json
 from interlock.cli.render.text import moving_line
 from interlock.engine.client import Client
 from interlock.engine.client.doctor import (
-    check_connections,
     check_effects,
     check_machine,
     check_settings,
     check_state,
-    check_worker,
 )
 from interlock.engine.client.health import Finding, examined
 from interlock.state.entry_points import find_entry_points
@@ -32,7 +30,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 )
 def doctor(args: Args) -> int | None:
     home = Client.at_home().home
-    machine = [*check_machine(), *_warm(), *_registered(home), *check_worker(home), *check_connections(home)]
+    machine = [*check_machine(), *_warm(), *_registered(home)]
     here = [*machine, *check_settings(), *check_state(home)]
     findings = [*check_effects(args.workflow)] if args.workflow else here
     findings += _records(home) if args.store else ()

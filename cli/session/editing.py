@@ -32,8 +32,8 @@ from prompt_toolkit.styles import Style
 from interlock.cli.session.programs import image_from_clipboard, image_named
 from interlock.cli.session.session import Session
 from interlock.cli.terminal import in_foreground
-from interlock.services.files.disk import private_directory
-from interlock.services.files.filesystem import locked, replace_file, sha256
+from interlock.services.files.disk import make_private_directory
+from interlock.services.files.filesystem import lock_folder, replace_file, sha256
 from interlock.state.errors import InterlockError
 
 _FOLDED_LINES, _FOLDED_CHARS = 10, 1_000
@@ -116,8 +116,8 @@ class InputHistory(History):
             return
         line = json.dumps({k: v for k, v in entry.items() if v}, ensure_ascii=True) + "\n"
         try:
-            private_directory(self.path.parent)
-            with locked(self.path.parent):
+            make_private_directory(self.path.parent)
+            with lock_folder(self.path.parent):
                 if self.path.exists() and self.path.stat().st_size > _FILE_SIZE:
                     replace_file(self.path, "".join(f"{kept}\n" for kept in self._lines()).encode())
                 handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from interlock.engine.client import Client, telemetry_problem
-from interlock.engine.client.fleet import Fleet, isolation
 from interlock.engine.client.health import OURS, Finding, damaged_pages
 from interlock.services.files.disk import close_to_others
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.process.supervisor import bound_note, escape_note
-from interlock.services.secrets.environment import kept_back
+from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import amount, counted, place
 from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
@@ -83,36 +82,6 @@ def _sandbox() -> Finding:
         return Finding("ok", "sandbox", f"-s works: {check_here(os.environ)}")
     except SandboxError as error:
         return Finding("note", "sandbox", str(error))
-
-
-def check_worker(home: Path) -> Iterator[Finding]:
-    """What a worker on this host would isolate; nothing where runs are in a file."""
-    try:
-        Fleet(home)
-        lines = isolation(os.environ, everything=False, clones=True)
-    except SandboxError as error:
-        yield Finding("note", "worker", str(error))
-    except UserError:
-        return
-    else:
-        yield from (Finding("ok", "worker", line) for line in lines)
-
-
-_CROWDED = 0.8
-
-
-def check_connections(home: Path) -> Iterator[Finding]:
-    """How full the store's server is; nothing where runs are in a file."""
-    try:
-        open_now, most = Fleet(home).connections()
-    except UserError:
-        return
-    except InterlockError as error:
-        yield Finding("note", "connections", str(error))
-    else:
-        full = open_now >= most * _CROWDED
-        advice = ". Raise max_connections, or start fewer workers" if full else ""
-        yield Finding("note" if full else "ok", "connections", f"{open_now} of {most} are open{advice}")
 
 
 def check_settings() -> Iterator[Finding]:
@@ -235,20 +204,20 @@ def _notify(settings: "Settings") -> Iterator[Finding]:
 def _left_out(configuration: "Configuration") -> Iterator[Finding]:
     yield from (Finding("note", "trust", text) for text in configuration.ignored)
     settings, env = configuration.loaded.settings, configuration.environment.values
-    if names := sorted(kept_back(env, settings.security.environment)):
+    if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
 
 def _policies(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.files.workspace import open_workspace
-    from interlock.services.policy.books import Books
+    from interlock.services.policy.books import WorkspaceRules
     from interlock.services.policy.policy import RulePolicy
 
     settings = configuration.loaded.settings
     try:
         texts, rules, problems = configuration.rules
-        books = Books(rules, settings, open_workspace(configuration.sources.root, settings))
-        idle = books.idle(configuration.agents[0], settings.mcp_servers)
+        books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
+        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
         prefixes = RulePolicy(books).wide_prefixes()
         wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]

@@ -3,21 +3,85 @@
 Whoever serves the program is a `Receiver`: it gets the parts of LangGraph's stream as they come.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, cast
+
+from pydantic import BaseModel
 
 from interlock.engine.client import Client, Outcome, Renderer, RunRow, threads
 from interlock.engine.client.served import Served
 from interlock.graphs._langgraph import RESERVED, TAP
+from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import input_of
-from interlock.state.errors import InputError, UserError
+from interlock.state.errors import UserError
 
 NATIVE = ("values", "updates", "messages", "custom", "tasks", "checkpoints", "debug")
 """The modes of a stream that LangGraph knows by these names."""
 _GONE = "What this answers no longer waits. Nothing was decided, and nothing goes on."
 """For a token that may only answer."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How programs speak to a workflow: they give and get what its graph itself takes and has."""
+
+    def input_of(self, given: Any) -> Any:
+        """Return the input that a program means."""
+        return given
+
+    def start_input(self, workflow: str, given: Any) -> Any:  # noqa: ARG002 - for another dialect's error
+        """Return the input that a run begins with. Raise `InputError` if it can't be one."""
+        return input_of(given)
+
+    def begins_with(self, command: Any) -> bool:
+        """Return whether a run can begin with this command in place of an input."""
+        return bool(command)
+
+    def fork_point(self, checkpoint: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - it goes on from there itself
+        """Return the checkpoint of which a fork goes on, where the run itself can't."""
+        return None
+
+    def renderers(self, emitted: Renderer) -> Sequence[Renderer]:  # noqa: ARG002 - its own stream says all
+        """Return what hears a run's events, of what writes them into its stream."""
+        return ()
+
+    def stream_options(self, app: Any) -> dict[str, Any]:
+        """Return what the graph's stream is asked for besides."""
+        return {"output_keys": app.output_channels}
+
+    def shaped(
+        self,
+        data: Any,
+        transcript: Callable[[], Any],  # noqa: ARG002 - for another dialect
+        asked: Callable[[Any], dict[str, Any]],  # noqa: ARG002
+    ) -> Any:
+        """Return a state or an update as programs see it. `asked`: an interrupt as they see it."""
+        return data
+
+    def shaped_interrupts(self, params: Mapping[str, Any], asked: Callable[[Any], Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return a part of the stream with its interrupts as programs see them."""
+        return {**params}
+
+    def schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:  # noqa: ARG002 - its graph has them
+        """Return the models that describe the workflow in place of its graph."""
+        return {}
+
+    async def go_on(
+        self,
+        client: Client,
+        run: str,
+        given: Any,
+        moves: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
+        renderers: Sequence[Renderer],
+    ) -> Outcome:
+        """Drive a run on. `given`: a further input, or None; `moves`: fields of a `Command` in its place."""
+        from langgraph.types import Command
+
+        given = Command(**moves) if moves else given
+        return await client.take_up(run, given, checkpoint, renderers=renderers)
 
 
 class Call(NamedTuple):
@@ -26,8 +90,7 @@ class Call(NamedTuple):
     row: Served
     new: bool
     """The run begins with it."""
-    prompt_field: str | None
-    """Of a workflow of Interlock's; None: it is a graph of LangGraph's."""
+    dialect: Dialect
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -39,8 +102,8 @@ class Call(NamedTuple):
 
     @property
     def is_command(self) -> bool:
-        """Whether a graph of LangGraph's begins with a command in place of an input."""
-        return self.new and self.prompt_field is None and bool(_moves(self.command))
+        """Whether the run begins with a command in place of an input."""
+        return self.new and self.dialect.begins_with(_moves(self.command))
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -79,8 +142,7 @@ class _Tap:
         """Drive the graph as the program asked; yield what nodes write."""
         config, graph_input = self._config(config), self._input(graph_input)
         given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
-        if self._call.prompt_field is None:
-            given["output_keys"] = app.output_channels
+        given |= self._call.dialect.stream_options(app)
         parts = self._by_protocol if self._kwargs["protocol"] else self._by_modes
         try:
             async with aclosing(cast("Any", parts(app, graph_input, config, given))) as found:
@@ -158,12 +220,9 @@ async def drive_call(
     only = call.row.body.get("only")
     if call.new and only is not None:
         raise UserError(_GONE)
-    if call.new and call.prompt_field is None:
-        return await client.start(workflow, input_of(given), renderers=renderers, run=run)
-    if call.prompt_field is not None and not isinstance(given or {}, dict):
-        raise InputError(f"The input of {workflow!r} must be a JSON object, not {given!r}.")
+    first = call.dialect.start_input(workflow, given)
     if call.new:
-        return await client.start(workflow, given or {}, renderers=renderers, run=run)
+        return await client.start(workflow, first, renderers=renderers, run=run)
     _refuse_cancelled(client.run(run), call, given)
     client.check_driven_here(run)
     found = threads.waiting(client.options, run)
@@ -180,10 +239,8 @@ async def drive_call(
             one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
         ]
         client.decide(run, threads.decisions(passed, None), call.row.body["by"])
-    if call.prompt_field is not None:
-        text = str(given.get(call.prompt_field) or "").strip() if given else ""
-        return await client.go_on(run, text or None, renderers=renderers, instead=True)
-    return await client.take_up(run, _next_input(call, given), call.asked["checkpoint"], renderers=renderers)
+    moves, checkpoint = _moves(call.command), call.asked["checkpoint"]
+    return await call.dialect.go_on(client, run, given, moves, checkpoint, renderers)
 
 
 def _answers_passed_on(call: Call, found: list[threads.Waiting]) -> dict[str, Any]:
@@ -212,10 +269,3 @@ def _refuse_cancelled(row: RunRow, call: Call, given: Any) -> None:
     """Raise `UserError` for an answer to what was cancelled, which nothing would read."""
     if row.status == "cancelled" and row.error and not (given or _moves(call.command)):
         raise UserError(f"{row.error['message']} Nothing waits in this thread; give it an input.")
-
-
-def _next_input(call: Call, given: Any) -> Any:
-    from langgraph.types import Command
-
-    moves = _moves(call.command)
-    return Command(**moves) if moves else given

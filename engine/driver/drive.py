@@ -29,7 +29,6 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs._graph import Compiled
 from interlock.graphs._langgraph import lost_nodes
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import input_of
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
@@ -47,7 +46,7 @@ RECURSION_LIMIT = 1_000_000
 """LangGraph's own bound on supersteps; ours is on turns (`state/run.py`)."""
 
 
-def _info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
+def _run_info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
     asks, brief = prepared.options.interactive, prepared.is_brief
     return RunInfo(
         run,
@@ -95,7 +94,7 @@ class Drive:
             fence(self.conn, lease)
             steps = StepLog(prepared.redact, self.conn, lease.run)
             raise_id_clock(self.conn, lease.run)
-            options, info = prepared.options, _info(prepared, lease.run, pipeline)
+            options, info = prepared.options, _run_info(prepared, lease.run, pipeline)
             turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
             stop.token.loop = self._loop
             connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
@@ -149,7 +148,7 @@ class Drive:
         """
         snapshot = await self._snapshot()
         with diagnosed(self.store.path):
-            check_stored(self.lease.run, self._graph, self.app, snapshot, self._saver)
+            check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
             answers = self._answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
@@ -194,16 +193,18 @@ class Drive:
 
 def pending(snapshot: StateSnapshot) -> list[Interrupt]:
     """Interrupts of the innermost tasks only: an outer task repeats those of its subgraphs, answered ones included."""
-    each = (pending(inner) if (inner := _under_way(task)) else task.interrupts for task in snapshot.tasks)
+    each = (
+        pending(inner) if (inner := _inner_snapshot(task)) else task.interrupts for task in snapshot.tasks
+    )
     return [*chain.from_iterable(each)]
 
 
-def _under_way(task: PregelTask) -> StateSnapshot | None:
+def _inner_snapshot(task: PregelTask) -> StateSnapshot | None:
     """The graph inside a task; None: there is none, or it is over, and what waits is the task itself, or another."""
     return task.state if isinstance(task.state, StateSnapshot) and task.state.tasks else None
 
 
-async def is_due(drive: Drive) -> bool:
+async def has_due_task(drive: Drive) -> bool:
     """Whether any task can proceed, instead of all being done or waiting."""
     snapshot, _ = await drive.resume_input()
     if snapshot.created_at is None:
@@ -219,13 +220,13 @@ def _only_waits(snapshot: StateSnapshot) -> bool:
     If none waits, as in a nested graph that was killed with nothing but its input, the next step is due.
     """
     waits = [
-        _only_waits(inner) if (inner := _under_way(task)) else bool(task.interrupts)
+        _only_waits(inner) if (inner := _inner_snapshot(task)) else bool(task.interrupts)
         for task in snapshot.tasks
     ]
     return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))
 
 
-def check_stored(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
+def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
     """Raises `RunError` if a pending node is gone, or the graph lacks a stored channel.
 
     `docs/internals.md#runs-of-an-earlier-version`.
@@ -236,17 +237,17 @@ def check_stored(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver:
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
     if lost := lost_nodes(values, app.nodes):
-        raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
+        raise _cannot_resume_error(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
     if lost := saver.lost_keys(values, known):
-        raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
+        raise _cannot_resume_error(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
         inner = graph.subgraphs.get(task.name)
         if inner is not None and isinstance(task.state, StateSnapshot):
-            check_stored(run, inner.graph, inner.compiled, task.state, saver)
+            check_resumable(run, inner.graph, inner.compiled, task.state, saver)
 
 
-def _refused(run: str, what: str) -> RunError:
+def _cannot_resume_error(run: str, what: str) -> RunError:
     return RunError(
         f"Run {run!r} can't be resumed: {what}, which this version doesn't have. Resume it with the version or the "
         f"workflow file that began it, or start another; what it did: interlock show {run}"
@@ -269,12 +270,12 @@ def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
         stats,
         lambda record: usage_of(drive.conn, run, record),
         list(prepared.agents),
-        _attached(prepared),
+        _attachment_messages(prepared),
         prepared.options.compress,
     )
 
 
-def _attached(prepared: RunConfig) -> list[Message]:
+def _attachment_messages(prepared: RunConfig) -> list[Message]:
     """Raises `InputError` naming a file that can't be shown."""
     options = prepared.options
     if not (options.attach or options.notes):
@@ -289,7 +290,7 @@ def first_state(
 ) -> dict[str, Any]:
     """Return the state that a run's row holds, JSON-like."""
     return chosen.first_state(
-        input, context, lambda: {**_channels(prepared), **hook_channels(drive, "startup")}
+        input, context, lambda: {**_run_channels(prepared), **hook_channels(drive, "startup")}
     )
 
 
@@ -298,13 +299,13 @@ def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: 
     return chosen.graph_input(first, hook_channels(drive, session))
 
 
-def _channels(prepared: RunConfig) -> dict[str, str]:
+def _run_channels(prepared: RunConfig) -> dict[str, str]:
     wanted = prepared.options.protocol or prepared.settings.tools.protocol
     known = {"mode": "", "chosen_mode": prepared.chosen_mode}
-    return {**known, **modes_asked(prepared), "protocol": prepared.protocol_of(wanted)}
+    return {**known, **requested_modes(prepared), "protocol": prepared.protocol_of(wanted)}
 
 
-def modes_asked(prepared: RunConfig, approval_mode: str | None = None) -> dict[str, str]:
+def requested_modes(prepared: RunConfig, approval_mode: str | None = None) -> dict[str, str]:
     """Modes and protocol passed now; otherwise a run keeps its own."""
     protocol = prepared.options.protocol
     chosen = {"approval_mode": approval_mode, "chosen_mode": approval_mode}
@@ -339,7 +340,7 @@ def hook_channels(drive: Drive, session: str) -> dict[str, str]:
     }
 
 
-def next_pass(
+def next_prompt_state(
     chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
 ) -> dict[str, Any] | None:
     """State for another prompt or a retry after the graph has ended; None: just report its end again."""
@@ -371,5 +372,5 @@ async def further_input(
         supersede(drive.conn, drive.lease.run)
     if given is None or isinstance(given, Command):
         return cast(Any, given)
-    input = input_of(given)
+    input = chosen.input_as_given(given)
     return graph_input(chosen, first_state(chosen, input, drive, context, prepared), drive, "")

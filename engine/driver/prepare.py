@@ -11,7 +11,6 @@ from interlock.engine.driver.budget import no_price
 from interlock.engine.driver.rights import (
     Definitions,
     RunRules,
-    commands_of,
     fingerprint,
     protected_paths,
     rights_of,
@@ -22,22 +21,23 @@ from interlock.engine.options import Options
 from interlock.services.checks import VIEWS
 from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.configuration import Configuration, Sources, load_configuration
-from interlock.services.context.definitions import Skill
+from interlock.services.context.definitions import Skill, agent_tools, skill_tools
+from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import HookBook, event_named
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve, with_whole_path
-from interlock.services.policy.books import Books
-from interlock.services.policy.load import ADMIN_FOLDERS, user_folder
-from interlock.services.policy.modes import PROJECT_FILE, ModeBook
+from interlock.services.policy.books import WorkspaceRules
+from interlock.services.policy.load import ADMIN_FOLDERS, user_rule_folder
+from interlock.services.policy.modes import PROJECT_FILE, ModeBook, restrict_mode_tools
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.aside import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
-    known_environment,
+    foreign_run_environment,
     tool_environment,
 )
-from interlock.services.secrets.redaction import Redactor, marks_in
+from interlock.services.secrets.redaction import Redactor, count_marks
 from interlock.services.trust import new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
@@ -165,7 +165,7 @@ class RunConfig:
     env: Mapping[str, str]
     workspace: FolderWorkspace
     approval_mode: str
-    books: Books
+    books: WorkspaceRules
     limits: Limits
     trusted: bool
     warnings: list[str]
@@ -175,6 +175,8 @@ class RunConfig:
     hooks: HookBook
     sandbox: Sandbox | None
     redact: Redactor
+    defined_tools: Mapping[str, Tool]
+    """Those that start agents, activate skills and switch modes."""
     discovered: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Set once the project's discovery command has run."""
 
@@ -191,7 +193,7 @@ class RunConfig:
     def policy(self) -> "RulePolicy":
         from interlock.services.policy.policy import RulePolicy  # deferred: no request waits for it
 
-        return RulePolicy(self.books, user_folder(self.options.user_home))
+        return RulePolicy(self.books, user_rule_folder(self.options.user_home))
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -216,7 +218,7 @@ class RunConfig:
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
         """The environment passed to commands, hooks and servers."""
-        made = known_environment if self.options.repository else tool_environment
+        made = foreign_run_environment if self.options.repository else tool_environment
         return made(self.env, rules=self.settings.security.environment)
 
 
@@ -265,16 +267,16 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     check_mode(configuration, options.mode)
     now = configuration.once(("rights", options.home), lambda: rights_of(configuration, own_redactor()))
     rules = run_rules(options, configuration, now)
-    if not trusted and options.rights is not None and options.repository is None:
+    if rules.changed and not trusted and options.repository is None:
         check_definitions(
             [name for name in rules.kept["defined"] if name not in now["defined"]], configuration
         )
-    settings = configuration.loaded.settings
-    programs = commands_of(settings, hooks.hooks, rules.now)
-    protected = protected_paths(options, configuration.places, settings, env, programs)
-    settings = rules.settings
+    settings, protected = rules.settings, _protected(options, rules, configuration)
     workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
     books, problems = _books(options, rules, configuration, workspace)
+    defined_tools = configuration.once(
+        "tools", lambda: {**agent_tools(agents), **skill_tools(skills), **restrict_mode_tools(modes)}
+    )
     sandbox = _sandbox(options, workspace, settings, env)
     warnings = [*configuration.loaded.warnings, *configuration.environment.warnings, *rules.warnings()]
     warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.ignored]
@@ -292,9 +294,10 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         warnings=[*warnings, *left],
         agents=agents,
         skills=skills,
-        modes=ModeBook(modes.all(), rules.modes),
+        modes=ModeBook(modes.all(), rules.modes) if rules.modes else modes,
         hooks=hooks,
         sandbox=sandbox,
+        defined_tools=defined_tools,
         redact=copy(own_redactor()),  # a run learns secrets of its own
     )
 
@@ -342,19 +345,30 @@ def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
 
 def _books(
     options: Options, rules: RunRules, configuration: Configuration, workspace: FolderWorkspace
-) -> tuple[Books, list[str]]:
+) -> tuple[WorkspaceRules, list[str]]:
     """Return the rules of a run, and a line for each that can't count."""
     scope, settings = Scope(interactive=options.interactive), rules.settings
 
-    def made() -> tuple[Books, list[str]]:
+    def made() -> tuple[WorkspaceRules, list[str]]:
         programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
-        of = partial(Books, settings=settings, workspace=workspace, scope=scope, programs=programs)
+        of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
         books = of(rules.now, began=of(rules.then) if rules.changed else None)
-        idle = books.idle(configuration.agents[0], settings.mcp_servers)
+        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         return books, [*map(str, (*books.problems, *idle))]
 
     books, problems = made() if rules.changed else configuration.once(("books", options.interactive), made)
     return books.in_workspace(workspace), problems
+
+
+def _protected(options: Options, rules: RunRules, configuration: Configuration) -> ProtectedPaths:
+    """Return the protected paths for one drive, which notes what its tools make."""
+
+    def made() -> ProtectedPaths:
+        return protected_paths(options, configuration, rules.now)
+
+    own = rules.now is configuration.rules.rules
+    known = configuration.once(("protected", options.home, options.check), made) if own else made()
+    return ProtectedPaths(known.memory, known.places, known.home)
 
 
 def _sandbox(
@@ -378,8 +392,8 @@ def without_secrets(prompt: str, prepared: RunConfig) -> str:
     shown = prepared.redact(prompt)
     if shown != prompt:
         prepared.warnings.append(
-            f"The prompt holds a secret; the model gets {', '.join(marks_in(shown))} in its place. Name a variable or "
-            "a file that holds it; or set security.redactSecrets to false."
+            f"The prompt holds a secret; the model gets {', '.join(count_marks(shown))} in its place. Name a variable "
+            "or a file that holds it; or set security.redactSecrets to false."
         )
     return shown
 

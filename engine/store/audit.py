@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.disk import private_directory, write_private
+from interlock.services.files.disk import make_private_directory, replace_private_file
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError
 
@@ -60,9 +60,9 @@ def _read(path: Path, chosen: bool) -> Key:
 
 
 def _make(path: Path) -> None:
-    private_directory(path.parent)
+    make_private_directory(path.parent)
     text = base64.b64encode(_PKCS8 + secrets.token_bytes(32)).decode()
-    write_private(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
+    replace_private_file(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
 
 
 SCHEMA = """
@@ -326,7 +326,7 @@ def _sorted_out(notes: list[Note]) -> Iterable[Note]:
 
 def begin(conn: Executes, path: Path) -> Audit:
     """Begin the chain, inside the migration that made its table. It takes over, unverified, rows that had none."""
-    private_directory(folder_of(path))  # for the head, wherever the key is
+    make_private_directory(folder_of(path))  # for the head, wherever the key is
     made = Audit(conn, path)
     if conn.execute("select 1 from audit").fetchone() is None:
         found = [note for table in AUDITED for note in _taken_over(conn, table)]

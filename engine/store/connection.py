@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from interlock.engine.store.audit import Audit
+from interlock.engine.store.jobs import Jobs
 from interlock.services.files.disk import BUSY_TIMEOUT_S
 from interlock.state.errors import StoreError
 
@@ -55,18 +56,6 @@ class BufferedCheckpoints(Protocol):
 
     def give_up(self) -> None:
         """They are lost."""
-        ...
-
-
-class Jobs(Protocol):
-    """The queue's jobs, in the open transaction of a connection."""
-
-    def put(self, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any) -> None:
-        """Put a job; nothing if one with this lock waits: whoever takes that sees what changed."""
-        ...
-
-    def cancel(self, job: int) -> None:
-        """Take a job back, or ask the worker that has it to stop."""
         ...
 
 

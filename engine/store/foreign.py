@@ -257,30 +257,15 @@ class _Hiding:
         return self.unformed(self.serde.loads_typed(row))
 
 
-@dataclass(frozen=True)
-class _StoreSavers:
-    """Makes savers on one connection (`Savers`)."""
-
-    conn: Connection
-    steps: StepLog
-    approvals: Approvals
-    path: Path
-
-    def plain(self, outcome: str) -> Saver:
-        return Saver(self.conn, self.steps, outcome)
-
-    def class_keeping(self, outcome: str) -> Saver:
-        return ClassKeepingSaver(self.conn, self.steps, outcome)
-
-    def whole(self, form: StoredForm) -> Saver:
-        return ForeignSaver(self.conn, self.steps, form, self.approvals, Memory(self.path))
-
-
 def saver_for(
     workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
 ) -> Saver:
     """Return the saver of a workflow's runs. `path`: of the store, which holds the memories of graphs, too."""
-    return workflow.saver(_StoreSavers(conn, steps, approvals, path))
+    return workflow.saver(
+        lambda outcome: Saver(conn, steps, outcome),
+        lambda outcome: ClassKeepingSaver(conn, steps, outcome),
+        lambda form: ForeignSaver(conn, steps, form, approvals, Memory(path)),
+    )
 
 
 @contextmanager

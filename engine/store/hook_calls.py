@@ -75,7 +75,7 @@ class HookLog:
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
         text = reply.model_dump_json()
-        file = blobs_of(self.conn, self.outputs).keep(text.encode())
+        file = blobs_of(self.conn, self.outputs).store_if_long(text.encode())
         row = (None if file else text, file, unix_time(), self.epoch)
         with self.conn.transaction() as conn:
             note_files(conn, self.run, b"", file)
@@ -119,5 +119,5 @@ class HookLog:
         put(conn, "hook_calls", row, again)
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
-        text = blobs_of(self.conn, self.outputs).text(text, file, "A hook's reply")
+        text = blobs_of(self.conn, self.outputs).read_text(text, file, "A hook's reply")
         return Reply.model_validate_json(text) if text else None

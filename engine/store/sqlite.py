@@ -16,7 +16,7 @@ from typing import Any, Literal
 from interlock.engine.store.audit import AUDITED, SCHEMA, Audit, begin, body_of, noting, sha
 from interlock.engine.store.connection import Adapter, Column, Connection, Fetched, Rows, Values
 from interlock.services.files import disk
-from interlock.services.files.disk import private_file
+from interlock.services.files.disk import make_private_file
 from interlock.state.errors import StoreError
 
 _KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
@@ -242,7 +242,7 @@ class Sqlite(Adapter):
     ) -> SqliteConnection:
         with self.explained():
             with suppress(OSError):  # SQLite says why
-                private_file(self.path)
+                make_private_file(self.path)
             conn = sqlite3.connect(
                 self.path, timeout=patience_s, isolation_level=None, check_same_thread=False
             )
@@ -295,7 +295,7 @@ class Sqlite(Adapter):
 
     @contextmanager
     def explained(self) -> Generator[None]:
-        with disk.explained(self.path, sqlite3.DatabaseError):
+        with disk.convert_store_errors(self.path, sqlite3.DatabaseError):
             try:
                 yield
             except sqlite3.OperationalError:

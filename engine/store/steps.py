@@ -249,7 +249,7 @@ class StepLog:
     def _save_decided(self, conn: Connection, run: str, task: str) -> None:
         """Save with the task's writes; idempotent if the task runs again."""
         for place, (key, what, at) in enumerate(self._decided.pop(task, ())):
-            body = self._redact.json(what.model_dump(mode="json", exclude_defaults=True))
+            body = self._redact.redact_json(what.model_dump(mode="json", exclude_defaults=True))
             call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
             columns = {"body": json.dumps(body, ensure_ascii=False), "at": at}
             row = {**call, "task": f"{task}.{place}" if place else task, **columns}

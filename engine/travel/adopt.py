@@ -16,7 +16,7 @@ import ormsgpack
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_NUMPY_ARRAY, JsonPlusSerializer
 
-from interlock.engine.driver.drive import check_stored, pending
+from interlock.engine.driver.drive import check_resumable, pending
 from interlock.engine.driver.of_run import kept_options
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.options import Options
@@ -50,7 +50,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
         steps, approvals = StepLog(prepared.redact, conn, run), SqlApprovals(conn, run, prepared.redact)
         saver = ForeignSaver(conn, steps, form, approvals, Memory(store.path))
         found = _thread_of(url, thread, form.serde if form.hides else _Reader({*form.types}, saver.known))
-        kept = prepared.redact.json(kept_options(prepared.options))
+        kept = prepared.redact.redact_json(kept_options(prepared.options))
         title, root = f"thread {thread}", str(prepared.workspace.root)
         with conn.transaction():
             insert_run(conn, NewRun(run, chosen.name, root, title, kept, {}))
@@ -72,9 +72,9 @@ def _settle(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -
     graph = chosen.declared()
     app: Any = graph.compile(saver)
     config = {"configurable": {"thread_id": run}}
-    check_stored(run, graph, app, cast(Any, SimpleNamespace(config=config, tasks=())), saver)
+    check_resumable(run, graph, app, cast(Any, SimpleNamespace(config=config, tasks=())), saver)
     snapshot: Any = app.get_state(config, subgraphs=True)
-    check_stored(run, graph, app, snapshot, saver)
+    check_resumable(run, graph, app, snapshot, saver)
     _write_steps(conn, run, [*app.get_state_history(config)][::-1], chosen.name)
     for task in _innermost(snapshot):
         for item in task.interrupts:

@@ -143,7 +143,7 @@ class _Record:
                 (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
                 for _, request, answer in answered_requests(home, row.run)
             ),
-            redactor_at(Path(row.workspace), home).request,
+            redactor_at(Path(row.workspace), home).redact_request,
         )
         self._sources = node_sources_of(options)
         self._today = node_sources(app)

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
-from interlock.services.files.disk import explained
+from interlock.services.files.disk import convert_store_errors
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile, transaction
 from interlock.services.index.embedding import Embedder
@@ -158,7 +158,7 @@ class WorkspaceIndex:
 
     async def _in_turn(self, work: Callable[..., T], *args: object) -> T:
         def locked(stop: StopFlag) -> T:
-            with self._one, explained(self._file.path, sqlite3.DatabaseError):
+            with self._one, convert_store_errors(self._file.path, sqlite3.DatabaseError):
                 self._check = stop.check
                 self._check()
                 return work(*args)
@@ -257,7 +257,7 @@ class WorkspaceIndex:
         return len(self._pending), self._total
 
     def _other_model(self, conn: sqlite3.Connection) -> bool:
-        """Whether the model with this name now returns vectors of another length."""
+        """Return whether the model with this name now returns vectors of another length."""
         made = next((v for file in self._batch for v in file.vectors), None)
         stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
         return made is not None and stored is not None and stored[0] != len(made)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.filesystem import sha256
-from interlock.services.files.ignore import is_made
+from interlock.services.files.ignore import is_generated_folder
 from interlock.services.index.ranking import columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.workspace import PathRefused, Workspace
@@ -229,7 +229,8 @@ def sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Itera
 
 
 def left_out_around(workspace: Workspace, named: str) -> str:
-    """The outermost folder or file on the way to a path that searches leave out unless it is named; empty: none."""
+    """Return the outermost folder or file on the way to a path that searches leave out unless it is named; empty:
+    none."""
     at = workspace.root
     for name in Path(named).parts:
         beside, at = _names(at), at / name
@@ -246,7 +247,7 @@ def _names(directory: Path) -> set[str]:
 
 
 def _left_out(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
-    return name.startswith(".") or is_made(name, beside, inside)
+    return name.startswith(".") or is_generated_folder(name, beside, inside)
 
 
 def _signature(path: Path) -> str | None:

@@ -56,10 +56,8 @@ class Recorder:
         self.write("events", event)
 
     def take_protocol_event(self, event: Any, given: Any, told: set[str]) -> None:
-        params = {**event["params"]}
-        if self._call.prompt_field is not None:
-            params["data"] = self._shaped(params["data"], given)
-            params["interrupts"] = [self._asked(one) for one in params.get("interrupts") or ()]
+        params = self._call.dialect.shaped_interrupts(event["params"], self._asked)
+        params["data"] = self._shaped(params["data"], given)
         for made in protocol_events(event["method"], plain(params), told):
             self.write("protocol", made)
 
@@ -68,7 +66,7 @@ class Recorder:
         namespace, mode, data = part if self._kwargs["subgraphs"] else ((), *part)
         place = "".join(f"|{one}" for one in namespace)
         wanted = self._modes
-        shown_ = self._shaped(data, given) if self._call.prompt_field is not None else data
+        shown_ = self._shaped(data, given)
         if mode == "messages":
             self._say(place, data)
         elif mode == "debug" and mode in wanted:
@@ -96,18 +94,7 @@ class Recorder:
         self.write(f"messages/{kind}", [message_chunk_to_message(self._said[str(message.id)])])
 
     def _shaped(self, data: Any, given: Any) -> Any:
-        """A state or update of Interlock's own workflow, with its conversation and readable interrupts."""
-        if not isinstance(data, dict):
-            return data
-        made: dict[str, Any] = {**cast("dict[str, Any]", data)}
-        if isinstance(head := made.get("head"), str) and head:
-            transcript = given["context"].transcript
-            made["messages"] = shown.messages(
-                (name, transcript.message(name)) for name in transcript.ids(head)
-            )
-        if made.get("__interrupt__"):
-            made["__interrupt__"] = [self._asked(one) for one in made["__interrupt__"]]
-        return made
+        return self._call.dialect.shaped(data, lambda: given["context"].transcript, self._asked)
 
     def _checkpoint(self, payload: Any) -> Any:
         places = {name: self._placed(payload.get(name)) for name in ("config", "parent_config")}
@@ -139,7 +126,7 @@ class Recorder:
 
     def emitted(self, event: "Event", /) -> None:
         """An event of Interlock's own workflow, as a part of the stream: tokens as messages, the others as custom."""
-        if self._kwargs["protocol"] or self._call.prompt_field is None:
+        if self._kwargs["protocol"]:
             return
         if (
             event.type == "message"
@@ -215,7 +202,8 @@ async def drive(options: Options, run: str, workflow: str, call: Call, live: Ren
     recorder = Recorder(call, options, run)
     status, waits = "error", dict[str, Any]()
     try:
-        given, renderers = _given(call), [live, recorder.emitted]
+        given = call.dialect.input_of(call.asked["input"])
+        renderers = [live, *call.dialect.renderers(recorder.emitted)]
         outcome = await drive_call(client, run, workflow, call, given, recorder, renderers)
         status = _status(outcome)
         if outcome.status in ("budget", "timeout") and (wait := turns.stopped_by(options, run)):
@@ -233,14 +221,6 @@ async def drive(options: Options, run: str, workflow: str, call: Call, live: Ren
     finally:
         served.change(home, "drive", name, {"status": status, "error": _error(recorder.failed), **waits})
         recorder.close(status)
-
-
-def _given(call: Call) -> Any:
-    """Return the input of a drive: what a person said last in a list of messages is a workflow's prompt."""
-    given, field = call.asked["input"], call.prompt_field
-    if field is not None and isinstance(given, dict) and field not in given and "messages" in given:
-        return {field: shown.prompt_in(cast("dict[str, Any]", given))}
-    return cast("Any", given)
 
 
 def _status(outcome: Outcome) -> str:
