@@ -296,8 +296,8 @@ class Sqlite(Adapter):
 
     def shrink(self, conn: Connection) -> None:
         with suppress(sqlite3.OperationalError):  # busy
-            conn.execute("vacuum")
-            conn.execute("pragma wal_checkpoint(truncate)")
+            conn.stored("vacuum")
+            conn.stored("pragma wal_checkpoint(truncate)")
 
 
 def _is_table(conn: Connection, name: str) -> bool:
