@@ -160,7 +160,6 @@ def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
     from interlock.engine.read import list_runs, waiting_requests
     from interlock.engine.store import Store
     from interlock.engine.store.address import placed
-    from interlock.engine.store.queue import unsure
 
     store = placed(home, address)
     conn = Store(store).connect()
@@ -169,7 +168,7 @@ def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
         "runs --status waiting": lambda: list_runs(store, "waiting", limit=20),
         "approvals --all": lambda: waiting_requests(store),
         "approvals": lambda: waiting_requests(store, limit=20),
-        "a worker's sweep": lambda: unsure(conn, 12.0),
+        "a worker's sweep": lambda: conn.jobs.unsure(12.0),
     }
 
 

@@ -124,17 +124,9 @@ def fuse_nothing() -> None:
 
     `docs/internals.md#what-a-commit-waits-for`.
     """
-    from langgraph.graph import END, START
+    from interlock.graphs._together import Wiring
 
-    from interlock.graphs import _fusing
-
-    async def begun(self: Any, state: dict[str, Any], runtime: Any) -> _fusing.Begun:
-        targets = await self._targets(START, state, runtime)
-        return _fusing.Begun([target for target in targets if target != END], state, {})
-
-    chain: Any = _fusing.Wiring
-    chain._lone = chain._following = lambda *_: None
-    chain.begun = begun
+    Wiring.share = lambda *_: None  # pyright: ignore
 
 
 def _in_own_process(kind: str, url: str = "") -> dict[str, Any]:

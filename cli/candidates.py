@@ -12,6 +12,7 @@ from interlock.cli.parsing import OneOf
 from interlock.cli.render.output import one_line
 from interlock.engine.client import PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
 from interlock.engine.client.requests import named
+from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 from interlock.state.names import ALIASES
 
@@ -112,13 +113,11 @@ def _requests(words: Sequence[str]) -> list[Word]:
 
 
 def _workflows(_: Sequence[str]) -> list[Word]:
-    from importlib.metadata import entry_points
-
     files = [
         file for root in (Path.cwd(), Path.home()) for file in sorted((root / WORKFLOWS_FOLDER).glob("*.py"))
     ]
     own = {file.stem.replace("_", "-"): str(file) for file in files if not file.name.startswith("_")}
-    installed = {point.name: point.value for point in entry_points(group=WORKFLOWS_GROUP)}
+    installed = {point.name: point.value for point in find_entry_points(WORKFLOWS_GROUP)}
     return [Word(name, about) for name, about in {**installed, **own, **PIPELINES}.items()]
 
 

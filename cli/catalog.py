@@ -1,6 +1,8 @@
 """catalog: every command by its typed name: its module, its line in `--help`, and which one a command line means."""
 
+import re
 import shlex
+import sys
 from functools import cache
 from importlib import import_module
 from keyword import iskeyword
@@ -8,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.cli.near import did_you_mean, near
-from interlock.state.errors import UserError
+from interlock.state.entry_points import EntryPoint, find_entry_point, find_entry_points
+from interlock.state.errors import THEIR_ERRORS, SetupError, UserError
 
 if TYPE_CHECKING:
     from interlock.cli.parsing import Parser
 
 
 class Command(NamedTuple):
-    module: str
-    """Module, of `cli/commands/` or by its whole name, whose `NAME` runs the command (`parsing.takes`)."""
+    place: str
+    """Module in `cli/commands/` whose `NAME` runs the command (`parsing.takes`), or `ROOM/`, which registers it."""
     usage: str
     summary: str
 
@@ -26,12 +29,12 @@ _LISTED = {
         ("work", "run WORKFLOW [PROMPT]", "Run any workflow, from a prompt, JSON or a batch file"),
         ("work", "resume RUN", "Decide open requests and resume; also after a crash"),
         ("work", "init [HINT]", "Explore this repository and write GEMINI.md; asks first"),
-        ("interlock.web.command", "serve [--open]", "Serve a page to follow, decide and start runs"),
-        ("interlock.acp.command", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
+        ("web/", "serve [--open]", "Serve a page to follow, decide and start runs"),
+        ("acp/", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
     "Fleet": (
-        ("fleet", "worker", "Drive runs from the queue, on this host"),
-        ("fleet", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
+        ("fleet/", "worker", "Drive runs from the queue, on this host"),
+        ("fleet/", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that is driven elsewhere, or end one that waits"),
@@ -84,11 +87,13 @@ _LISTED = {
         ("draw", "diagrams --write|--check", "Regenerate or verify diagrams/"),
     ),
 }
+_GROUP = "interlock.commands"
+_ROWS = {row[1].partition(" ")[0]: Command(*row) for rows in _LISTED.values() for row in rows}
 COMMANDS = {
-    usage.partition(" ")[0]: Command(module, usage, summary)
-    for rows in _LISTED.values()
-    for module, usage, summary in rows
+    name: row for name, row in _ROWS.items() if not row.place.endswith("/") or find_entry_point(_GROUP, name)
 }
+"""Those that this installation has, without those of other packages."""
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def parser_of(name: str) -> "Parser":
@@ -103,8 +108,11 @@ def _of_prompts() -> "Parser":
 
 
 def _made(name: str, typed: str) -> "Parser":
-    kind, parts = _command(name).takes
+    command = _command(name)
+    kind, parts = command.takes
     made = kind(typed)
+    if not command.__module__.startswith("interlock.cli."):
+        made.pages = Path(str(sys.modules[command.__module__].__file__)).parent / "help"
     for part in parts:
         part(made)
     return made
@@ -116,18 +124,42 @@ def execute(name: str, arguments: list[str]) -> int:
 
 
 def _command(name: str) -> Any:
-    module = COMMANDS[name].module if name in COMMANDS else "work"
-    whole = module if "." in module else f"interlock.cli.commands.{module}"
-    return getattr(import_module(whole), f"{name}_" if iskeyword(name) else name)
+    row = COMMANDS.get(name)
+    if name != "prompt" and (row is None or row.place.endswith("/")):
+        entry = find_entry_point(_GROUP, name)
+        assert entry is not None, name
+        return load(entry)
+    module = import_module(f"interlock.cli.commands.{row.place if row else 'work'}")
+    return getattr(module, f"{name}_" if iskeyword(name) else name)
+
+
+def load(entry: EntryPoint) -> Any:
+    """Import what an entry point names. Raises `SetupError` if that fails."""
+    try:
+        return entry.load()
+    except THEIR_ERRORS as error:
+        what = f"{type(error).__name__}: {error}"
+        raise SetupError(f"Entry point {entry.value} of {entry.group}, {entry.name!r}: {what}") from error
 
 
 def root_help() -> str:
     """The text of `interlock --help`; README shows the same."""
     lines: list[str] = []
-    for group, rows in _LISTED.items():
-        lines += [f"\n{group.lower()}:", *(f"  {usage:<26}{summary}" for _, usage, summary in rows)]
+    for group, rows in _listed().items():
+        lines += [f"\n{group.lower()}:", *(f"  {usage:<26}{summary}" for usage, summary in rows)]
     text = Path(__file__).with_name("help") / "commands.txt"
     return text.read_text("utf-8").replace("COMMANDS", "\n".join(lines), 1)
+
+
+def _listed() -> dict[str, list[tuple[str, str]]]:
+    """Return usage and summary of each command that is here, by group; those of other packages come last."""
+    found = {
+        group: [(usage, summary) for _, usage, summary in rows if usage.partition(" ")[0] in COMMANDS]
+        for group, rows in _LISTED.items()
+    }
+    others = {entry.name: entry for entry in find_entry_points(_GROUP) if entry.name not in COMMANDS}
+    found["Added"] = [(name, f"Entry point {entry.value}") for name, entry in others.items()]
+    return {group: rows for group, rows in found.items() if rows}
 
 
 _ELSEWHERE = {
@@ -148,6 +180,13 @@ def command_of(argv: list[str]) -> tuple[str, list[str]]:
         return "prompt", argv
     word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
     if word in COMMANDS:
+        return word, rest
+    if word in _ROWS:
+        raise UserError(
+            f"No command {word!r}: this installation lacks the folder interlock/{_ROWS[word].place}. "
+            "Install Interlock again to get it."
+        )
+    if _NAME.fullmatch(word) and find_entry_point(_GROUP, word):
         return word, rest
     meant = [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]
     if word in _ELSEWHERE and not rest:

@@ -15,10 +15,9 @@ _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_STARTING = frozenset(
-    {"prompt", "run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor", "worker"}
-)
-"""Commands that start processes on behalf of models and settings, or import what runs do."""
+_STARTING = frozenset({"run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor", "worker"})
+"""Commands that start processes on behalf of models and settings, or import what runs do: these, and those that
+aren't listed: `prompt`, and what other packages add."""
 
 
 def run(argv: list[str], own_process: bool) -> int:
@@ -123,7 +122,7 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
     except RuntimeError as error:
         raise UserError("No home directory is known for this user. Set HOME.") from error
     name, rest = command_of(argv)
-    if own_process and name in _STARTING:
+    if own_process and (name in _STARTING or name not in COMMANDS):
         from interlock.cli.startup import pause_collection
         from interlock.services.secrets.environment import clear_own_environment
 

@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from interlock.cli.near import nearest
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import Paint, one_line
 from interlock.cli.render.pending import ALWAYS, PREVIEW_LINES, not_shown, question
+from interlock.cli.terminal import drop_typed_input
 from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     Request,
@@ -244,9 +244,7 @@ def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
                 continue
             others = alike(request, [r for r in requests[number:] if r["id"] not in settled])
             count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
-            termios.tcflush(
-                sys.stdin, termios.TCIFLUSH
-            )  # typed before the question was shown, it is no answer
+            drop_typed_input()  # typed before the question was shown, it is no answer
             _write("", *question(request, count, paint, PREVIEW_LINES, not_shown(run), by_key=True))
             decision, more = _decided(request, others)
             further, ids = settles(decision, request, requests[number:])

@@ -6,12 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of, positive
 from interlock.engine.client import Options, state_home
 from interlock.state.errors import UserError
 from interlock.state.names import DELIVERIES, GIT_QUEUE, OTHER_NAMES
+
+if TYPE_CHECKING:
+    from interlock.services.configuration import Configuration
 
 FORMATS = ("text", "json", "stream-json")
 MODE = one_of(
@@ -178,12 +181,12 @@ def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -
     )
 
 
-def folder_of(args: Args) -> tuple[Path, Path, bool]:
-    """The folder named by flags, the user's home, and whether the folder's own settings count."""
-    from interlock.services.trust import is_trusted
+def configuration_of(args: Args) -> "Configuration":
+    """What configures runs in the folder named by flags."""
+    from interlock.services.configuration import configuration_here
 
-    root, home = Path(os.path.realpath(args.workspace or Path.cwd())), Path.home()
-    return root, home, args.skip_trust or is_trusted(root, home)
+    root = Path(os.path.realpath(args.workspace or Path.cwd()))
+    return configuration_here(root, trusted=args.skip_trust or None)
 
 
 def permissions(args: Args) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from interlock.cli.render.output import out
 from interlock.state.errors import UserError
 from interlock.state.text import as_seconds
 
-_FOREIGN = {
+_OTHER_PROGRAMS_FLAGS = {
     "--list-sessions": "List runs with: interlock runs",
     "--delete-session": "Delete a run with: interlock runs rm RUN",
     "--list-extensions": "There are no extensions; see: interlock tools",
@@ -29,7 +29,6 @@ _FOREIGN = {
 
 _CHOICES = re.compile(r"^[a-z]+(\|[a-z]+)+: ")
 """The name of an argument that is written as its choices, which the message lists."""
-_HELP = Path(__file__).parent / "help"
 Args = argparse.Namespace
 
 
@@ -59,7 +58,9 @@ class _Store(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command's parser. What its help says besides the arguments is in `cli/help/`."""
+    """A command's parser. What its help says besides the arguments is a page in the folder `pages`."""
+
+    pages = Path(__file__).parent / "help"
 
     def __init__(self, name: str) -> None:
         super().__init__(prog=f"interlock {name}".strip(), formatter_class=_Formatter, allow_abbrev=False)
@@ -91,9 +92,10 @@ class Parser(argparse.ArgumentParser):
         return ""
 
     def format_help(self) -> str:
-        if self.description is None:
-            name = self.prog.removeprefix("interlock ").replace(" ", "-")
-            usage, text = (_HELP / f"{name}.txt").read_text("utf-8").split("\n\n", 1)
+        self.usage = self.usage or f"{self.prog} [FLAGS]"  # of another package's command without a page
+        page = self.pages / f"{self.prog.removeprefix('interlock ').replace(' ', '-')}.txt"
+        if self.description is None and page.exists():
+            usage, text = page.read_text("utf-8").split("\n\n", 1)
             self.usage = f"{self.prog} {usage}".strip()
             self.description, mark, examples = text.rstrip().partition("\n\nexamples:\n")
             self.epilog = f"{mark}{examples}".strip() or None
@@ -120,7 +122,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, word: str) -> NoReturn:
         flag = word.partition("=")[0]
-        if hint := _FOREIGN.get(flag):
+        if hint := _OTHER_PROGRAMS_FLAGS.get(flag):
             raise UserError(f"No flag {flag!r}. {hint}")
         if flag.startswith("-"):
             raise UserError(f"No flag {flag!r}.{nearest(flag, self.flags())} See: {self.prog} --help")

@@ -31,8 +31,8 @@ from interlock.state.text import visible, visible_json
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
 
-_NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
-"""Input fields reserved for whoever started the server."""
+_RESERVED = ("workspace", "model", "approval_mode", "limits")
+"""Input fields of runs reserved for whoever started the server."""
 _FLUSH_S = 0.5
 """Seconds that the last answers have to reach the client after a signal."""
 
@@ -124,16 +124,14 @@ class _Calls:
 
 def _tool(name: str, workflow: "Pipeline") -> dict[str, Any]:
     schema = workflow.input.model_json_schema()
-    hidden = _not_theirs(workflow)
+    hidden = _reserved_fields(workflow)
     schema["properties"] = {k: v for k, v in schema.get("properties", {}).items() if k not in hidden}
     return {"name": name, "description": PIPELINES.get(name) or workflow.summary, "inputSchema": schema}
 
 
-def _not_theirs(workflow: "Pipeline") -> Sequence[str]:
-    """A LangGraph graph's fields are all its own, whatever their names."""
-    from interlock.graphs.foreign import Foreign
-
-    return () if isinstance(workflow, Foreign) else _NOT_THEIRS
+def _reserved_fields(workflow: "Pipeline") -> Sequence[str]:
+    """Return the input fields of a workflow that a caller can't set."""
+    return [field for field in _RESERVED if field in workflow.run_fields]
 
 
 class _Caller:
@@ -221,7 +219,7 @@ async def _played(
     client: Client, caller: _Caller, workflow: "Pipeline", input: Mapping[str, Any], begun: Outcome | None
 ) -> Outcome:
     """Run the workflow, or go on with what its caller was asked to collect answers for."""
-    refused = [field for field in _not_theirs(workflow) if field in input]
+    refused = [field for field in _reserved_fields(workflow) if field in input]
     if refused:
         raise InterlockError(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."

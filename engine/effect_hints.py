@@ -3,12 +3,11 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign
 from interlock.nodes import effects
 
 _MODULES = frozenset({"subprocess", "requests", "httpx", "shutil", "smtplib", "ftplib", "paramiko", "boto3"})
@@ -50,25 +49,9 @@ def effect_hints(workflow: Pipeline) -> list[Hint]:
     `@durable` count as safe.
     """
     found: dict[Hint, None] = {}
-    for node, function in _functions(workflow):
+    for node, function in workflow.node_functions():
         found.update(dict.fromkeys(Hint(node, *about) for about in _calls(function, set())))
     return [*found]
-
-
-def _functions(workflow: Pipeline) -> Iterator[tuple[str, Any]]:
-    if not isinstance(workflow, Foreign):
-        for declare, given in workflow.build().declared:
-            if declare.__name__ == "node":
-                yield given
-        return
-    graphs = [("", workflow.graph), *workflow.graph.get_subgraphs(recurse=True)]
-    for place, graph in graphs:
-        for name, node in graph.nodes.items():
-            where = f"{place}|{name}".strip("|").replace("|", ".")
-            bound = node.bound
-            for tool in cast("Mapping[str, Any]", getattr(bound, "tools_by_name", {})).values():
-                yield f"{where}.{tool.name}", getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-            yield where, getattr(bound, "afunc", None) or getattr(bound, "func", None)
 
 
 def _calls(function: Any, seen: set[Any]) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from interlock.engine.user_code import check_user_code
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._stored import is_of_data
-from interlock.graphs.foreign import from_langgraph
+from interlock.graphs.foreign import Foreign, from_langgraph
 from interlock.services.process.stdout import printing_to_stderr
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
@@ -82,6 +82,11 @@ def kept_graph(source: Mapping[str, str]) -> GraphFile | None:
         return None
     listing = Path(source["listing"]) if "listing" in source else None
     return GraphFile(Path(source["file"]), source["graph"], listing)
+
+
+def recorded_kind(source: Mapping[str, str]) -> type[Pipeline]:
+    """Return the class of the workflow that a run recorded, without loading it."""
+    return Foreign if kept_graph(source) else Pipeline
 
 
 def listed_in(folder: Path) -> dict[str, GraphFile]:

@@ -1,16 +1,13 @@
 """masking: what keeps secrets out of what is shown of a run: those of its environment, `.env` files and settings."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.services.config.formats import load_dotenv
-from interlock.services.config.settings import load_settings
+from interlock.services.configuration import configuration_here
 from interlock.services.mcp.tokens import TokenFile
 from interlock.services.secrets.environment import secret_headers, secret_variables
 from interlock.services.secrets.redaction import Redactor
-from interlock.services.trust import is_trusted
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
 
@@ -35,11 +32,10 @@ def redactor_at(root: Path, home: Path) -> Redactor:
 
     Settings that can't be read mask as the default does.
     """
-    user = Path.home()
-    trusted = is_trusted(root, user)
-    env = load_dotenv(start=root, home=user, env=os.environ, trusted=trusted).values
+    configuration = configuration_here(root)
+    env = configuration.environment.values
     try:
-        settings = load_settings(workspace=root, home=user, env=env, overrides={}, trusted=trusted).settings
+        settings = configuration.loaded.settings
     except ConfigError:
         settings = Settings()
     return redactor_of(settings, env, home)

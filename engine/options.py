@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from interlock.engine.store.connection import Connection
     from interlock.engine.store.limited import FleetLimits
+    from interlock.services.configuration import Configuration
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
     from interlock.state.tooling import Tool
@@ -132,9 +133,18 @@ class Options:
 
     def trusts(self, folder: Path) -> bool:
         """Whether a folder's own settings, rules, hooks, commands and workflows count."""
-        from interlock.services.trust import is_trusted  # deferred: the fast commands don't ask
+        return self.skip_trust or self.configuration(folder).trusted
 
-        return self.skip_trust or is_trusted(folder, self.user_home)
+    def configuration(self, folder: Path) -> "Configuration":
+        """Return what configures runs of a folder, without the flags that aren't settings."""
+        from interlock.services.configuration import (  # deferred: fast commands don't ask
+            Sources,
+            load_configuration,
+        )
+
+        return load_configuration(
+            Sources(folder, self.user_home, self.env, self.overrides, trusted=self.skip_trust or None)
+        )
 
 
 class Pending(TypedDict):

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.driver.drive import child_in, pending
+from interlock.engine.driver.drive import pending
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store, explained
 from interlock.engine.store.approvals import set_interrupts, stored_interrupts
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import set_status, stored_statuses
+from interlock.engine.store.runs import child_in, set_status, stored_statuses
 from interlock.engine.store.saver import Saver, status_of
 from interlock.graphs import is_known, pipeline
 from interlock.graphs._graph import Compiled

@@ -1,22 +1,38 @@
-"""rooms: finds by name what the engine asks of rooms that not everybody needs: it imports none of them."""
+"""rooms: loads what the engine asks of rooms that not everybody needs, by the table of entry points."""
 
-from importlib import import_module
 from typing import Any
 
-STORES = {"postgresql": "interlock.fleet.postgres:Postgres"}
-"""Scheme of a store's address → its adapter, a `engine.store.connection.Adapter`."""
-CLONES = "interlock.fleet.checkout"
-"""Clones of the repositories of runs."""
-MIRRORS = "interlock.fleet.mirrors"
-"""Asks the servers of repositories."""
-WORKERS = "interlock.fleet.setup"
-"""Sets a database up for workers, and works."""
-EXPORTER = "interlock.telemetry"
-"""Sends traces, metrics and logs."""
+from interlock.state.entry_points import EntryPoint, find_entry_point
+from interlock.state.errors import ConfigError
+
+REPOSITORIES = ("interlock.repositories", "git")
+"""Clones of the repositories that runs work on."""
 
 
-def load_entry(entry: str) -> Any:
-    """Import a module, or the object in it of `MODULE:NAME`. Raises `ModuleNotFoundError`."""
-    module, _, name = entry.partition(":")
-    found = import_module(module)
-    return getattr(found, name) if name else found
+def lacks_folder(what: str, room: str) -> str:
+    """Return the line that says what an installation without a room can't do. `what` ends with a verb."""
+    return f"{what} the folder interlock/{room}/, which this installation lacks. Install Interlock again to get it."
+
+
+NO_EXPORTER = lacks_folder("telemetry.enabled needs", "telemetry")
+
+
+def load_of_fleet(group: str, name: str, what: str) -> Any:
+    """Load an entry that the fleet registers. Raises `ConfigError` if its folder or its packages are missing.
+
+    `what` needs it: the beginning of the error, with its verb.
+    """
+    entry = find_entry_point(group, name)
+    if entry is None:
+        raise ConfigError(lacks_folder(what, "fleet"))
+    try:
+        return entry.load()
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{what} the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
+        ) from error
+
+
+def find_exporter() -> EntryPoint | None:
+    """Return what sends traces, metrics and logs; None: this installation lacks it."""
+    return find_entry_point("interlock.exporters", "opentelemetry")

@@ -13,9 +13,9 @@ from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
-from interlock.services.config.settings import load_settings
+from interlock.services.configuration import configuration_here
 from interlock.services.files.filesystem import read_text
-from interlock.services.files.ignore import made_by_commands
+from interlock.services.files.ignore import find_generated_paths
 from interlock.services.files.workspace import open_workspace
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import (
@@ -26,7 +26,6 @@ from interlock.services.snapshots.snapshots import (
     repository_name,
 )
 from interlock.services.snapshots.tree import TooManyFilesError
-from interlock.services.trust import is_trusted
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import counted, listed
@@ -114,7 +113,9 @@ class RunFiles:
         if not (changed := self.touched(found).first.keys()):
             return set()
         there = self.contents(found[-1].after or self.now()).files.keys() | changed
-        return made_by_commands(there, self.contents(found[0].before).files.keys(), self.written) & changed
+        return (
+            find_generated_paths(there, self.contents(found[0].before).files.keys(), self.written) & changed
+        )
 
     @cached_property
     def written(self) -> set[str]:
@@ -142,7 +143,7 @@ class RunFiles:
                 continue
             generated = set[str]()
             if changed - self.written:
-                generated = made_by_commands(names | changed, before, self.written) & changed
+                generated = find_generated_paths(names | changed, before, self.written) & changed
             own = (piece for piece in pieces if not {piece.old, piece.new} <= generated)
             yield "".join(line for piece in own for line in piece.lines) + _left_out(generated)
 
@@ -216,9 +217,7 @@ def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
 
 def settings_of(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
-    user = Path.home()
-    trusted = is_trusted(root, user)
-    return load_settings(workspace=root, home=user, env=os.environ, overrides={}, trusted=trusted).settings
+    return configuration_here(root).loaded.settings
 
 
 def text_of(home: Path, run: RunRow, path: str, limit: int) -> str:
@@ -287,7 +286,7 @@ def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
         if ends
         else ((), ())
     )
-    generated = made_by_commands({*last} | changed, first, files.written) & changed
+    generated = find_generated_paths({*last} | changed, first, files.written) & changed
     paths = sorted(changed - generated)
     shown = files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths) if paths else ""
     return f"{shown}{_left_out(generated)}"

@@ -98,7 +98,7 @@ async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tu
         drive = Drive(store, lease, workflow, prepared, EventBus([], redact=prepared.redact), Stop())
         try:
             if begun is None:
-                kept = prepared.redact.json(kept_options(prepared.options))
+                kept = prepared.redact.redact_json(kept_options(prepared.options))
                 insert_run(drive.conn, NewRun(run, workflow.name, str(prepared.workspace.root), "", kept, {}))
             yield drive, prepared
         finally:

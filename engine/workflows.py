@@ -13,7 +13,6 @@ import sys
 import traceback
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +28,7 @@ from interlock.graphs.foreign import from_langgraph, is_factory
 from interlock.services.config.settings import project_paths
 from interlock.services.process.stdout import printing_to_stderr
 from interlock.services.trust import ProjectFile, ignored_line, shown_path
+from interlock.state.entry_points import EntryPoint, find_entry_points
 from interlock.state.errors import (
     THEIR_ERRORS,
     ConfigError,
@@ -95,22 +95,15 @@ class Listed:
     """Why it can't be run; empty: it can."""
 
 
-def installed(group: str) -> EntryPoints:
-    return _entry_points(group, tuple(sys.path))
-
-
-@cache  # it reads the metadata of every installed package: 6 ms where there are 150
-def _entry_points(group: str, _path: tuple[str, ...]) -> EntryPoints:
-    return entry_points(group=group)
-
-
 def workspace_of(options: Options) -> Path:
     return Path(os.path.realpath(options.workspace or Path.cwd()))
 
 
 def sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
     """Name → where it is declared; the project's win over the user's, the user's over installed ones."""
-    found = {point.name: Source(point.name, entry_point=point) for point in installed(WORKFLOWS_GROUP)}
+    found = {
+        point.name: Source(point.name, entry_point=point) for point in find_entry_points(WORKFLOWS_GROUP)
+    }
     folders = [home / WORKFLOWS_FOLDER, *(_project(root, home) if trusted else ())]
     for name, graph in (listed_in(root) if trusted else {}).items():
         found[name] = Source(name, graph=graph)
@@ -184,6 +177,8 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
     A file is loaded from where the run found it, inside the run's folder. Raises `RunError` if it is gone,
     `UntrustedError` if its folder is no longer trusted.
     """
+    if workflow in PIPELINES:
+        return pipeline(workflow), []
     with working_in(workspace_of(options)):
         return _load_recorded(run, workflow, options)
 

@@ -23,9 +23,9 @@ from interlock.engine.store.places import (
 )
 from interlock.engine.store.runs import check_run_id
 from interlock.fleet.commits import Commits, restore
-from interlock.fleet.mirrors import Mirror
-from interlock.services.config.settings import load_settings
-from interlock.services.files.disk import private_directory
+from interlock.fleet.mirrors import Mirror, check_there
+from interlock.services.configuration import Sources, load_configuration
+from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.process.identity import started_at
 from interlock.services.snapshots.restore import apply, between
@@ -33,6 +33,16 @@ from interlock.services.snapshots.snapshots import Repository as Snapshots
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots, continue_after, repository_name
 from interlock.state.errors import BusyError, RunError
 from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
+
+__all__ = [
+    "UNKEPT",
+    "Checkout",
+    "check_out",
+    "check_there",
+    "fleet_settings",
+    "kept_commits",
+    "workspaces_of",
+]
 
 UNKEPT = "unkept"
 """The option with the places where the run's own commits couldn't be kept, a line each."""
@@ -71,7 +81,7 @@ class Checkout:
 def fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """The worker's own: no project's count."""
     home = Path.home()
-    return load_settings(workspace=home, home=home, env=env, overrides={}, trusted=False).settings.fleet
+    return load_configuration(Sources(home, home, env, trusted=False)).loaded.settings.fleet
 
 
 def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
@@ -99,7 +109,7 @@ def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
 def _checked_out(
     home: Path, run: str, options: dict[str, str], before: Place, snapshot: str, workspaces: Path
 ) -> Checkout:
-    private_directory(workspaces)
+    make_private_directory(workspaces)
     workspaces = workspaces.resolve()
     drop_leftovers(workspaces)
     repository, settings = _named_repository(options), fleet_settings(os.environ)
@@ -135,7 +145,7 @@ def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) 
     made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
     for old in (folder, made):
         shutil.rmtree(old, ignore_errors=True)
-    private_directory(made)
+    make_private_directory(made)
     try:
         mirror.check_out(commit, made)
         kept = home / "snapshots" / repository_name(folder)

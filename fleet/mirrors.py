@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.services.files.disk import private_directory
-from interlock.services.files.filesystem import locked
+from interlock.services.files.disk import make_private_directory
+from interlock.services.files.filesystem import lock_folder
 from interlock.state.errors import RunError
 from interlock.state.repository import FleetSettings, Repository
 
@@ -147,8 +147,8 @@ class Mirror:
 
         Raises `RunError`.
         """
-        private_directory(self.folder)
-        with locked(self.folder):
+        make_private_directory(self.folder)
+        with lock_folder(self.folder):
             if not (self.folder / "HEAD").exists():
                 git("init", "--quiet", "--bare", "--template=", ".", at=self.folder)
             if known and self._found(known):

@@ -14,9 +14,9 @@ from interlock.engine.store.audit import Audit, begin
 from interlock.engine.store.connection import Adapter, Column, Connection, Rows, Values
 from interlock.engine.store.recorded import JsonForm
 from interlock.engine.store.rows import Write
+from interlock.fleet.jobs import ProcrastinateJobs
 from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, definitions
 from interlock.fleet.postgres_sessions import READS, Session, connected, explained, named
-from interlock.fleet.queue_schema import ProcrastinateJobs
 from interlock.services.files import disk
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, StoreError

@@ -191,7 +191,7 @@ def explained(path: Path) -> Generator[None]:
     except psycopg.Error as error:
         raise _explain(error, shown(path)) from error
     except OSError as error:
-        raise disk.explain_disk(error, path) from error
+        raise disk.to_disk_error(error, path) from error
 
 
 def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:

@@ -1,9 +1,9 @@
-"""queue_schema: the queue, which is Procrastinate's: its tables are made, and jobs put and taken back.
+"""queue_schema: the queue, which is Procrastinate's: its tables, and its program.
 
 Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,29 +36,6 @@ def app(store: Path | None = None) -> "App":
     if store is None:
         return App(connector=SyncPsycopgConnector())
     return App(connector=PsycopgConnector(conninfo=sign_in(store, application_name="interlock"), **_POOL))
-
-
-class ProcrastinateJobs:
-    """Jobs that are put and taken back in the open transaction of psycopg's connection."""
-
-    def __init__(self, conn: Any) -> None:
-        self._conn = conn
-
-    def put(self, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any) -> None:
-        from procrastinate.exceptions import AlreadyEnqueued
-
-        own = self._conn
-        job = app().configure_task(
-            task, lock=lock, queueing_lock=lock, queue=queue, connection=own, **options
-        )
-        try:
-            with own.transaction():
-                job.defer(**args)
-        except AlreadyEnqueued:
-            pass
-
-    def cancel(self, job: int) -> None:
-        app().job_manager.cancel_job_by_id(job, abort=True, connection=self._conn)
 
 
 @contextmanager

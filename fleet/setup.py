@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from interlock.engine.store import Store, explained
 from interlock.fleet import queue_schema
 from interlock.fleet.checkout import fleet_settings
 from interlock.fleet.postgres_schema import for_administrators
-from interlock.fleet.worker import Start, Worker
 from interlock.services.sandbox.sandbox import cause, check_here
 from interlock.state.errors import SandboxError
+
+if TYPE_CHECKING:
+    from interlock.fleet.worker import Start
 
 _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
 
@@ -26,9 +29,11 @@ def set_up(home: Path) -> None:
 
 
 def work(
-    home: Path, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: Start
+    home: Path, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "Start"
 ) -> None:
     """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
+    from interlock.fleet.worker import Worker  # which needs the extra
+
     set_up(home)
     with explained(Store(home).path), queue_schema.explained():
         asyncio.run(Worker(home, queues, concurrency, report, start).work())

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 from interlock.engine.store import Store, note_error, queue, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.jobs import Unsure
 from interlock.engine.store.runs import end_leases_of
 from interlock.fleet import job as drive_process
 from interlock.fleet import queue_schema
@@ -101,7 +102,7 @@ class Worker:
     """Runs whose job it has; on a busy machine a process takes its time to start."""
     _driving: dict[str, Process] = field(default_factory=dict[str, Any])
     _stopping: bool = False
-    _seen: dict[queue.Unsure, float] = field(default_factory=dict[queue.Unsure, float])
+    _seen: dict[Unsure, float] = field(default_factory=dict[Unsure, float])
     """What the sweep found, and since when."""
     _own: set[int] = field(default_factory=set[int])
     """What the queue calls this worker."""
@@ -306,7 +307,7 @@ class Worker:
 
     def _take_over(self, conn: Connection) -> None:
         now = time.monotonic()
-        found = [one for one in queue.unsure(conn, _STALLED_S) if self._may_be_abandoned(one)]
+        found = [one for one in conn.jobs.unsure(_STALLED_S) if self._may_be_abandoned(one)]
         self._seen = {one: self._seen.get(one, now) for one in found}
         for one, since in [*self._seen.items()]:
             if one.stalled or now - since >= _LOST_S:
@@ -314,7 +315,7 @@ class Worker:
                 queue.take_over(conn, one)
                 self.report(f"{one.run}: nobody drives it; put back")
 
-    def _may_be_abandoned(self, one: queue.Unsure) -> bool:
+    def _may_be_abandoned(self, one: Unsure) -> bool:
         if one.run in self._taken:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.

@@ -162,7 +162,7 @@ def nondeterministic(chosen: Pipeline) -> dict[str, Node | None]:
     """Its own nodes that read what may change later, with their functions, and its subgraphs that do, with None."""
     declared = chosen.declared().declared
     subgraphs = [
-        arguments[0] for declare, arguments in declared if declare is Graph.subgraph and arguments[3]
+        arguments[0] for declare, arguments in declared if declare is Graph.subgraph and arguments[2]
     ]
     nodes = [arguments for declare, arguments in declared if declare is Graph.node]
     return {
@@ -180,7 +180,7 @@ def with_replayed(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
 
     def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         taken = declare is Graph.subgraph and arguments[0] == name
-        return (*arguments[:4], replayed) if taken else arguments
+        return (*arguments[:3], replayed) if taken else arguments
 
     return replace(chosen, build=built(chosen.build, lambda graph: _rebuilt(graph, change)))
 
@@ -205,6 +205,7 @@ def _rebuilt(
 
 def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
     name, _, inner = place.partition("/")
+    name = graph.renamed.get(name, name)
     kind = Graph.subgraph if inner else Graph.node
     names = [arguments[0] for declare, arguments in graph.declared if declare is kind]
     if name not in names:
@@ -240,8 +241,6 @@ def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
         now,
         reads=(*dict.fromkeys((*was.reads, *now.reads)),),
         writes=(*dict.fromkeys((*was.writes, *now.writes)),),
-        fusable=was.fusable,
-        memoized=was.memoized,
         nondeterministic=was.nondeterministic,
     )
     return specified(either, both)

@@ -207,6 +207,17 @@ def requests_of(item: Any, node: str, place: str = "") -> list[ApprovalRequest]:
     ]
 
 
+def is_of_interrupt(request: ApprovalRequest) -> bool:
+    """Return whether `interrupt`, or a breakpoint, made the request: its answer is what that returns."""
+    return request.key.startswith(_PREFIX)
+
+
+def is_breakpoint(request: ApprovalRequest) -> bool:
+    """Return whether a request takes nothing but to go on."""
+    is_one_choice = request.kind == "approval" and len(request.choices) == 1
+    return is_one_choice and is_of_interrupt(request) and not request.parameters
+
+
 def _question(value: Any) -> str:
     """The payload for people, its `question` first if it has one: lists show how a text begins."""
     if not isinstance(value, dict):

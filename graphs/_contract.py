@@ -15,8 +15,8 @@ from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from interlock.graphs._fusing import Run
 from interlock.graphs._own_nodes import choose_or_replay, run_or_replay
+from interlock.graphs._together import Run
 from interlock.graphs._watch import is_exit
 from interlock.state.charted import ApprovalModeState, charted, check_moves, plain
 from interlock.state.deps import Deps, Stopped
@@ -256,15 +256,10 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
     workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
     spec = spec_of(function)
-    acts = spec is None or not spec.fusable
     tried = _tried(function, spec, where)
     governed = charted((*channels_of(contract.state).items(),), contract.writes)
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
-        if acts:
-            # LangGraph saves a new graph's checkpoint in a separate task. Let that go first: after a kill, a node's
-            # work is found again by its task, which the checkpoint names.
-            await asyncio.sleep(0)
         deps, info = _context(runtime, where)
         runtime = _scoped(runtime, state.get("agent", ""))
         inputs = {key: state[key] for key in reads if key in state}

@@ -32,7 +32,6 @@ from interlock.graphs._contract import (
     reducer_of,
     with_run_channels,
 )
-from interlock.graphs._fusing import AT, DONE, Begun, Branch, Choice, Fan, Halted, Task, Wiring
 from interlock.graphs._langgraph import (
     initial_values,
     is_graph,
@@ -42,6 +41,7 @@ from interlock.graphs._langgraph import (
     state_before,
 )
 from interlock.graphs._langgraph_part import Node, langgraph_part
+from interlock.graphs._together import AT, DONE, Branch, Choice, Fan, Reached, Task, Wiring
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
 from interlock.state.node import spec_of
@@ -95,14 +95,15 @@ class Subgraph:
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
         if is_under_way(config):
             return await self._driven(inputs, config)
-        begun = self._taken_up(state) or await self.graph.wiring.begun(
-            {**self._initial, **inputs}, get_runtime(Deps)
-        )
-        if not begun.targets:
-            return self._returned(begun.written)
+        reached = self._taken_up(state) or await self._begun(inputs, get_runtime(Deps))
+        if not reached.targets:
+            return self._returned(reached)
         # Graphs that ran in its superstep have left keys of their own: drop them.
-        state = {key: value for key, value in begun.state.items() if key in compiled.channels}
-        return await self._driven({**state, **state_before(begun.targets)}, config)
+        state = {key: value for key, value in reached.state.items() if key in compiled.channels}
+        return await self._driven({**state, **state_before(reached.targets)}, config)
+
+    async def _begun(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+        return await self.graph.wiring.begin({**self._initial, **inputs}, runtime)
 
     async def _driven(self, given: dict[str, Any], config: Any) -> dict[str, Any]:
         """As `ainvoke`, which collects each node's update, too."""
@@ -113,28 +114,26 @@ class Subgraph:
             left = values
         return left
 
-    def _taken_up(self, state: dict[str, Any]) -> Begun | None:
-        """Its progress in the superstep of the node that sent the payload, if any."""
+    def _taken_up(self, state: dict[str, Any]) -> Reached | None:
+        """Return its progress in the superstep of the node that sent the payload, if any."""
         if AT not in state:
             return None
         runtime = get_runtime(Deps)
         if state[DONE] and (info := runtime.execution_info):
             runtime.context.steps.taken_up(info.task_id, info.checkpoint_ns, state[DONE])
-        return Begun(state[AT], {**self._initial, **state}, {})
+        return Reached(state[AT], {**self._initial, **state})
 
-    async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
-        """Run completely within another node's superstep. Raises `Halted`."""
+    async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+        """Run it within another node's task, as far as it gets there."""
         if (replayed := self._replayed()) is not None:
-            return replayed
+            return Reached((), state, [replayed])
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
-        begun = await self.graph.wiring.begun({**self._initial, **inputs}, runtime)
-        if begun.targets:
-            raise Halted(begun.state, begun.targets)
-        return self._returned(begun.written)
+        reached = await self._begun(inputs, runtime)
+        return reached if reached.targets else Reached((), state, [self._returned(reached)])
 
-    def _returned(self, written: Mapping[str, Any]) -> dict[str, Any]:
+    def _returned(self, reached: Reached) -> dict[str, Any]:
         outputs = self.compiled.output_channels
-        return {key: value for key, value in written.items() if key in outputs}
+        return {key: value for key, value in reached.written().items() if key in outputs}
 
     def __getattr__(self, name: str) -> Any:
         """For LangGraph, which asks nested graphs of a waiting run for their state."""
@@ -153,6 +152,9 @@ class Graph:
     """Returned to a parent; for a graph reached by `Send`, reducer channels only."""
     retired: frozenset[str] = frozenset()
     """Keys stored by earlier versions and no longer used; a run that holds other unknown keys is refused."""
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Nodes that earlier versions had → the one that does the same today: a stored run whose next node is one of them
+    goes on there, and may repeat what only computes."""
     labels: tuple[str, ...] = ()
     """Values it may leave in `label`; its parent maps them like a node's."""
     asks: bool = False
@@ -190,10 +192,7 @@ class Graph:
             check_keys(f"{where} writes", writes, self.state)
             contract = Contract(self.name, name, self.state, (*hints_of(reads),), (*hints_of(writes),))
         self._contracts[name] = contract
-        fusable, memoized = (spec.fusable, spec.memoized) if spec else (False, False)
-        self.wiring.add(
-            name, checked_node(function, contract), contract.reducers, fusable=fusable, memoized=memoized
-        )
+        self.wiring.add(name, checked_node(function, contract), contract.reducers)
 
     def nodes(self, *functions: Node) -> None:
         """Add nodes under their functions' names."""
@@ -204,19 +203,18 @@ class Graph:
         self,
         name: str,
         graph: "Graph | Callable[[], Graph] | Any",
-        fusable: bool = False,
         nondeterministic: bool = False,
         replayed: Replayed | None = None,
     ) -> None:
         """Add another graph as a node; a function that builds it is called when a run first enters it.
 
-        Keys of both states are passed in and back. `fusable`: it has only fusable nodes and graphs. `nondeterministic`,
-        if nothing inside calls a model: as for a node. A `StateGraph` becomes one node, which can't `interrupt`.
+        Keys of both states are passed in and back. `nondeterministic`, if nothing inside calls a model: as for a node.
+        A `StateGraph` becomes one node, which can't `interrupt`.
         """
         where = f"{self.name}.{name}"
         if is_graph(graph):
             return self.node(name, langgraph_part(where, graph, self.state))
-        self.declared.append((Graph.subgraph, (name, graph, fusable, nondeterministic, replayed)))
+        self.declared.append((Graph.subgraph, (name, graph, nondeterministic, replayed)))
 
         def check(graph: Graph) -> None:
             check_named(f"{where} is given", self.state, graph.needs)
@@ -224,8 +222,6 @@ class Graph:
                 check_shared(where, graph.state, self.state)
             elif graph.output is not None:  # reached by `Send`: it returns its output keys only
                 check_keys(f"{where} returns", graph.output, self.state)
-            if fusable and (others := graph.wiring.unfusable()):
-                raise SetupError(f"{where} is declared as fusable, but {others} of {graph.name!r} are not.")
 
         # Any: the type checker sees this module's own types twice.
         build: Any = (lambda: graph) if isinstance(graph, Graph) else graph
@@ -236,7 +232,18 @@ class Graph:
         subgraph = Subgraph(build, cast(Any, check), labels, replayed)
         self.subgraphs[name] = self._contracts[name] = subgraph
         reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
-        self.wiring.add_graph(name, subgraph.run, subgraph.whole, reducers, fusable=fusable)
+        self.wiring.add_graph(name, subgraph.run, subgraph.begin, reducers)
+
+    def together(self, *names: str) -> None:
+        """Let nodes share a superstep: where one of them leads to another one, that needs no checkpoint before it.
+
+        A kill repeats all that ran in the superstep, so each of these only computes, or finds again what it did: the
+        reply of a model, the result of a call. START: the graph begins in the superstep of the node that it is.
+        """
+        self.declared.append((Graph.together, names))
+        if lost := [name for name in names if name != START and name not in self._contracts]:
+            raise SetupError(f"{self.name}: together names no node {', '.join(map(repr, lost))}.")
+        self.wiring.share(names)
 
     def edge(self, source: str, target: str, *more: str) -> None:
         """Add an edge, and one from each node to the next; several from one node start parallel branches."""
@@ -299,28 +306,30 @@ class Graph:
         sender: Sender,
         target: str,
         otherwise: str | None = None,
-        one_inline: bool = False,
-        again: Callable[[Any], bool] | None = None,
+        apart: Callable[[Any], bool] = lambda _: False,
     ) -> None:
         """Send each payload to `target`, in parallel; without any, go to `otherwise`.
 
-        `one_inline`: a graph that gets the only payload of a fusable node runs in that node's superstep as far as it
-        gets, then in a task of its own. `again`: whether, in this state, it may also run in the superstep in which this
-        graph started, where a kill would make the payload again too.
+        An only payload may share its sender's superstep (`together`). `apart`: not in a state for which this returns
+        true, as what led to it must be on disk first.
         """
-        self.declared.append((Graph.fan_out, (source, sender, target, otherwise, one_inline, again)))
+        self.declared.append((Graph.fan_out, (source, sender, target, otherwise, apart)))
         targets = [target] if otherwise is None else [target, otherwise]
         for name in targets:
             self._note(source, name)
         self._sent.add(target)
         sends = checked_sender(sender, self._reads(sender), target, self._payload(target), otherwise)
-        inline = one_inline if isinstance(self._contracts.get(target), Subgraph) else False
-        self.wiring.lead(source, Fan(sends, inline, again))
+        self.wiring.lead(source, Fan(sends, apart))
         branch = self._branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 
     def build(self) -> StateGraph[Any, Deps, Any, Any]:
         """Check and return the graph. Raises `SetupError` naming what is unreachable or can't end."""
+        for old, name in self.renamed.items():
+            if old in self._contracts or name not in self._contracts:
+                raise SetupError(
+                    f"{self.name}: {old!r} can't be renamed to {name!r}: expected an old and a new node."
+                )
         check_shape(self.name, set(self._contracts), self._edges)
         check_joins(self.name, self.joins, self._edges)
         for target, sources in self.joins.items():
@@ -358,6 +367,8 @@ class Graph:
         for name in self._contracts:
             task = Task(self.wiring, name, channels, sent=name in self._sent)
             graph.add_node(name, task, defer=name in self.joins)
+        for old, name in self.renamed.items():
+            graph.add_node(old, Task(self.wiring, name, channels, sent=name in self._sent))
         for source, target in self._plain:
             graph.add_edge(source, target)
         for source, branch, targets in self._branches:

@@ -61,6 +61,17 @@ def asking_task() -> tuple[str, object]:
     return str(known["checkpoint_ns"]), known["__pregel_scratchpad"]
 
 
+def task_here() -> str:
+    """The id of the task that runs; empty: none."""
+    from langgraph.config import get_config
+
+    try:
+        known = get_config().get("configurable", {})
+    except RuntimeError:  # outside a graph
+        return ""
+    return str(known.get("checkpoint_ns", "")).rpartition(":")[2]
+
+
 def earlier_interrupt_id(namespace: str, number: int) -> str:
     """The id that LangGraph gives to a task's interrupt after so many answers."""
     from langgraph.types import _interrupt_id  # pyright: ignore[reportPrivateUsage]
@@ -370,40 +381,61 @@ def compiled_graph(graph: Any) -> Any:
     from langgraph.graph import StateGraph
 
     made = cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
-    if "langgraph.pregel.remote" in sys.modules:
-        _leave_to_servers(made)
-        _name_threads_for_servers()
+    return _with_servers_nodes(made) if "langgraph.pregel.remote" in sys.modules else made
+
+
+def _with_servers_nodes(compiled: Any) -> Any:
+    """A copy of a graph, and of those inside it, whose nodes that a server runs (`RemoteGraph`) are nodes like any.
+
+    Their types and their state aren't here, and their server gets a thread that it takes.
+    """
+    made = copy(compiled)
+    made.nodes = {name: _node_of_server(node) for name, node in compiled.nodes.items()}
     return made
 
 
-def _leave_to_servers(compiled: Any) -> None:
-    """A node that a server runs (`RemoteGraph`) is a node like any: its types and its state aren't here."""
-    for node in compiled.nodes.values():
-        node.subgraphs = [one for one in node.subgraphs if is_graph(one)]
-    for _, inner in compiled.get_subgraphs():
-        _leave_to_servers(inner)
+def _node_of_server(node: Any) -> Any:
+    from langgraph.pregel.remote import RemoteGraph
+
+    inner = {id(one): _with_servers_nodes(one) for one in node.subgraphs if is_graph(one)}
+    bound = inner.get(id(node.bound), node.bound)
+    if type(bound) is RemoteGraph:
+        given: dict[str, Any] = {**vars(bound)}
+        bound = _served_graph()(given.pop("assistant_id"), **given)
+    return node.copy({"bound": bound, "subgraphs": [*inner.values()]})
 
 
 @cache
-def _name_threads_for_servers() -> None:
-    """Servers take only UUIDs as threads, and a remote graph passes its caller's on: the run's id."""
-    from uuid import NAMESPACE_OID, UUID, uuid5
-
+def _served_graph() -> Any:
     from langgraph.pregel.remote import RemoteGraph
 
-    passed_on = RemoteGraph._sanitize_config  # pyright: ignore[reportPrivateUsage]
+    class ServedGraph(RemoteGraph):
+        """A graph on a server, whose thread there has a UUID: servers take nothing else, not the caller's run id."""
 
-    def named(self: Any, config: Any) -> Any:
-        made: Any = passed_on(self, config)
-        thread = made.get("configurable", {}).get("thread_id")
-        try:
-            UUID(thread or "")
-        except ValueError:
-            if thread:
-                made["configurable"]["thread_id"] = str(uuid5(NAMESPACE_OID, f"interlock:{thread}"))
-        return made
+        def stream(self, input: Any, config: Any = None, **given: Any) -> Iterator[Any]:
+            served: Any = super()
+            yield from served.stream(input, _with_uuid(config), **given)
 
-    RemoteGraph._sanitize_config = named  # pyright: ignore[reportPrivateUsage]
+        async def astream(self, input: Any, config: Any = None, **given: Any) -> AsyncIterator[Any]:
+            served: Any = super()
+            async for part in served.astream(input, _with_uuid(config), **given):
+                yield part
+
+    return ServedGraph
+
+
+def _with_uuid(config: Any) -> Any:
+    from uuid import NAMESPACE_OID, UUID, uuid5
+
+    known: dict[str, Any] = config.get("configurable", {}) if config else {}
+    thread = known.get("thread_id")
+    try:
+        UUID(thread or "")
+    except ValueError:
+        if thread:
+            named = str(uuid5(NAMESPACE_OID, f"interlock:{thread}"))
+            return {**config, "configurable": {**known, "thread_id": named}}
+    return config
 
 
 def server_runtime(store: Any) -> Any:
@@ -433,10 +465,27 @@ def _sync_without_saver() -> None:
 
 def with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
-    made = copy(compiled)
+    made = _eager(compiled)
     made.checkpointer, made.store = saver, compiled.store or store
     made.name = name or made.name
     return made
+
+
+def _eager(compiled: Any) -> Any:
+    """A copy of a graph, and of those that are its nodes, in which each task is submitted: LangGraph runs one alone
+    without, unless there is somebody to stream to."""
+    made = copy(compiled)
+    made.stream_eager = True
+    inner = {name: node for name, node in made.nodes.items() if node.bound in node.subgraphs}
+    made.nodes = {**made.nodes, **{name: _eager_node(node) for name, node in inner.items()}}
+    return made
+
+
+def _eager_node(node: Any) -> Any:
+    bound = _eager(node.bound)
+    return node.copy(
+        {"bound": bound, "subgraphs": [bound if one is node.bound else one for one in node.subgraphs]}
+    )
 
 
 def stops_at(
@@ -584,9 +633,6 @@ TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
 async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
     """Drive a graph, and yield what its nodes write to the stream."""
     _sync_without_saver()
-    from interlock.graphs._node_ends import see_threads_to_their_end
-
-    see_threads_to_their_end()
     if tap := TAP.get():
         async for part in tap(app, graph_input, config, **given):
             yield part

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 
 from interlock.graphs._contract import hints_of
 from interlock.graphs._langgraph import compiled_graph, fields_of, with_saver
+from interlock.graphs._node_ends import Ends
 from interlock.graphs._node_sources import digest_of
 from interlock.nodes.effects import effect
 from interlock.nodes.here import DRIVE, Drive
@@ -43,7 +44,8 @@ def langgraph_part(where: str, graph: Any, state: type) -> Node:
         token = DRIVE.set(Drive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
-            left = await compiled.ainvoke(given, get_config())
+            ends = Ends(runtime.context, is_told=False)
+            left = await ends.awaited(compiled.ainvoke(given, cast(Any, ends.configured(get_config()))))
         except GraphInterrupt as asked:
             raise RunError(
                 f"{where} called interrupt(), which a graph of LangGraph can't do as a part. Ask with approve(…) or "

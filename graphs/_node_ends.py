@@ -1,65 +1,191 @@
 """_node_ends: what a node of a foreign graph returns is kept, whatever stops the graph; one in a thread ends first.
 
-It replaces two functions of LangGraph's engine (`pyproject.toml` pins its version), which has no hook for it.
+LangGraph's own `invoke` does both. Its async engine drops a thread that it can't cancel, and what a node returned until
+its callbacks are over. It takes who submits its tasks from the configuration: `Ends`, which adds the above.
 """
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from contextvars import ContextVar
 from copy import copy
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from inspect import iscoroutinefunction
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
-from interlock.state.deps import GRACE_S
+from interlock.graphs._langgraph import task_here
+from interlock.nodes.here import runtime_here
+from interlock.state.deps import GRACE_S, Deps, to_its_end
+
+T = TypeVar("T")
 
 
-@cache
-def see_threads_to_their_end() -> None:
-    """Let a foreign graph wait for nodes that run in threads, and keep what any node returns, whatever stops it.
+class Ends:
+    """The ends of a graph's nodes, and of those of graphs inside it."""
 
-    LangGraph's own `invoke` does both. Its async engine drops a thread that it can't cancel, and what a node returned
-    until its callbacks are over; the second of its two cancellations interrupts the waiting for what the first one
-    reached.
-    """
-    from dataclasses import replace
+    def __init__(self, deps: Deps, *, is_told: bool) -> None:
+        """`is_told`: callbacks call `ended`; else a thread's end counts, and what it returned may be lost."""
+        self.is_told = is_told
+        self.cancel, self._loop = deps.cancel, asyncio.get_running_loop()
+        self.nodes: dict[str, _Node] = {}
+        """Task of a graph that a node calls, which runs in a thread → the node."""
+        self._executors = set[Any]()
+        self._held = ExitStack()
+        _note_threads()
 
-    from langgraph.pregel import _runner
-    from langgraph.pregel._executor import AsyncBackgroundExecutor
+    def configured(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a configuration by which a graph's tasks are submitted here."""
+        from langgraph._internal._constants import CONFIG_KEY_RUNNER_SUBMIT
 
-    from interlock.nodes.here import DRIVE, runtime_here
-    from interlock.state.deps import to_its_end
+        submitter = {CONFIG_KEY_RUNNER_SUBMIT: lambda: self._submit}
+        return {**config, "configurable": {**config["configurable"], **submitter}}
 
-    run_task: Any = _runner.arun_with_retry
-    leave = AsyncBackgroundExecutor.__aexit__
+    async def awaited(self, work: Awaitable[T]) -> T:
+        """Return what a graph returns, once its nodes have ended and what they returned is saved."""
+        task = asyncio.ensure_future(self._saved(work))
 
-    async def run(task: Any, *args: Any, **named: Any) -> Any:
-        if (drive := DRIVE.get()) is None:
-            return await run_task(task, *args, **named)
-        if not task.timeout and _runs_in_thread(task.proc):
-            return await run_task(replace(task, proc=_Uncut(task.proc)), *args, **named)
-        left = drive.deps.cancel.left if task.timeout else set[asyncio.Future[Any]]()
-        node = _Awaited(task.proc, len(task.writers), left)
-        work = asyncio.ensure_future(run_task(replace(task, proc=node), *args, **named))
-        return await _returned(work, partial(node.stop, work))
+        def stop() -> None:
+            self.hold()
+            task.cancel()
 
-    async def wait(executor: Any, raised: Sequence[Any]) -> None:
+        with self._held:
+            return await to_its_end(task, cancelled=stop)
+
+    async def _saved(self, work: Awaitable[T]) -> T:
         try:
-            await leave(executor, *raised)
+            return await work
         finally:
-            while left := [one for one in executor.tasks if not one.done()]:  # what the nodes' ends save
+            while left := [one for executor in self._executors for one in executor.tasks if not one.done()]:
                 await asyncio.wait(left)
 
-    async def leave_at_the_end(executor: Any, *raised: Any) -> None:
-        if (drive := DRIVE.get()) is None:
-            return await leave(executor, *raised)
-        if runtime_here():  # of a graph inside a node
-            return await to_its_end(wait(executor, raised))
-        with drive.deps.cancel.held():
-            return await to_its_end(wait(executor, raised))
+    def hold(self) -> None:
+        """From now on, the drive only waits for ends."""
+        if not self.cancel.is_held and not runtime_here():
+            self._held.enter_context(self.cancel.held())
 
-    backend: Any = AsyncBackgroundExecutor
-    _runner.arun_with_retry, backend.__aexit__ = run, leave_at_the_end
+    def ended(self, task: str) -> None:
+        """Note that a task of LangGraph's has ended; it isn't saved yet."""
+        if node := self.nodes.pop(task, None):
+            self._loop.call_soon_threadsafe(_after, _TURNS, node.forget, task)
+
+    def _submit(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
+        from langgraph._internal._constants import CONFIG_KEY_CALL
+
+        engine = named["configurable"][CONFIG_KEY_CALL].keywords["schedule_task"].__self__
+        if not iscoroutinefunction(run):  # in a thread, where LangGraph waits
+            return engine.submit(run, task, *args, **named)
+        self._executors.add(engine.submit.__self__)
+        return engine.submit(self._run, run, task, *args, **named)
+
+    async def _run(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
+        from dataclasses import replace
+
+        return await run(replace(task, proc=_Node(task, self)), *args, **named)
+
+
+_TURNS = 4
+"""Turns of the event loop from the callback at a node's end, which LangChain shields, until the node is saved."""
+
+
+def _after(turns: int, call: Callable[..., object], *args: Any) -> None:
+    loop = asyncio.get_running_loop()
+    loop.call_soon(_after, turns - 1, call, *args) if turns else call(*args)
+
+
+_NODE: ContextVar["_Node | None"] = ContextVar("the node of a foreign graph that runs", default=None)
+_LOOPS: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
+def _note_threads() -> None:
+    loop = asyncio.get_running_loop()
+    if loop not in _LOOPS:
+        _LOOPS.add(loop)
+        loop.set_default_executor(_Threads())
+
+
+class _Threads(ThreadPoolExecutor):
+    """The threads of an event loop, as Python makes them; nodes know of theirs."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
+        thread = super().submit(fn, *args, **named)
+        if node := _NODE.get():
+            node.note_thread(fn, thread)
+        return thread
+
+
+class _Node:
+    """Runs a node to its end, also where its task is cancelled meanwhile.
+
+    A function without `async` ends, also one of a graph that the node calls; one that waits for a thread doesn't begin.
+    Other functions are cancelled. What follows the function, callbacks and edges, has a while.
+    """
+
+    def __init__(self, task: Any, ends: Ends) -> None:
+        # The last steps write what the node has returned. Where there are none, it calls one in a `@task`.
+        self._own = _noted(task.proc, max(1, len(task.writers)), self._note)
+        self._is_thread = not task.timeout and _runs_in_thread(task.proc)
+        self._has_time_out, self._id, self._ends = bool(task.timeout), task.id, ends
+        self._has_returned = self._is_stopping = False
+        self._threads: dict[str, list[Future[Any]]] = {}
+        """Task, its own or of a graph that it calls → its threads."""
+
+    async def ainvoke(self, *args: Any, **named: Any) -> Any:
+        return await self._ended(lambda: self._own.ainvoke(*args, **named))
+
+    async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
+        """As `ainvoke`; each handler that taps streams sees what the node yields."""
+        yield await self._ended(lambda: _consumed(self._own.astream(*args, **named)))
+
+    async def _ended(self, begin: Callable[[], Any]) -> Any:
+        self._has_returned = self._is_stopping = False
+        self._threads.clear()
+        token = _NODE.set(self)
+        try:
+            self._work: asyncio.Future[Any] = asyncio.ensure_future(begin())
+        finally:
+            _NODE.reset(token)
+        if self._has_time_out:  # LangGraph doesn't wait for the end of one that takes too long
+            self._ends.cancel.left.add(self._work)
+            self._work.add_done_callback(self._ends.cancel.left.discard)
+        return await _returned(self._work, self._stop)
+
+    def _note(self) -> None:
+        self._has_returned = True
+
+    def note_thread(self, work: Any, thread: Future[Any]) -> None:
+        """Note that a thread runs the node, or a node or tool of a graph that it calls."""
+        called, *_ = getattr(work, "args", ()) or (None,)
+        task = task_here()
+        if self._is_thread:
+            self._threads.setdefault(self._id, []).append(thread)
+        elif task != self._id and getattr(called, "__module__", "") == _RUNS_FUNCTIONS:
+            self._threads.setdefault(task, []).append(thread)
+            self._ends.nodes[task] = self
+            if not self._ends.is_told:
+                thread.add_done_callback(lambda _: self._ends.ended(task))
+
+    def forget(self, task: str) -> None:
+        """Forget a task that is saved."""
+        self._threads.pop(task, None)
+        if self._is_stopping and not self._threads:
+            self._work.cancel()
+
+    def _stop(self) -> None:
+        if self._is_stopping:  # a second time would interrupt a graph inside that waits for its own nodes
+            return
+        self._is_stopping = True
+        self._ends.hold()
+        begun = [not thread.cancel() for threads in self._threads.values() for thread in threads]
+        if self._has_returned:
+            asyncio.get_running_loop().call_later(GRACE_S, self._work.cancel)
+        elif not any(begun):
+            self._work.cancel()
+
+
+_RUNS_FUNCTIONS = "langchain_core.runnables.config"
+"""The module that runs functions of nodes, and tools, in threads."""
 
 
 def _runs_in_thread(runnable: Any) -> bool:
@@ -96,56 +222,6 @@ async def _returned(work: asyncio.Future[Any], stop: Callable[[], object]) -> An
     return work.result()
 
 
-class _Uncut:
-    """Runs a node to its end, even if its task is cancelled meanwhile; one without a thread yet doesn't begin."""
-
-    def __init__(self, own: Any) -> None:
-        self._stop = threading.Event()
-        self._own = _unless(self._stop, own)
-
-    async def ainvoke(self, *args: Any, **named: Any) -> Any:
-        return await _returned(asyncio.ensure_future(self._own.ainvoke(*args, **named)), self._stop.set)
-
-    async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
-        work = asyncio.ensure_future(_consumed(self._own.astream(*args, **named)))
-        yield await _returned(work, self._stop.set)
-
-
-class _Awaited:
-    """Runs a node that a stop cancels until its function has returned; what follows, callbacks and edges, has a while.
-
-    `left` holds it until then: LangGraph cancels a node that takes too long, and doesn't wait for its end.
-    """
-
-    def __init__(self, own: Any, writers: int, left: set[asyncio.Future[Any]]) -> None:
-        """`writers`: how many steps of it write what the node has returned; 0: it calls one in a `@task`."""
-        self._own, self._left, self._has_returned = _noted(own, max(1, writers), self._note), left, False
-
-    def _note(self) -> None:
-        self._has_returned = True
-
-    def stop(self, work: asyncio.Future[Any]) -> None:
-        if self._has_returned:
-            asyncio.get_running_loop().call_later(GRACE_S, work.cancel)
-        else:
-            work.cancel()
-
-    def _begin(self) -> None:
-        if task := asyncio.current_task():
-            self._left.add(task)
-            task.add_done_callback(self._left.discard)
-        self._has_returned = False
-
-    async def ainvoke(self, *args: Any, **named: Any) -> Any:
-        self._begin()
-        return await self._own.ainvoke(*args, **named)
-
-    async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
-        """As `ainvoke`; each handler that taps streams sees what the node yields."""
-        self._begin()
-        yield await _consumed(self._own.astream(*args, **named))
-
-
 async def _consumed(parts: AsyncIterator[Any]) -> None:
     async for _ in parts:
         pass
@@ -172,24 +248,4 @@ def _noted(runnable: Any, writers: int, note: Callable[[], object]) -> Any:
 
     made = copy(runnable)
     made.afunc = call
-    return made
-
-
-def _unless(stop: threading.Event, runnable: Any) -> Any:
-    """A copy of a runnable whose function isn't called once `stop` is set: it waited for a free thread until then."""
-    if steps := getattr(runnable, "steps", None):
-        made = copy(runnable)
-        made.steps = [_unless(stop, steps[0]), *steps[1:]]
-        return made
-    if not isinstance(call := getattr(runnable, "afunc", None), partial):
-        return runnable
-    run_in_executor, (executor, function, *args) = call.func, call.args
-
-    def begin(*args: Any, **named: Any) -> Any:
-        if stop.is_set():
-            raise asyncio.CancelledError
-        return function(*args, **named)
-
-    made = copy(runnable)
-    made.afunc = partial(run_in_executor, executor, begin, *args, **call.keywords)
     return made

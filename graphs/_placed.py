@@ -32,6 +32,7 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     g.node("end", end_task(answer))
     g.edge(START, "begin", "main", "end")
     g.by_label("end", {"done": END, "failed": END})
+    g.together(START, "begin")
     return g
 
 
@@ -44,7 +45,7 @@ def loop(g: Graph, name: str, *, most: int, again: str, enough: str) -> None:
     if most < 1:
         raise SetupError(f"{g.name}.{name}: most={most}, expected 1 or more.")
 
-    @node(reads=("passes",), writes=("passes",), labels=("again", "enough"), fusable=True)
+    @node(reads=("passes",), writes=("passes",), labels=("again", "enough"))
     async def passed(state: State) -> State:
         times = state.get("passes", {}).get(name, 0)
         if times >= most:

@@ -5,7 +5,7 @@ import sys
 from base64 import b64decode, b64encode
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -59,6 +59,18 @@ def hiding_serializer(graph: Any) -> Any:
     one, such as one that encrypts: it stores all of the state. None: the graph has no such one."""
     serde = getattr(graph.checkpointer, "serde", None)
     return None if isinstance(serde, jsonplus.JsonPlusSerializer) else serde
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """What the values of a graph may be, and whose serializer stores them."""
+
+    types: frozenset[tuple[str, ...]] = frozenset()
+    """Classes that its checkpoints may hold."""
+    serde: Any = None
+    """The serializer of the saver that the graph was compiled with; None: it has none."""
+    hides: bool = False
+    """Whether that serializer stores all of the state (`hiding_serializer`)."""
 
 
 def hidden(serde: Any, first: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from interlock.graphs._asking import plain
 from interlock.graphs._interrupts import TOOL_CALL, Questions
 from interlock.graphs._langgraph import streaming_handler, task_in
+from interlock.graphs._node_ends import Ends
 from interlock.state.deps import Deps
 from interlock.state.errors import exception_line
 from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse
@@ -38,6 +39,7 @@ class Watch(_Base):
         self._tools: dict[UUID, _ToolCall] = {}
         self.failed = ""
         """The innermost node that raised."""
+        self.ends: Ends | None = None
 
     def on_chain_start(
         self,
@@ -73,6 +75,7 @@ class Watch(_Base):
             return
         self._in_time(run_id)
         task, node, checkpoint, started = known
+        self._tell_end(task)
         keys = [*map(str, outputs)] if isinstance(outputs, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         ms = (time.perf_counter() - started) * 1000
         self._deps.steps.ended(task, ms, keys)
@@ -91,7 +94,11 @@ class Watch(_Base):
         elif (isinstance(error, Exception) or is_exit(error)) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.failed(self._nodes[run_id][0])
-        self._nodes.pop(run_id)
+        self._tell_end(self._nodes.pop(run_id)[0])
+
+    def _tell_end(self, task: str) -> None:
+        if self.ends:
+            self.ends.ended(task)
 
     def _in_time(self, run_id: UUID) -> None:
         if timer := self._overdue.pop(run_id, None):

@@ -15,7 +15,6 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.compress import (
     accept,
     check_threshold,
-    keep_truncated,
     pre_compress,
     split,
     summarise,
@@ -27,18 +26,18 @@ from interlock.state.workflow import WorkflowContext, append_history
 
 
 def build() -> Graph:
-    g = Graph("compress", CompressState)
-    g.nodes(check_threshold, truncate_old_outputs, keep_truncated, split, summarise, verify, accept)
+    g = Graph("compress", CompressState, renamed={"keep_truncated": "truncate_old_outputs"})
+    g.nodes(check_threshold, truncate_old_outputs, split, summarise, verify, accept)
     hooks(g, {"PreCompress": (pre_compress, {"go on": "truncate_old_outputs", "put off": END})})
 
     g.edge(START, "check_threshold")
     due = {"due": "truncate_old_outputs", "hooked": "pre_compress"}
     g.by_label("check_threshold", {**due, "below": END})
-    g.by_label("truncate_old_outputs", {"attempt": "split", "failed before": "keep_truncated"})
-    g.by_label("split", {"found": "summarise", "nothing to drop": "keep_truncated"})
-    g.edge("keep_truncated", END)
+    g.by_label("truncate_old_outputs", {"attempt": "split", "failed before": END})
+    g.by_label("split", {"found": "summarise", "nothing to drop": END})
     g.by_label("summarise", {"answered": "verify", "failed": "accept"})
-    g.edge("verify", "accept", END)
+    g.edge("verify", "accept")
+    g.by_label("accept", dict.fromkeys(("compressed", "truncated", "empty", "inflated"), END))
     return g
 
 

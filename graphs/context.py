@@ -22,7 +22,7 @@ from interlock.state.workflow import WorkflowContext, append_history
 def build() -> Graph:
     g = Graph("context", ContextState)
     g.nodes(history, environment, directory, ide)
-    g.subgraph("system-prompt", nested("system-prompt"), fusable=True)
+    g.subgraph("system-prompt", nested("system-prompt"))
     g.nodes(memory, tool_declarations, at_files)
 
     g.edge(START, "history")
@@ -30,6 +30,8 @@ def build() -> Graph:
     g.edge("environment", "directory", "ide")
     g.by_label("ide", {"on": "system-prompt", "prompt off": "memory"})
     g.edge("system-prompt", "memory", "tool_declarations", "at_files", END)
+    g.together(START, "history", "environment", "directory", "ide", "system-prompt")
+    g.together("memory", "tool_declarations", "at_files")
     return g
 
 

@@ -15,15 +15,18 @@ import threading
 import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
+from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
+from typing_extensions import override
 
 from interlock.graphs._asking import context_of, given_to, ignored, model_of, plain, prompt_of, taken
+from interlock.graphs._contract import of_types
 from interlock.graphs._interrupts import Questions
 from interlock.graphs._langgraph import (
     QUESTIONS,
@@ -38,8 +41,9 @@ from interlock.graphs._langgraph import (
     time_limits,
     with_saver,
 )
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._stored import hidden, hiding_serializer, revealed
+from interlock.graphs._node_ends import Ends
+from interlock.graphs._pipeline import Ending, Pipeline
+from interlock.graphs._stored import StoredForm, hidden, hiding_serializer, revealed
 from interlock.graphs._watch import (
     ExitError,
     Watch,
@@ -50,11 +54,20 @@ from interlock.graphs._watch import (
 )
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped
-from interlock.state.errors import THEIR_ERRORS, InterlockError, RunError, SetupError, exception_line
+from interlock.state.errors import (
+    THEIR_ERRORS,
+    InputError,
+    InterlockError,
+    RunError,
+    SetupError,
+    UserError,
+    exception_line,
+)
 from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 
+T = TypeVar("T")
 Factory = Callable[..., Any]
 """A function that makes a graph, as `langgraph.json` may name it: sync, async, or a context manager."""
 
@@ -132,10 +145,14 @@ class Foreign(Pipeline):
     """Classes that its checkpoints may hold."""
     factory: Factory | None = None
     """Makes the graph of each drive; None: `graph` is it."""
+    run_fields: ClassVar[frozenset[str]] = frozenset()
+    runs_user_code: ClassVar[bool] = True
 
-    def declared(self, depth: int | None = None) -> Any:  # noqa: ARG002 - a pipeline's signature
-        return self.build()
+    @override
+    def declared(self, depth: int | None = None) -> Any:
+        return ForeignGraph(self.name, self.graph)
 
+    @override
     def validated(self, values: Mapping[str, Any] | WorkflowInput) -> WorkflowInput:
         """Nothing is refused that LangGraph takes; what it doesn't take, the graph itself refuses."""
         if isinstance(values, WorkflowInput):
@@ -143,13 +160,33 @@ class Foreign(Pipeline):
         return input_of(given_to(self.graph, dict(values), self.prompt_field))
 
     @property
+    @override
     def takes_any_value(self) -> bool:
         return fields_of(self.graph) is None
 
-    def doubts(self, input: WorkflowInput) -> list[str]:
-        assert isinstance(input, ForeignInput)
-        return ignored(self.graph, self.name, input.given)
+    @override
+    def input_as_given(self, given: Any) -> WorkflowInput:
+        return input_of(given)
 
+    @override
+    def initial_warnings(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
+        assert isinstance(input, ForeignInput)
+        return [*self.notes, *ignored(self.graph, self.name, input.given), *untraced(env)]
+
+    @override
+    def check_guard(self, guard: bool) -> None:
+        if guard and not any(node.tools_by_name for node in tool_nodes(self.graph)):
+            raise InputError(
+                f"--guard finds no ToolNode in {self.name!r}. Put the tools that its nodes call under guarded(…), from "
+                "interlock.workflow.",
+                "guard",
+            )
+
+    @override
+    def graph_context(self, context: Mapping[str, Any] | None) -> Any:
+        return context_of(self.graph, context or {})
+
+    @override
     def title(self, input: WorkflowInput) -> str:
         if hiding_serializer(self.graph):
             return self.name
@@ -162,7 +199,8 @@ class Foreign(Pipeline):
             return prompt
         return json.dumps(plain(given), ensure_ascii=False) if given else self.name
 
-    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG002 - a pipeline's signature
+    @override
+    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
         assert isinstance(input, ForeignInput)
         given: Any = plain(input.given)
         if self.takes_any_value:
@@ -172,12 +210,20 @@ class Foreign(Pipeline):
         serde = hiding_serializer(self.graph)
         return hidden(serde, first) if serde else first
 
-    def started(self, first: dict[str, Any]) -> Any:
+    @override
+    def first_state(
+        self, input: WorkflowInput, context: WorkflowContext, channels: Callable[[], Mapping[str, str]]
+    ) -> dict[str, Any]:
+        return self.enter(input, context)  # its channels are its own
+
+    @override
+    def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
         first = revealed(hiding_serializer(self.graph), first)
         alone = "input" if self.takes_any_value else _WHOLE
         return taken(self.graph, first[alone] if {*first} == {alone} else first)
 
-    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - a pipeline's signature
+    @override
+    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
         wanted: Any = self.graph.output_channels
         found: Any = values
         if isinstance(values, dict) and not isinstance(wanted, str):
@@ -185,14 +231,93 @@ class Foreign(Pipeline):
         shown = plain(found)
         return ForeignOutput.model_validate(shown if isinstance(shown, dict) else {"output": shown})
 
-    def contextual(self, context: Mapping[str, Any] | None) -> Any:
-        """What its nodes find as `runtime.context`. Raises `InputError`."""
-        return context_of(self.graph, context or {})
+    @contextmanager
+    @override
+    def reading_state(self) -> Generator[None]:
+        try:
+            yield
+        except InterlockError:
+            raise
+        except Exception as error:
+            raise NodeError.of(error) from error
 
-    def has_tools(self) -> bool:
-        """Whether a `ToolNode` in it has a tool, which `--guard` can put under the run's policy."""
-        return any(node.tools_by_name for node in tool_nodes(self.graph))
+    @override
+    def split_modes(self, asked: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        return asked, {}  # its tools are guarded by the mode of each drive
 
+    @override
+    def ending(self, values: Mapping[str, Any], output: Mapping[str, Any]) -> Ending:
+        return Ending()
+
+    @override
+    def dialect(self, native: Callable[[], T], prompts: Callable[[str], T]) -> T:
+        return native()
+
+    @override
+    def configured(self, config: Mapping[str, Any]) -> Pipeline:
+        return replace(self, graph=outline(self.factory, config)) if self.factory else self
+
+    @override
+    def thread_form(self) -> StoredForm:
+        serde = getattr(self.graph.checkpointer, "serde", None)
+        return StoredForm(self.types, serde, hiding_serializer(self.graph) is not None)
+
+    @override
+    def saver(
+        self,
+        plain: Callable[[str], T],
+        class_keeping: Callable[[str], T],
+        whole: Callable[[StoredForm], T],
+    ) -> T:
+        return whole(self.thread_form())
+
+    @override
+    def check_writable(self) -> None:
+        pass
+
+    @override
+    def check_model_switch(self, run: str) -> None:
+        raise UserError(
+            f"{self.name!r} is a graph of LangGraph and chooses its models itself. Change its file, then run its "
+            f"nodes again, with their effects: interlock replay {run} --live"
+        )
+
+    @classmethod
+    @override
+    def conversation_head(cls, values: Mapping[str, Any]) -> str | None:
+        return None
+
+    @classmethod
+    @override
+    def stored_output(cls, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return values
+
+    @override
+    def node_functions(self) -> Iterator[tuple[str, Any]]:
+        for place, graph in [("", self.graph), *self.graph.get_subgraphs(recurse=True)]:
+            for name, node in graph.nodes.items():
+                where = f"{place}|{name}".strip("|").replace("|", ".")
+                bound = node.bound
+                for tool in cast("Mapping[str, Any]", getattr(bound, "tools_by_name", {})).values():
+                    yield (
+                        f"{where}.{tool.name}",
+                        getattr(tool, "func", None) or getattr(tool, "coroutine", None),
+                    )
+                yield where, getattr(bound, "afunc", None) or getattr(bound, "func", None)
+
+    @override
+    def replays_nodes(self, live: bool) -> bool:
+        return live
+
+    @override
+    def repeatable(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {**values}
+
+    @override
+    def request_place(self, request: Mapping[str, Any]) -> tuple[str, str]:
+        return request["preview"], ""  # its nodes run, so the preview is there, and the ids are new ones
+
+    @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
         take_over_interrupts()
@@ -212,7 +337,9 @@ class Foreign(Pipeline):
                         from interlock.nodes.guarded import guard_node
 
                         before_tool_calls(guard_node)
-                    await self._streamed(app, graph_input, own, deps, control)
+                    ends = watch.ends = Ends(deps, is_told=True)
+                    work = self._streamed(app, graph_input, ends.configured(own), deps, control)
+                    await ends.awaited(work)
         except Stopped as stop:
             raise GraphDrained from stop
         except (InterlockError, GraphDrained):
@@ -226,7 +353,7 @@ class Foreign(Pipeline):
             DRIVE.reset(token)
 
     async def _streamed(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        about = self.contextual(config["configurable"])
+        about = self.graph_context(config["configurable"])
         async for data in custom_parts(
             app, graph_input, config, context=about, durability="sync", control=control
         ):
@@ -267,6 +394,13 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iter
     )
 
 
+def untraced(env: Mapping[str, str]) -> list[str]:
+    """Return a line that names the variable by which LangGraph would send traces of a graph, which we don't."""
+    names = (f"{maker}_TRACING{version}" for maker in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2"))
+    found = next((name for name in names if env.get(name, "").casefold() in ("1", "true")), "")
+    return [f"{found} is set, but Interlock sends no traces."] if found else []
+
+
 _READABLE = (
     "{} stores the graph's input, state and payloads, and results of effects. Questions with their answers, error "
     "lines, the context, memories, what programs send and read through `interlock serve`, and traces stay readable."
@@ -288,6 +422,8 @@ def _outlined(factory: Factory) -> Any:
 class Workflow(Pipeline):
     """A workflow that users run by name: a `Graph` with its input and output, or any graph of LangGraph."""
 
+    runs_user_code: ClassVar[bool] = True
+
     @staticmethod
     def from_langgraph(
         graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()
@@ -300,13 +436,34 @@ class Workflow(Pipeline):
         """
         return from_langgraph(graph, name, summary, types=types)
 
+    @override
+    def first_state(
+        self, input: WorkflowInput, context: WorkflowContext, channels: Callable[[], Mapping[str, str]]
+    ) -> dict[str, Any]:
+        return TypeAdapter(Any).dump_python(super().first_state(input, context, channels), mode="json")
+
+    @override
+    def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
+        return {**of_types(self.declared().state, first), **channels}
+
+    @override
+    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+        with _naming_failed_node():
+            await super().advance(app, graph_input, config, deps, control)
+
+    @override
+    def saver(
+        self,
+        plain: Callable[[str], T],
+        class_keeping: Callable[[str], T],
+        whole: Callable[[StoredForm], T],
+    ) -> T:
+        return class_keeping(self.outcome)
+
 
 @contextmanager
-def told_of(pipeline: Pipeline) -> Generator[None]:
+def _naming_failed_node() -> Generator[None]:
     """Within it, what a node of a user's workflow raises is a `NodeError`, and an exit of it, too."""
-    if not isinstance(pipeline, Workflow):
-        yield
-        return
     try:
         with kept_aside():
             yield

@@ -13,7 +13,7 @@ from interlock.graphs import nested
 from interlock.graphs._graph import Graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.init import after_turn, check_file, finish, open_init
-from interlock.nodes.main import after_tools, nudge
+from interlock.nodes.main import TURN_ENDS, after_tools, nudge
 from interlock.state.init import InitInput, InitOutput, InitState
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.workflow import WorkflowContext, error_of
@@ -23,7 +23,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("init", InitState)
     g.node("open_init", open_init)
-    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("context", nested("context"))
     g.subgraph("turn", nested("turn"))
     g.subgraph("tools", nested("tools", depth))
     g.nodes(nudge, check_file, finish)
@@ -31,8 +31,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge(START, "open_init")
     g.by_label("open_init", {"look": "context", "nothing here": "finish"})
     g.edge("context", "turn")
-    looped = {"first loop": "nudge", "ended": "finish"}
-    g.route("turn", after_turn, {"calls": "tools", "no calls": "check_file", **looped})
+    ended = {"first loop": "nudge", **dict.fromkeys(TURN_ENDS, "finish")}
+    g.route("turn", after_turn, {"calls": "tools", "no calls": "check_file", **ended})
     g.route("tools", after_tools, {"results": "turn", "stop": "finish"})
     g.by_label("check_file", {"over": "finish", "once more": "turn"})
     g.edge("nudge", "turn")

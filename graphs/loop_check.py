@@ -34,9 +34,10 @@ def build() -> Graph:
     g.edge(START, "scan_calls")
     g.by_label("scan_calls", {"none": "scan_text", "loop": END})
     g.by_label("scan_text", {"none": "check_due", "loop": END})
-    g.by_label("check_due", {"look due": "ask_model", "over": END})
+    g.by_label("check_due", {"look due": "ask_model", "loop": END, "none": END})
     g.by_label("ask_model", {"suspicious": "double_check", "judged": "check_due"})
     g.edge("double_check", "check_due")
+    g.together(START, "scan_calls", "scan_text")
     return g
 
 

@@ -16,6 +16,7 @@ from interlock.graphs._additions import checks, hooks
 from interlock.graphs._graph import Graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.main import (
+    TURN_ENDS,
     after_agent,
     after_command,
     after_context,
@@ -42,7 +43,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
     g.subgraph("command", _command, nondeterministic=True)
-    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("context", nested("context"))
     g.subgraph("turn", nested("turn"))
     g.subgraph("tools", nested("tools", depth))
     g.subgraph("next-speaker", nested("next-speaker"))
@@ -50,11 +51,15 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.node("continue", go_on)
     g.nodes(nudge, finish)
     checks(g, back="turn")
+    ended = {"stopped": "finish", "blocked": "finish"}
     hooks(
         g,
         {
-            "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
-            "AfterAgent": (after_agent, {"feedback": "turn", "ended": "finish", "check": "run_check"}),
+            "BeforeAgent": (before_agent, {"passed": "turn", **ended}),
+            "AfterAgent": (
+                after_agent,
+                {"feedback": "turn", "passed": "finish", **ended, "check": "run_check"},
+            ),
         },
     )
 
@@ -64,14 +69,16 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge("compress", "finish")
     g.route("command", after_command, {"filled": "context", "stop": "finish"})
     g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
-    answered = {"no calls": "next-speaker", "answered": "after_agent", "ended": "finish"}
-    g.route("turn", after_turn, {"calls": "tools", "first loop": "nudge", **answered})
+    answered = {"no calls": "next-speaker", "answered": "after_agent", "done": "finish"}
+    over = dict.fromkeys(TURN_ENDS, "finish")
+    g.route("turn", after_turn, {"calls": "tools", **answered, "first loop": "nudge", **over})
     g.route("tools", after_tools, {"results": "turn", "stop": "finish"})
     speaker = {"model": "continue", "answered": "after_agent", "user or nobody": "finish"}
     g.route("next-speaker", after_next_speaker, speaker)
     g.edge("continue", "turn")
     g.edge("nudge", "turn")
     g.edge("finish", END)
+    g.together("open_prompt", "context")
     return g
 
 

@@ -30,6 +30,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.by_label("load_modes", {"list": END, "ask": "check_tool", "switch": "switch"})
     g.edge("check_tool", END)
     g.edge("switch", END)
+    g.together("load_modes", "check_tool")
     return g
 
 

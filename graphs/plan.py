@@ -13,7 +13,7 @@ from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._graph import Graph
 from interlock.graphs._pipeline import Pipeline
-from interlock.nodes.main import after_context, before_agent, nudge
+from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
 from interlock.nodes.plan import after_agent, after_tools, after_turn, finish, hand_over, open_plan, remind
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
 from interlock.state.run import ErrorInfo
@@ -25,27 +25,31 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
-    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("context", nested("context"))
     g.subgraph("turn", nested("turn"))
     g.subgraph("tools", nested("tools", depth))
     g.nodes(nudge, remind, hand_over, finish)
+    ended = {"stopped": "finish", "blocked": "finish"}
     hooks(
         g,
         {
-            "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
-            "AfterAgent": (after_agent, {"feedback": "turn", "passed": "remind", "ended": "finish"}),
+            "BeforeAgent": (before_agent, {"passed": "turn", **ended}),
+            "AfterAgent": (after_agent, {"feedback": "turn", "passed": "remind", **ended}),
         },
     )
 
     g.edge(START, "open_plan", "context")
     g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
-    looped = {"first loop": "nudge", "ended": "finish"}
-    g.route("turn", after_turn, {"calls": "tools", "no calls": "remind", "answered": "after_agent", **looped})
-    reviewed = {"approved": "hand_over", "rejected or stopped": "finish"}
-    g.route("tools", after_tools, {"results": "turn", **reviewed})
+    over = {"first loop": "nudge", **dict.fromkeys(TURN_ENDS, "finish")}
+    g.route("turn", after_turn, {"calls": "tools", "no calls": "remind", "answered": "after_agent", **over})
+    phases = dict.fromkeys(("requirements", "exploration", "design", "revision"), "turn")
+    g.route(
+        "tools", after_tools, {**phases, "approved": "hand_over", "rejected": "finish", "stopped": "finish"}
+    )
     g.by_label("remind", {"once more": "turn", "give up": "finish"})
     g.edge("nudge", "turn")
     g.edge("hand_over", "finish", END)
+    g.together("open_plan", "context")
     return g
 
 

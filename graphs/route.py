@@ -19,9 +19,9 @@ def build() -> Graph:
     g.edge(START, "fallback")
     g.by_label("fallback", {"abstained": "override", "chosen": END})
     g.by_label("override", {"abstained": "approval_mode", "chosen": END})
-    g.by_label("approval_mode", {"abstained": "classifier", "chosen": END})
-    g.by_label("classifier", {"abstained": "numerical", "chosen": END})
-    g.by_label("numerical", {"abstained": "default", "chosen": END})
+    g.by_label("approval_mode", {"abstained": "classifier", "flash": END, "pro": END})
+    g.by_label("classifier", {"abstained": "numerical", "flash": END, "pro": END})
+    g.by_label("numerical", {"abstained": "default", "flash": END, "pro": END})
     g.edge("default", END)
     return g
 

@@ -43,7 +43,7 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     """`depth`: levels of agents that may still be started below this one."""
     g = Graph(name, SubagentState, input=SubagentIn, output=SubagentOut)
     g.nodes(start, check_end)
-    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("context", nested("context"))
     g.subgraph("turn", nested("turn"))
     g.subgraph("tools", nested("tools", depth))
     g.nodes(take_notes, check_result, nudge, send_back, recover, finish)

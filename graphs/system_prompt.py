@@ -7,7 +7,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs._graph import Graph
 from interlock.graphs._pipeline import Pipeline
-from interlock.nodes.system_prompt import GATHERS, assemble, compare, load_override
+from interlock.nodes.system_prompt import GATHERS, TRIGGERS, assemble, compare, load_override
 from interlock.nodes.system_sections import SECTIONS
 from interlock.state.system_prompt import (
     SystemPromptInput,
@@ -26,7 +26,9 @@ def build() -> Graph:
     g.by_label("load_override", {**{table: node.__name__ for table, node in GATHERS.items()}, "file": END})
     for node in GATHERS.values():
         g.edge(node.__name__, "assemble")
-    g.edge("assemble", "compare", END)
+    g.edge("assemble", "compare")
+    g.by_label("compare", dict.fromkeys(("first", "unchanged", *TRIGGERS), END))
+    g.together(START, "load_override", *(node.__name__ for node in GATHERS.values()), "assemble", "compare")
     return g
 
 

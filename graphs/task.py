@@ -16,7 +16,7 @@ from interlock.graphs._additions import checks, hooks
 from interlock.graphs._graph import Graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.main import follow_up
-from interlock.nodes.main import after_context, before_agent, nudge
+from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.task import (
     after_agent,
@@ -46,7 +46,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("task", TaskState)
     g.node("load_mode", load_mode)
-    g.subgraph("build_prompt", nested("context"), fusable=True)
+    g.subgraph("build_prompt", nested("context"))
     g.subgraph("turn", nested("turn"))
     g.node("choose_call", choose_call)
     g.subgraph("tools", nested("tools", depth))
@@ -57,13 +57,14 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.node("child", await_child)
     g.nodes(take_result, finish)
     checks(g, back="build_prompt")
+    ended = {"stopped": "finish", "blocked": "finish"}
     hooks(
         g,
         {
-            "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
+            "BeforeAgent": (before_agent, {"passed": "turn", **ended}),
             "AfterAgent": (
                 after_agent,
-                {"feedback": "build_prompt", "ended": "finish", "check": "run_check"},
+                {"feedback": "build_prompt", "passed": "finish", **ended, "check": "run_check"},
             ),
         },
     )
@@ -74,8 +75,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 def _edges(g: Graph) -> None:
     g.edge(START, "load_mode", "build_prompt")
     g.route("build_prompt", after_context, {"plain": "turn", "hooked": "before_agent"})
-    turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge", "ended": "finish"}
-    g.route("turn", after_turn, turned)
+    turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge"}
+    g.route("turn", after_turn, {**turned, **dict.fromkeys(TURN_ENDS, "finish")})
     g.edge("choose_call", "tools", "weigh")
     on = {"three mistakes": "ask_guidance", "given up": "give_up", "go on": "build_prompt"}
     over = {"answered": "after_agent", "accepted": "finish", "stopped": "finish"}
@@ -93,6 +94,7 @@ def _edges(g: Graph) -> None:
     g.by_label("take_completion", {**over, "feedback": "build_prompt"})
     g.edge("open_child", "child", "take_result", "build_prompt")
     g.edge("finish", END)
+    g.together("load_mode", "build_prompt", "choose_call", "weigh", "give_up")
 
 
 def enter(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:

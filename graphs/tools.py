@@ -21,10 +21,11 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (
+    cancel_rest,
     collect,
     each_call,
     each_of_group,
-    leaves_no_effect,
+    has_effects,
     next_group,
     outcomes_of,
 )
@@ -34,7 +35,6 @@ from interlock.nodes.tools_decide import (
     check_mode,
     check_policy,
     parse,
-    parse_json,
     parse_xml,
     resolve,
     respond_undone,
@@ -72,24 +72,23 @@ from interlock.state.workflow import WorkflowContext, append_history, to_message
 
 def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents that its calls may start."""
-    g = Graph("tools", ToolsState)
-    g.nodes(parse, parse_xml, parse_json)
+    g = Graph("tools", ToolsState, renamed={"parse_json": "parse"})
+    g.nodes(parse, parse_xml)
     g.subgraph("decide", _decide)
     g.node("next_group", next_group)
     g.subgraph("execute", lambda: _execute(depth))
-    g.node("collect", collect)
+    g.nodes(collect, cancel_rest)
 
-    g.route(START, by_protocol, {"native": "parse", "xml": "parse_xml", "json": "parse_json"})
+    g.route(START, by_protocol, {"native": "parse", "json": "parse", "xml": "parse_xml"})
     g.edge("parse_xml", "parse")
-    g.edge("parse_json", "parse")
-    g.fan_out("parse", each_call, "decide", otherwise="next_group", one_inline=True)
+    g.fan_out("parse", each_call, "decide", otherwise="next_group")
     g.edge("decide", "next_group")
-    # Results are found in the journal by call, whichever task asks.
-    g.fan_out(
-        "next_group", each_of_group, "execute", otherwise="collect", one_inline=True, again=leaves_no_effect
-    )
+    g.fan_out("next_group", each_of_group, "execute", otherwise="collect", apart=has_effects)
     g.edge("execute", "collect")
-    g.by_label("collect", {"groups left": "next_group", "done": END})
+    g.edge("cancel_rest", "collect")
+    g.by_label("collect", {"groups left": "next_group", "cancelled": "cancel_rest", "done": END})
+    # Results are found in the journal by call, whichever task asks.
+    g.together(START, "parse_xml", "parse", "decide", "next_group", "execute", "collect")
     return g
 
 
@@ -146,6 +145,7 @@ def _execute(depth: int = 0) -> Graph:
     waits = {"outcome": "await_outcome", "question": "await_answer", "approval": "await_review"}
     g.by_label("notify", waits)
     g.edge("summarize", "respond", END)
+    g.together(START, "run_tool", "respond")
     return g
 
 
@@ -170,7 +170,7 @@ def _decide() -> Graph:
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)
     permitted = {"allow": "ready", "ask": "request_approval"}
-    changed = {"changed": "validate", "blocked or stopped": "respond"}
+    changed = {"changed": "validate", "blocked": "respond", "stopped": "respond"}
     hooks(g, {"BeforeTool": (before_tool, {**permitted, **changed})})
 
     g.edge(START, "resolve")
@@ -188,4 +188,5 @@ def _decide() -> Graph:
     g.by_label("apply_decision", {"proceed": "ready", **again, **refused})
     g.edge("ready", END)
     g.edge("respond", END)
+    g.together(START, "resolve", "validate", "check_mode", "check_policy", "ready")
     return g

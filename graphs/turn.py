@@ -16,7 +16,7 @@ from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._graph import Graph
 from interlock.graphs._pipeline import Pipeline
-from interlock.nodes.context import ide_context, note_undone
+from interlock.nodes.context import ide_context
 from interlock.nodes.fit_window import fit_window
 from interlock.nodes.turn_messages import mask_tool_outputs
 from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop, wait_retry
@@ -35,42 +35,46 @@ from interlock.state.workflow import WorkflowContext, append_history, error_of, 
 
 @cache
 def build() -> Graph:
-    g = Graph("turn", TurnState, output=TurnDone)
+    g = Graph("turn", TurnState, output=TurnDone, renamed={"note_undone": "mask_tool_outputs"})
     g.node("check_limits", check_limits)
     g.subgraph("compress", nested("compress"))
     g.subgraph("loop-check", nested("loop-check"))
     g.subgraph("route", nested("route"))
-    g.nodes(mask_tool_outputs, note_undone, ide_context, check_context, fit_window, use_model)
+    g.nodes(mask_tool_outputs, ide_context, check_context, fit_window, use_model)
     g.nodes(call_model, check_stream, wait_retry, note_loop)
-    asked = {"ask": "call_model", "ended": END}
+    asked = {"ask": "call_model", "stopped": END, "blocked": END}
+    choices = {"choose tools": "before_tool_selection", "answered": END}
     hooks(
         g,
         {
-            "BeforeModel": (before_model, {**asked, "choose tools": "before_tool_selection"}),
+            "BeforeModel": (before_model, {**asked, **choices}),
             "BeforeToolSelection": (before_tool_selection, asked),
-            "AfterModel": (after_model, {"end": END}),
+            "AfterModel": (after_model, dict.fromkeys(("answered", "calls", "stopped", "blocked"), END)),
         },
     )
 
     g.edge(START, "check_limits")
-    g.by_label("check_limits", {"short": "mask_tool_outputs", "long": "compress", "limit": END})
+    limits = {"prompt limit": END, "session limit": END}
+    g.by_label("check_limits", {"short": "mask_tool_outputs", "long": "compress", **limits})
     g.edge("compress", "mask_tool_outputs")
-    news = {"plain": "check_context", "ide": "ide_context"}
-    g.by_label("mask_tool_outputs", {**news, "undone": "note_undone"})
-    g.by_label("note_undone", news)
+    g.by_label("mask_tool_outputs", {"plain": "check_context", "ide": "ide_context"})
     g.edge("ide_context", "check_context")
     routed = {"unrouted": "route", "sticky": "call_model", "hooked": "before_model"}
     g.by_label("check_context", {**routed, "look due": "loop-check", "overflow": "fit_window"})
     g.by_label("fit_window", {"shortened": "check_context", "full": END})
-    g.route("loop-check", after_loop_check, {**routed, "loop": "note_loop"})
+    loops = dict.fromkeys(("calls repeat", "text repeats", "no progress"), "note_loop")
+    g.route("loop-check", after_loop_check, {**routed, **loops})
     g.edge("route", "use_model")
     g.by_label("use_model", {"usable": "call_model", "hooked": "before_model", "none left": END})
     g.edge("call_model", "check_stream")
     tried = {"retry": "wait_retry", "unavailable": "route"}
     tried |= {"too long": "compress", "still too long": "fit_window"}
     g.by_label("wait_retry", {"again": "call_model", "another model": "route", "too long": END})
-    g.by_label("check_stream", {**tried, "loop": "loop-check", "whole": "after_model", "end": END})
-    g.edge("note_loop", END)
+    ends = dict.fromkeys(("answered", "calls", "error", "invalid"), END)
+    g.by_label("check_stream", {**tried, "loop": "loop-check", "whole": "after_model", **ends})
+    g.by_label("note_loop", {"first loop": END, "second loop": END})
+    g.together(START, "check_limits", "mask_tool_outputs", "ide_context", "check_context")
+    g.together("call_model", "check_stream")
     return g
 
 

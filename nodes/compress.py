@@ -25,7 +25,7 @@ from interlock.nodes.helper_model import ask_text
 from interlock.nodes.hooks import fired, fires
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, Transcript
 from interlock.state.events import ChatCompressed, ErrorEvent
 from interlock.state.messages import Message, TextPart, curated
 from interlock.state.node import node
@@ -88,7 +88,7 @@ async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> Compress
 
 @node(
     reads=("tokens", "token_limit", "force", "crowded", "compress_failed_at", "head"),
-    writes=("base",),
+    writes=(*_COUNTED, "base", "head", "last_prompt_tokens"),
     labels=("attempt", "failed before"),
 )
 async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
@@ -111,7 +111,9 @@ async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> 
     if shorter:
         replaced = [shorter.get(i, m) for i, m in enumerate(messages)]
         base = deps.transcript.append("", replaced, continues=state["head"])
-    return {"base": base, "label": "attempt" if is_attempt(state) else "failed before"}
+    if is_attempt(state):
+        return {"base": base, "label": "attempt"}
+    return {"base": base, "label": "failed before", **keep_truncated(state["head"], base, deps.transcript)}
 
 
 async def _shortened(message: Message, deps: Deps) -> Message | None:
@@ -127,25 +129,29 @@ async def _shortened(message: Message, deps: Deps) -> Message | None:
     return message.model_copy(update={"content": text})
 
 
-@node(reads=("head", "base"), writes=(*_COUNTED, "head", "last_prompt_tokens"))
-async def keep_truncated(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    transcript = runtime.context.transcript
-    if state["base"] == state["head"]:
+def keep_truncated(head: str, base: str, transcript: Transcript) -> CompressState:
+    """Return the conversation with its older outputs shortened, if any were, as all that is done."""
+    if base == head:
         return {"compress_status": "noop"}
     return {
-        "head": state["base"],
+        "head": base,
         "last_prompt_tokens": 0,
         "compress_status": "truncated",
-        "tokens_before": tokens_of(transcript.read(state["head"])),
-        "tokens_after": tokens_of(transcript.read(state["base"])),
+        "tokens_before": tokens_of(transcript.read(head)),
+        "tokens_after": tokens_of(transcript.read(base)),
     }
 
 
-@node(reads=("base", "preserve"), writes=("split", "carried"), labels=("found", "nothing to drop"))
+@node(
+    reads=("head", "base", "preserve"),
+    writes=(*_COUNTED, "head", "last_prompt_tokens", "split", "carried"),
+    labels=("found", "nothing to drop"),
+)
 async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    cut = find_cut(runtime.context.transcript.read(state["base"]), state.get("preserve", PRESERVE))
+    transcript = runtime.context.transcript
+    cut = find_cut(transcript.read(state["base"]), state.get("preserve", PRESERVE))
     if cut is None:
-        return {"label": "nothing to drop"}
+        return {"label": "nothing to drop", **keep_truncated(state["head"], state["base"], transcript)}
     return {"split": cut.start, "carried": cut.carried, "label": "found"}
 
 
@@ -200,6 +206,7 @@ def _problem(text: str) -> str:
         *("draft", "checked", "todos", "plan_steps"),
     ),
     writes=(*_COUNTED, "head", "last_prompt_tokens", "compress_failed_at", "snapshot"),
+    labels=("compressed", "truncated", "empty", "inflated"),
 )
 async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The new chain refers to the old one. A rejected attempt changes nothing and is remembered unless forced; but
@@ -208,20 +215,22 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     before = tokens_of(transcript.read(state["head"]))
     snapshot = _snapshot(state, runtime.context)
     if not snapshot and not state.get("crowded"):
-        return _refused(state, "failed_empty", before, before)
+        return {"label": "empty", **_refused(state, "failed_empty", before, before)}
     messages = _conversation(state, runtime.context, snapshot)
     after = tokens_of(messages)
     if after > before:
-        return _refused(state, "failed_inflated", before, after)
+        return {"label": "inflated", **_refused(state, "failed_inflated", before, after)}
     head = transcript.append("", messages, continues=state["head"])
     runtime.stream_writer(ChatCompressed(before=before, after=after))
     if not snapshot:
         runtime.stream_writer(ErrorEvent(severity="warning", message=_UNSUMMARISED))
+    label = "compressed" if snapshot else "truncated"
     return {
+        "label": label,
         "head": head,
         "last_prompt_tokens": 0,
         "compress_failed_at": _still_long(state, runtime.context, before - after),
-        "compress_status": "compressed" if snapshot else "truncated",
+        "compress_status": label,
         "snapshot": snapshot and transcript.append("", [Message(role="assistant", content=snapshot)]),
         "tokens_before": before,
         "tokens_after": after,

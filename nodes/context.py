@@ -26,7 +26,6 @@ _OPENING = ("environment", "directory", "ide", "memory")
     reads=("head", "off"),
     writes=("head", "begun", "previous", "system", *_OPENING, "tokens", "files"),
     labels=("new", "begun"),
-    fusable=True,
 )
 async def history(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """A continued conversation keeps its opening; only the system prompt is checked for changes."""
@@ -58,7 +57,7 @@ def _is_opening(message: Message) -> bool:
     )
 
 
-@node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), fusable=True, nondeterministic=True)
+@node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), nondeterministic=True)
 async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The date has no time of day, so that a provider can cache the prefix all day."""
     if _is_left_out("environment", state):
@@ -75,7 +74,7 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
     return _part("environment", "\n\n".join(texts), state, deps)
 
 
-@node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), fusable=True, nondeterministic=True)
+@node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), nondeterministic=True)
 async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     if _is_left_out("directory", state):
         return {}
@@ -88,7 +87,6 @@ async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState
     reads=("off", "begun", "alone", "ide_given", "tokens"),
     writes=("ide", "ide_told", "tokens"),
     labels=("on", "prompt off"),
-    fusable=True,
     nondeterministic=True,
 )
 async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
@@ -112,7 +110,6 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
 @node(
     reads=("off", "begun", "flavour", "tokens", "files"),
     writes=("memory", "tokens", "files"),
-    fusable=True,
     nondeterministic=True,
 )
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
@@ -132,7 +129,7 @@ async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     return {**_part("memory", text, state, deps), "files": [*state["files"], *read]}
 
 
-@node(reads=("off", "alone", "tokens"), writes=("tools", "tokens"), fusable=True)
+@node(reads=("off", "alone", "tokens"), writes=("tools", "tokens"))
 async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """Only counts their cost: a turn requests the declarations itself."""
     if "tool_declarations" in state.get("off", []) or not state.get("alone"):
@@ -146,7 +143,6 @@ async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> Cont
 @node(
     reads=("head", "prompt", "begun", "previous", "system", "changed", "tokens", "files", "off", *_OPENING),
     writes=("head", "prompt", "tokens", "files"),
-    fusable=True,
     nondeterministic=True,
 )
 async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
@@ -243,9 +239,7 @@ def shown_memory(file: MemoryText) -> str:
 _SECTION = "ide"
 
 
-@node(
-    reads=("head", "ide_given", "ide_told"), writes=("head", "ide_told"), fusable=True, nondeterministic=True
-)
+@node(reads=("head", "ide_given", "ide_told"), writes=("head", "ide_told"), nondeterministic=True)
 async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """After a compression, report the full state again: earlier reports are gone with the messages."""
     transcript = runtime.context.transcript
@@ -263,15 +257,19 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"head": transcript.append(state["head"], [message]), "ide_told": ide_record(now, transcript)}
 
 
-@node(reads=("head", "ide_given"), writes=("head",), labels=("ide", "plain"), fusable=True)
-async def note_undone(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """Tell the model what a person took back since its last turn: its own changes aren't there any more."""
-    deps, head = runtime.context, state["head"]
-    text = clean("\n".join(deps.journal.undone(head)))
-    content = (TextPart(text=render("run/undone") + "\n"), TextPart(text=text, section=UNDONE))
+def tell_undone(head: str, deps: Deps) -> str:
+    """Return the head after telling the model what a person took back since its last turn: its own changes aren't there
+    any more.
+    """
+    if deps.info.agent or not (undone := deps.journal.undone(head)):
+        return head
+    content = (
+        TextPart(text=render("run/undone") + "\n"),
+        TextPart(text=clean("\n".join(undone)), section=UNDONE),
+    )
     told = deps.transcript.append(head, [Message(role="user", origin="context", content=content)])
     deps.journal.tell_undone(head, told)
-    return {"head": told, "label": "ide" if has_ide(state, deps) else "plain"}
+    return told
 
 
 def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:

@@ -37,19 +37,19 @@ from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import Part, node
 from interlock.state.tooling import ToolRun
-from interlock.tools._content import TextFile, line_at
+from interlock.tools._content import TextFile, line_number_at
 from interlock.tools._diff import unified_diff
 from interlock.tools.matcher.edit import (
     CORRECTIONS,
-    Placed,
-    Problem,
-    create_existing,
-    placed,
-    placed_or_repaired,
-    raw_after,
-    unusable,
+    EditProblem,
+    PlacedEdit,
+    apply_spans,
+    existing_file_problem,
+    place_edit,
+    place_or_correct_edit,
+    unusable_strings_problem,
 )
-from interlock.tools.matcher.ends import base_indent, indented_like
+from interlock.tools.matcher.ends import first_indent, reindent_to_place
 from interlock.tools.matcher.find import STRATEGIES
 
 _CODES = {
@@ -87,15 +87,15 @@ async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {**fresh, "label": "create" if edit.file is None else "match", "error": {}}
 
 
-def _refusal(edit: Edit) -> Problem | None:
+def _refusal(edit: Edit) -> EditProblem | None:
     old, new = edit.strings.old, edit.strings.new
     if edit.file is None and old:
         text = f"No file {edit.shown!r}. Find it with glob; to create it leave old_string empty."
-        return Problem("file_not_found", text)
-    if wrong := unusable(old, new):
+        return EditProblem("file_not_found", text)
+    if wrong := unusable_strings_problem(old, new):
         return wrong
     if edit.file is not None and not old:
-        return create_existing(edit.shown, edit.file)
+        return existing_file_problem(edit.shown, edit.file)
     return None
 
 
@@ -115,8 +115,8 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if isinstance(edit, ToolResult):
         return {"label": "wrong count", "error": problem("external_change", edit.content)}
     at = await edit.at()
-    if not isinstance(at, Problem):
-        note_reason(runtime, at.found)
+    if not isinstance(at, EditProblem):
+        note_reason(runtime, at.strategy_label)
         return {"label": "right count"}
     return {"label": "none" if at.code == "no_occurrence" else "wrong count", "error": problem(*at)}
 
@@ -134,7 +134,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
     if at := await edit.repaired():
-        note_reason(runtime, at.found)
+        note_reason(runtime, at.strategy_label)
         return {"label": "found"}
     structured = PurePath(edit.path).suffix.lower() in _EXACT_ONLY
     return {"label": "not for a model" if structured else "not found"}
@@ -158,11 +158,11 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "not found"}
     snippet = asked.answer.corrected_target_snippet.replace("\r\n", "\n")
     at = await asyncio.to_thread(
-        placed, edit.shown, edit.text, snippet, tried.new, tried.expected, only_exact=True
+        place_edit, edit.shown, edit.text, snippet, tried.new, tried.expected, only_exact=True
     )
-    if isinstance(at, Problem) or snippet == tried.new:
+    if isinstance(at, EditProblem) or snippet == tried.new:
         return {"label": "not found"}
-    new = indented_like(edit.text, snippet, base_indent(tried.old), tried.new)
+    new = reindent_to_place(edit.text, snippet, first_indent(tried.old), tried.new)
     return {
         "label": "found",
         **_tried(runtime, "edit_target", MeantEdit(corrected_target_snippet=snippet, new_string=new)),
@@ -220,11 +220,11 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if asked.answer.noChangesRequired:
         return {**explained, "label": "no changes needed"}
     answer, old, new = asked.answer, edit.strings.old, edit.strings.new
-    if base_indent(old) == base_indent(
+    if first_indent(old) == first_indent(
         new
     ):  # the edit leaves the indentation alone, and so does its correction
         search, replace = (s.replace("\r\n", "\n") for s in (answer.search, answer.replace))
-        placed_new = indented_like(edit.text, search, base_indent(replace), replace)
+        placed_new = reindent_to_place(edit.text, search, first_indent(replace), replace)
         answer = answer.model_copy(update={"replace": placed_new})
     return {**explained, "label": "changed strings", **_tried(runtime, "edit_fixer", answer)}
 
@@ -242,12 +242,16 @@ async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Retry all strategies; if they fail, the first error is reported."""
     edit = await edit_at(runtime.context, state)
-    if isinstance(edit, ToolResult) or not edit.strings.old or unusable(edit.strings.old, edit.strings.new):
+    if (
+        isinstance(edit, ToolResult)
+        or not edit.strings.old
+        or unusable_strings_problem(edit.strings.old, edit.strings.new)
+    ):
         return {"label": "not found"}
     at = await edit.at()
-    if isinstance(at, Problem):
+    if isinstance(at, EditProblem):
         return {"label": "not found"}
-    note_reason(runtime, at.found)
+    note_reason(runtime, at.strategy_label)
     return {"label": "found"}
 
 
@@ -262,17 +266,19 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult) or edit.file is None:
         return _refused(state, "external_change", "The file was removed after it was read. Find it.")
-    at = await edit.at(placed_or_repaired)
-    if isinstance(at, Problem):
+    at = await edit.at(place_or_correct_edit)
+    if isinstance(at, EditProblem):
         return _refused(state, *at)
     made = await asyncio.to_thread(_made, edit, edit.file, at)
-    if isinstance(made, Problem):
+    if isinstance(made, EditProblem):
         return _refused(state, *made)
     kept = await asyncio.to_thread(_kept, edit, edit.file, at, made) if state.get("source") else None
     to_file = state.get("source") == "file"
     return {
         "label": "write" if to_file else "keep",
-        "strategy": f"{state['helper_role']}, then {at.found}" if state.get("helper") else at.found,
+        "strategy": f"{state['helper_role']}, then {at.strategy_label}"
+        if state.get("helper")
+        else at.strategy_label,
         "occurrences": len(at.spans),
         "result": runtime.context.transcript.append("", [kept]) if kept else "",
         "error": {},
@@ -280,23 +286,23 @@ async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     }
 
 
-def _made(edit: Edit, file: TextFile, at: Placed) -> bytes | Problem:
+def _made(edit: Edit, file: TextFile, at: PlacedEdit) -> bytes | EditProblem:
     try:
-        after = file.encode(raw_after(file, at.spans))
+        after = file.encode(apply_spans(file, at.spans))
     except UnicodeEncodeError as error:
         text = f"{edit.shown!r} is {file.encoding}, which can't hold {error.object[error.start]!r}."
-        return Problem("not_text", text)
+        return EditProblem("not_text", text)
     if after == edit.data:
-        line = line_at(edit.text, at.spans[0].start)
+        line = line_number_at(edit.text, at.spans[0].start)
         text = f"{edit.shown!r} would be the same as before: what the edit would give stands at line {line}."
-        return Problem("no_change", text)
+        return EditProblem("no_change", text)
     return after
 
 
-def _kept(edit: Edit, file: TextFile, at: Placed, after: bytes) -> Message:
+def _kept(edit: Edit, file: TextFile, at: PlacedEdit, after: bytes) -> Message:
     """The result as a detached record; stored as arguments, because those are kept verbatim."""
     first = at.spans[0]
-    exact = at.strategy == "exact" and not at.repaired
+    exact = at.strategy == "exact" and not at.correction
     kept = {
         "new_content": after[len(file.mark) :].decode(file.encoding),
         "diff": unified_diff(edit.shown, edit.data, after),

@@ -12,8 +12,14 @@ from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps, in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, MeantEdit
 from interlock.state.node import task_of
-from interlock.tools._content import TextFile, decode
-from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed, repaired
+from interlock.tools._content import TextFile, decode_text_file
+from interlock.tools.matcher.edit import (
+    EditProblem,
+    PlacedEdit,
+    excerpt_near_similar,
+    place_corrected_edit,
+    place_edit,
+)
 from interlock.tools.matcher.windows import Work
 
 _MOST = 2_000
@@ -49,15 +55,17 @@ class Edit:
         """sha256 of the bytes; empty: no file."""
         return sha256(self.data).hexdigest() if self.file else ""
 
-    async def at(self, find: Callable[..., Placed | Problem] = placed) -> Placed | Problem:
+    async def at(
+        self, find: Callable[..., PlacedEdit | EditProblem] = place_edit
+    ) -> PlacedEdit | EditProblem:
         """Place the edit; in a thread, as large texts take a while."""
         texts = (self.shown, self.text, self.strings.old, self.strings.new, self.strings.expected)
         return await in_thread(lambda stop: find(*texts, work=Work(check=stop.check)))
 
-    async def repaired(self) -> Placed | None:
+    async def repaired(self) -> PlacedEdit | None:
         """Place the edit with corrected strings."""
         texts = (self.text, self.strings.old, self.strings.new, self.strings.expected)
-        return await in_thread(lambda stop: repaired(*texts, work=Work(check=stop.check)))
+        return await in_thread(lambda stop: place_corrected_edit(*texts, work=Work(check=stop.check)))
 
 
 EDIT = (*CALL, "source", "helper", "helper_role")
@@ -96,7 +104,7 @@ async def edit_at(deps: Deps, state: EditState) -> Edit | ToolResult:
     found = await deps.toolset.file(call, earlier)
     if isinstance(found, ToolResult):
         return found
-    file = None if found.data is None else decode(found.data)
+    file = None if found.data is None else decode_text_file(found.data)
     return Edit(found.shown, found.path, file, found.data or b"", found.modified_at, tried)
 
 
@@ -146,4 +154,4 @@ async def ask(
 
 def shown_text(text: str, old: str) -> str:
     """The whole text or, if long, the part around the lines most similar to `old`."""
-    return text if len(text) <= _MOST_TEXT else excerpt(text, old, _MOST_TEXT)
+    return text if len(text) <= _MOST_TEXT else excerpt_near_similar(text, old, _MOST_TEXT)

@@ -40,6 +40,7 @@ class FiringOpenError(Exception):
 class PromptEnd(TypedDict):
     """Keys written when a hook ends the prompt."""
 
+    label: Literal["stopped", "blocked"]
     turn_status: Literal["stopped_by_hook", "blocked_by_hook"]
     error: dict[str, str]
 
@@ -183,7 +184,8 @@ def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[D
 
 def _end(status: Literal["stopped_by_hook", "blocked_by_hook"], what: str, reason: str) -> PromptEnd:
     cut = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} […]"
-    return {"turn_status": status, "error": {"type": status, "message": f"{what}: {cut}"}}
+    label: Literal["stopped", "blocked"] = "stopped" if status == "stopped_by_hook" else "blocked"
+    return {"label": label, "turn_status": status, "error": {"type": status, "message": f"{what}: {cut}"}}
 
 
 def warn(event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]) -> None:

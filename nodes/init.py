@@ -5,7 +5,7 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.main import append_text, refusal, turn_end
+from interlock.nodes.main import TurnEnd, append_text, refusal, turn_end
 from interlock.prompts import render
 from interlock.state.conversation import fresh_conversation, open_refusal, refusals_in
 from interlock.state.deps import Deps
@@ -110,6 +110,6 @@ async def finish(state: InitState) -> InitState:
     return {"status": "failed", "error": state.get("error") or unknown}
 
 
-def after_turn(state: InitState) -> Literal["calls", "no calls", "first loop", "ended"]:
+def after_turn(state: InitState) -> Literal["calls", "no calls", "first loop", TurnEnd]:
     found = turn_end(state["turn_status"])
     return "no calls" if found == "ok" else found

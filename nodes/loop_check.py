@@ -129,7 +129,7 @@ class Judged(NamedTuple):
 EVENTS = TypeAdapter(list[LoopEvent], config=ConfigDict(defer_build=True))
 
 
-@node(reads=("events", "asks", "loop_found"), writes=("off", "limit"), labels=("loop", "none"), fusable=True)
+@node(reads=("events", "asks", "loop_found"), writes=("off", "limit"), labels=("loop", "none"))
 async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Level 1: calls. In a run they are watched while they stream; what was found enters here."""
     model = runtime.context.settings.model
@@ -140,9 +140,7 @@ async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheck
     return {"off": off, "limit": limit, "label": "loop" if "tool_call" in kinds else "none"}
 
 
-@node(
-    reads=("events", "asks", "loop_found", "off", "limit"), writes=(), labels=("loop", "none"), fusable=True
-)
+@node(reads=("events", "asks", "loop_found", "off", "limit"), writes=(), labels=("loop", "none"))
 async def scan_text(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Level 2: text, as for calls."""
     if not state.get("events"):
@@ -161,7 +159,7 @@ def _scanned(state: LoopCheckState, deps: Deps, off: bool, limit: int) -> set[Ki
 @node(
     reads=("head", "events", "asks", "off", "turn_no", "judgements", "loop_interval"),
     writes=("judgements", "loop_interval", "loop_next", "loop_found"),
-    labels=("look due", "over"),
+    labels=("look due", "loop", "none"),
 )
 async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Level 3: whether a model must judge now. In a run, `turn` enters only when it must."""
@@ -169,8 +167,10 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     judgements = state.get("judgements", [])
     if state.get("events"):
         asks = state["asks"] and not state["off"]
-        due = asks and replay(read_events(deps, state["events"]), judgements, asks).due
-        return {"label": "look due" if due else "over"}
+        found = replay(read_events(deps, state["events"]), judgements, asks) if asks else None
+        if found and found.due:
+            return {"label": "look due"}
+        return {"label": "loop" if found and found.at_event is not None else "none"}
     interval = state.get("loop_interval") or INTERVAL
     if not judgements and not deps.settings.model.disable_loop_detection:
         return {"label": "look due", "loop_found": {}}
@@ -178,7 +178,7 @@ async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
     if judgements:
         loop, interval = judged(judgements[0], interval)
     return {
-        "label": "over",
+        "label": "loop" if loop else "none",
         "judgements": [],
         "loop_interval": interval,
         "loop_next": state["turn_no"] + interval,

@@ -1,7 +1,7 @@
 """main: the agent loop around turns and tools: open a prompt, expand a custom command, continue, nudge, finish."""
 
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
@@ -46,6 +46,18 @@ _STATUS = {
     "error": "failed",
 }
 """Status of the last turn → status of `main`."""
+TurnEnd = Literal["overflow", "limit", "second loop", "invalid", "stopped", "blocked", "failed"]
+"""How a turn ends the prompt."""
+TURN_ENDS: tuple[TurnEnd, ...] = get_args(TurnEnd)
+_TURN_ENDS: dict[str, TurnEnd] = {
+    "context_overflow": "overflow",
+    "session_limit": "limit",
+    "loop_detected": "second loop",
+    "invalid_stream": "invalid",
+    "stopped_by_hook": "stopped",
+    "blocked_by_hook": "blocked",
+    "error": "failed",
+}
 _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": "Change the hook"}
 
 
@@ -57,7 +69,6 @@ _NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": 
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
     labels=("prompt", "command", "unusable", "answered", "compress"),
-    fusable=True,
     nondeterministic=True,
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
@@ -150,7 +161,7 @@ def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
 @fires(
     reads=("head", "asked"),
     writes=("head", "prompt", "hook_stage", "turn_status", "error"),
-    labels=("passed", "ended"),
+    labels=("passed", "stopped", "blocked"),
 )
 async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A stopped prompt stays in the conversation; a blocked one is removed and can be retried."""
@@ -159,9 +170,9 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     outcome = await fired("BeforeAgent", payload, state, runtime)
     if end := ending("BeforeAgent", outcome, "the prompt", runtime):
         if end["turn_status"] == "stopped_by_hook":
-            return {"label": "ended", **end}
+            return {**end}
         without = _without_prompt(state["head"], transcript)
-        return {"label": "ended", **end, "head": without, "prompt": state["asked"]}
+        return {**end, "head": without, "prompt": state["asked"]}
     passed: MainState = {"label": "passed", "hook_stage": "admitted"}
     if outcome.context:
         passed["head"] = transcript.append(state["head"], [context_message(outcome.context)])
@@ -194,7 +205,7 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
 @fires(
     reads=("head", "asked", "said", "reply", "fed_back"),
     writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
-    labels=("feedback", "ended", "check"),
+    labels=("feedback", "passed", "stopped", "blocked", "check"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     return with_check(await about_answer(state, runtime), runtime.context)
@@ -204,7 +215,7 @@ async def about_answer(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Fire the hooks on the prompt's answers. No answer is an error, which they aren't asked about."""
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
-        return {"label": "ended", "turn_status": "ok"}
+        return {"label": "passed", "turn_status": "ok"}
     answers = [m.text for m in transcript.read(state["said"])] if state["said"] else []
     return await after_answer("\n".join(answers), state, runtime)
 
@@ -224,8 +235,8 @@ async def after_answer(answer: str, state: MainState, runtime: Runtime[Deps]) ->
         anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": ""}
         return {**anew, "label": "feedback", "head": head}
     if end := ending("AfterAgent", outcome, "the answer", runtime):
-        return {"label": "ended", **end, "hook_stage": "answered"}
-    return {"label": "ended", "hook_stage": "admitted", "turn_status": "ok"}
+        return {**end, "hook_stage": "answered"}
+    return {"label": "passed", "hook_stage": "admitted", "turn_status": "ok"}
 
 
 def _feedback(outcome: HookOutcome) -> str:
@@ -272,27 +283,25 @@ def append_text(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "
     return runtime.context.transcript.append(head, [Message(role="user", origin=origin, content=text)])
 
 
-def turn_end(status: str) -> Literal["calls", "ok", "first loop", "ended"]:
-    """What remains to be done given the turn's status."""
+def turn_end(status: str) -> Literal["calls", "ok", "first loop", TurnEnd]:
+    """Return what remains to be done given the turn's status."""
     match status:
         case "calls" | "ok":
             return status
         case "loop_nudge":
             return "first loop"
-        case "context_overflow" | "session_limit" | "loop_detected" | "invalid_stream":
-            return "ended"
-        case "stopped_by_hook" | "blocked_by_hook" | "error":
-            return "ended"
+        case _ if status in _TURN_ENDS:
+            return _TURN_ENDS[status]
         case _:
             raise RunError(f"A turn ended as {status!r}, which nothing follows.")
 
 
-def after_turn(state: MainState) -> Literal["calls", "no calls", "answered", "first loop", "ended"]:
+def after_turn(state: MainState) -> Literal["calls", "no calls", "answered", "done", "first loop", TurnEnd]:
     match turn_end(state["turn_status"]):
         case "ok" if state.get("next_speaker_check"):
             return "no calls"
         case "ok":
-            return "answered" if is_hooked(state, "AfterAgent") else "ended"
+            return "answered" if is_hooked(state, "AfterAgent") else "done"
         case other:
             return other
 

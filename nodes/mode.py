@@ -15,7 +15,6 @@ from interlock.state.node import node
     reads=("mode", "tool", "head"),
     writes=("mode", "listed", "allowed", "error"),
     labels=("list", "ask", "switch"),
-    fusable=True,
     nondeterministic=True,
 )
 async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
@@ -29,7 +28,7 @@ async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     return {"label": label, "mode": found, "listed": listed, "allowed": None, "error": {}}
 
 
-@node(reads=("mode", "tool", "path"), writes=("allowed", "error"), fusable=True, nondeterministic=True)
+@node(reads=("mode", "tool", "path"), writes=("allowed", "error"), nondeterministic=True)
 async def check_tool(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     """Checks the tool as a real call would be, under any name and path."""
     deps, name, path = runtime.context, state["tool"], state["path"]

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import fires
-from interlock.nodes.main import about_answer, append_text, turn_end
+from interlock.nodes.main import TurnEnd, about_answer, append_text, turn_end
 from interlock.prompts import render
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, mode_of, step
@@ -51,7 +51,6 @@ _FRESH: PlanState = {
 @node(
     reads=("prompt", "plan_name"),
     writes=(*fresh_conversation(), *_FRESH, "asked", "head"),
-    fusable=True,
     moves=("use_plan",),
 )
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
@@ -120,7 +119,7 @@ async def finish(state: PlanState) -> PlanState:
     return {"status": "failed", "error": state.get("error") or unknown}
 
 
-def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "first loop", "ended"]:
+def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "first loop", TurnEnd]:
     found = turn_end(state["turn_status"])
     if found == "ok":
         return "answered" if is_hooked(state, "AfterAgent") else "no calls"
@@ -130,20 +129,30 @@ def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "fi
 @fires(
     reads=("head", "asked", "said", "reply", "fed_back"),
     writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
-    labels=("feedback", "passed", "ended"),
+    labels=("feedback", "passed", "stopped", "blocked"),
 )
 async def after_agent(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """As in `main`: fires on an answer without calls. An approved plan's last answer is `main`'s, which fires there."""
-    found = await about_answer(cast(MainState, state), runtime)
-    passed = found.get("turn_status") == "ok"
-    return cast(PlanState, {**found, "label": "passed"} if passed else found)
+    return cast(PlanState, await about_answer(cast(MainState, state), runtime))
 
 
-def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or stopped"]:
+def after_tools(
+    state: PlanState,
+) -> Literal["requirements", "exploration", "design", "revision", "approved", "rejected", "stopped"]:
+    """Return the phase of plan mode that the next turn is in, or how the review ended the plan."""
     if state["approved_plan"]:
         return "approved"
-    ended = state.get("stop") or state["plan_verdict"] == "reject_silently"
-    return "rejected or stopped" if ended else "results"
+    if state.get("stop"):
+        return "stopped"
+    if state["plan_verdict"] == "reject_silently":
+        return "rejected"
+    match state.get("plan_phase"):
+        case "exploration":
+            return "exploration"
+        case "design":
+            return "revision" if state["plan_verdict"] == "reject" else "design"
+        case _:
+            return "requirements"
 
 
 _REVIEWED = (

@@ -1,7 +1,7 @@
 """route: choose the answering model: strategies run in order, the first verdict wins."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
@@ -18,16 +18,15 @@ _LOOKED_AT, _SHOWN = 20, 4
 _LOOKED_AT_FOR_SCORE = 8
 """Entries that are scored, tool traffic included (gemini-cli's)."""
 T = TypeVar("T", bound=BaseModel)
-_strategy = node(
-    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
-    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
-    labels=("chosen", "abstained"),
-)
-"""Declaration shared by all strategies."""
+_READS = ("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms")
+_WRITES = ("chosen_model", "strategy", "route_reason", "route_ms")
+_names_a_model = node(reads=_READS, writes=_WRITES, labels=("chosen", "abstained"))
+_judges = node(reads=_READS, writes=_WRITES, labels=("flash", "pro", "abstained"))
+"""A strategy that chooses between the two aliases."""
 _ABSTAINED: RouteState = {"label": "abstained"}
 
 
-@_strategy
+@_names_a_model
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Runs first. What fails under `auto` is replaced; a model requested by name only if the input excludes it."""
     fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
@@ -46,7 +45,7 @@ async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 _LASTING = {"run": " for the rest of this run", "prompt": " for this prompt", EXCLUDED: ""}
 
 
-@_strategy
+@_names_a_model
 async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     asked = state["model"]
     if asked == AUTO:
@@ -57,7 +56,7 @@ async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     return chosen(runtime, model, "override", f"{asked} was asked for{left}")
 
 
-@_strategy
+@_judges
 async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     if state.get("approval_mode") == "plan":
         return if_usable(runtime, state, "pro", "approval_mode", "the run is in plan mode")
@@ -66,7 +65,7 @@ async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState
     return _ABSTAINED
 
 
-@_strategy
+@_judges
 async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains if a score decides, if the request is a tool's answer, and if the helper fails."""
     history, request = conversation(runtime, state["head"])
@@ -98,7 +97,7 @@ def _recent_classifier(history: list[Message]) -> list[Message]:
     return [Message(role=m.role, content=m.content, origin=m.origin) for m in spoken[-_SHOWN:]]
 
 
-@_strategy
+@_judges
 async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains except for families that use it, and if the helper fails."""
     if not by_number(runtime):
@@ -124,7 +123,7 @@ def _recent_numerical(history: list[Message]) -> list[Message]:
     return last
 
 
-@_strategy
+@_names_a_model
 async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """The default of `auto`, or the first available model of the fallbacks in settings."""
     deps = runtime.context
@@ -145,11 +144,13 @@ def chosen(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> Ro
 
 
 def if_usable(
-    runtime: Runtime[Deps], state: RouteState, alias: str, strategy: str, reason: str
+    runtime: Runtime[Deps], state: RouteState, alias: Literal["flash", "pro"], strategy: str, reason: str
 ) -> RouteState:
     """The model behind `alias`; abstains if it is unavailable."""
     model = runtime.context.models.resolve(alias)
-    return _ABSTAINED if model in unavailable(runtime, state) else chosen(runtime, model, strategy, reason)
+    if model in unavailable(runtime, state):
+        return _ABSTAINED
+    return {**chosen(runtime, model, strategy, reason), "label": alias}
 
 
 def unavailable(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:

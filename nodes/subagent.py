@@ -273,10 +273,10 @@ def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop"
     match turn_end(state["turn_status"]):
         case "ok":
             return "no call"
-        case "ended":
-            return "no call" if (state.get("error") or {}).get("type") == "timeout" else "failed"
-        case other:
+        case "calls" | "first loop" as other:
             return other
+        case _:
+            return "no call" if (state.get("error") or {}).get("type") == "timeout" else "failed"
 
 
 def succeeded(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:

@@ -222,7 +222,6 @@ def _table(state: SystemPromptState, deps: Deps) -> str:
     reads=("agent", "flavour", "mode", "protocol", "has", "previous"),
     writes=("source", "system", "changed", "left_out", "label"),
     labels=("file", "main", "task", "small main", "small task"),
-    fusable=True,
 )
 async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """Use the user's replacement, except for sub-agents, which need the sections on their tools."""
@@ -254,7 +253,7 @@ def _gathers(table: Sequence[Section], name: str) -> Callable[..., Any]:
 
     gather.__name__ = name
     reads, writes = ("agent", "flavour", "mode", "protocol", "has"), ("sections", "left_out")
-    return node(reads=reads, writes=writes, fusable=True, parts=branches(table))(gather)
+    return node(reads=reads, writes=writes, parts=branches(table))(gather)
 
 
 GATHERS = {
@@ -276,7 +275,6 @@ async def _gathered(table: Sequence[Section], state: SystemPromptState, deps: De
 @node(
     reads=("agent", "flavour", "mode", "protocol", "has", "sections", "left_out", "previous"),
     writes=("system", "left_out"),
-    fusable=True,
     parts=(Part("the instructions of task", tuple(_INSTRUCTIONS)),),
 )
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
@@ -297,17 +295,28 @@ def _empty(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: f"needs {what}" if what else "nothing to say" for name, what in filled.items()}
 
 
-@node(reads=("system", "previous", "before"), writes=("changed",), fusable=True)
+TRIGGERS = ("mode", "rules", "servers", "settings")
+_TRIGGERS = {
+    **dict.fromkeys(("mode", "role", "modes", "rules_files"), "mode"),
+    "instructions": "rules",
+    **dict.fromkeys(("servers", "mcp", "capabilities_mcp"), "servers"),
+}
+"""Section → what changes its text; that of others, settings do."""
+
+
+@node(reads=("system", "previous", "before"), writes=("changed",), labels=("first", "unchanged", *TRIGGERS))
 async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    """Compare with the previous system prompt; without one, nothing has changed."""
+    """Compare with the previous system prompt; without one, nothing has changed. The label says what changed it."""
     transcript = runtime.context.transcript
     before = state.get("before") or {}
     if previous := state.get("previous"):
         before = {s.name: s.fingerprint for s in sections_of(transcript.message(previous))}
     if not before:
-        return {"changed": []}
+        return {"changed": [], "label": "first"}
     now = {s.name: s.fingerprint for s in sections_of(transcript.message(state["system"]))}
-    return {"changed": changes(before, now)}
+    changed = changes(before, now)
+    found = {_TRIGGERS.get(name, "settings") for name in changed}
+    return {"changed": changed, "label": next((one for one in TRIGGERS if one in found), "unchanged")}
 
 
 async def _texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> list[tuple[str, str]]:

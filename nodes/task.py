@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 
 from interlock.nodes.check import told_rule, with_check
 from interlock.nodes.hooks import fires
-from interlock.nodes.main import after_answer, append_text, turn_end
+from interlock.nodes.main import TurnEnd, after_answer, append_text, turn_end
 from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import answered, asked, put_request
 from interlock.prompts import render
@@ -52,7 +52,6 @@ _SHOWN_MISTAKE = 160
 @node(
     reads=("mode", "prompt", "head", "first_todos", "todos", "children", "unavailable"),
     writes=(*fresh_prompt(), *_FRESH, "mode", "asked", "head", "todos", "children", "unavailable"),
-    fusable=True,
     nondeterministic=True,
 )
 async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
@@ -84,7 +83,6 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 @node(
     reads=("reply", "call_key", "repeats", "depth", "todos"),
     writes=("withheld", "call_key", "repeats", "completed", "subtask"),
-    fusable=True,
 )
 async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Run the first call of a message unless it equals the three before it; answer the others without running them."""
@@ -127,7 +125,6 @@ def _key(call: ToolCall) -> str:
     reads=("stop", "completed", "subtask", "mistaken", "mistakes", "hooked"),
     writes=("mistakes", "result"),
     labels=("stopped", "completed", "answered", "accepted", "subtask", "three mistakes", "given up", "go on"),
-    fusable=True,
 )
 async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Decide what follows a batch. A person confirms the result only if one is present, or settings say so."""
@@ -158,7 +155,7 @@ def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "giv
     return "three mistakes" if asks else "given up"
 
 
-@node(reads=("head", "mistakes"), writes=("turn_status", "error"), fusable=True, group="errors")
+@node(reads=("head", "mistakes"), writes=("turn_status", "error"), group="errors")
 async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Fail with the mistakes that led here."""
     transcript, made = runtime.context.transcript, list[str]()
@@ -268,7 +265,7 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
 @fires(
     reads=("head", "asked", "result", "fed_back"),
     writes=("head", "result", "hook_stage", "fed_back", "turn_status", "error"),
-    labels=("feedback", "ended", "check"),
+    labels=("feedback", "passed", "stopped", "blocked", "check"),
 )
 async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The result is the answer. Hooks accept it, send the model on, or end the task without it."""
@@ -369,6 +366,6 @@ def resumed(head: str, transcript: Transcript) -> str:
     return transcript.append(head, [*answers, note])
 
 
-def after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", "ended"]:
+def after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", TurnEnd]:
     found = turn_end(state["turn_status"])
     return "nothing called" if found == "ok" else found

@@ -213,7 +213,6 @@ def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:
 @node(
     reads=("index", "attempt", "by_hook", "by_person", "approval", "status"),
     writes=("status", "decided"),
-    fusable=True,
     moves=("schedule",),
 )
 async def ready(state: DecideState) -> DecideState:

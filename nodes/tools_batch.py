@@ -43,17 +43,15 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
 
 @node(
     reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
-    writes=("group", "kinds", "reading", "decided", "stop", "plan_phase"),
-    fusable=True,
+    writes=("group", "kinds", "reading", "plan_phase"),
     moves=("exit_plan_mode", "no_review exit_plan_mode"),
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run in parallel; a call that writes, executes or asks runs alone, in order."""
     outcomes = outcomes_of(state)
     open_calls = {i: outcomes[i]["attempt"] for i in range(state["count"]) if outcomes[i]["word"] == "ready"}
-    if any(outcome["word"] == "cancel" for outcome in outcomes.values()):
-        undone = _cancel(runtime.context, state["message"], open_calls)
-        return {"group": [], "kinds": {}, "decided": undone, "stop": "cancelled by the user"}
+    if is_cancelled(outcomes):
+        return {"group": [], "kinds": {}}
     group: list[int] = []
     kinds: dict[str, CallKind] = {}
     reading = True
@@ -76,15 +74,23 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     return {**found, "plan_phase": phase}
 
 
-def _cancel(deps: Deps, message: str, attempts: Mapping[int, int]) -> dict[str, CallOutcome]:
-    """Answer the remaining calls: a person cancelled the batch."""
+def is_cancelled(outcomes: Mapping[int, CallOutcome]) -> bool:
+    """Return whether a person cancelled a call, and with it the batch."""
+    return any(outcome["word"] == "cancel" for outcome in outcomes.values())
+
+
+@node(reads=("message", "decided", "finished"), writes=("decided", "stop"), group="errors")
+async def cancel_rest(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
+    """Answer the calls that haven't run."""
+    deps = runtime.context
     gone: dict[str, CallOutcome] = {}
-    for index, attempt in attempts.items():
-        key = CallKey(message=message, index=index, attempt=attempt)
-        text = load("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
-        deps.journal.finish(key, deps.journal.call(key), cancelled(text))
-        gone[str(index)] = {"word": "cancel", "attempt": attempt}
-    return gone
+    for index, outcome in outcomes_of(state).items():
+        if outcome["word"] == "ready":
+            key = CallKey(message=state["message"], index=index, attempt=outcome["attempt"])
+            text = load("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
+            deps.journal.finish(key, deps.journal.call(key), cancelled(text))
+            gone[str(index)] = {"word": "cancel", "attempt": outcome["attempt"]}
+    return {"decided": gone, "stop": "cancelled by the user"}
 
 
 _PLAN = ("approval_mode", "plan_phase", "plan_file", "approved_plan", "plan_steps")
@@ -94,8 +100,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
 @node(
     reads=("message", "count", "decided", "finished", *_KEPT),
     writes=("ended", "plan_text", "plan_verdict", "todos", "mode", *LOOP_END, *_KEPT),
-    labels=("groups left", "done"),
-    fusable=True,
+    labels=("groups left", "cancelled", "done"),
     nondeterministic=True,
     moves=("allow_edits", PLANNED),
 )
@@ -103,6 +108,8 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`docs/internals.md#chains`), so that the chain never contains half a batch."""
     deps = runtime.context
     outcomes = outcomes_of(state)
+    if is_cancelled(outcomes) and not state.get("stop"):
+        return {"label": "cancelled"}
     if any(outcome["word"] == "ready" for outcome in outcomes.values()):
         return {"label": "groups left"}
     records = [outcomes[index].get("record", "") for index in range(state["count"])]
@@ -233,9 +240,11 @@ def each_call(state: ToolsState) -> Sequence[DecideSend]:
     return [{"message": state["message"], "index": i, "approval_mode": mode} for i in chosen]
 
 
-def leaves_no_effect(state: ToolsState) -> bool:
-    """Effects are replayed by their decision, stored before them: an edit already made wouldn't match again."""
-    return state["reading"]
+def has_effects(state: ToolsState) -> bool:
+    """Return whether the group has effects, which a resumed run finds by their decision: that is stored before them, as
+    an edit already made wouldn't match again.
+    """
+    return not state["reading"]
 
 
 def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:

@@ -39,8 +39,8 @@ from interlock.state.node import node
 from interlock.state.run import is_hooked
 from interlock.state.task import DEEPEST
 from interlock.state.tools import DecideState, ToolsState
-from interlock.tools._arguments import TaggedTools, own_names
-from interlock.tools._json_calls import JsonCall, read_calls
+from interlock.tools._arguments import TaggedTools, normalize_argument_names
+from interlock.tools._json_calls import JsonCall, split_json_calls
 
 _Reader = Callable[[str, Sequence[ToolDeclaration]], tuple[str, Sequence[JsonCall]]]
 """Separates a text from the calls in it."""
@@ -57,19 +57,14 @@ def by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
             return "native"
 
 
-@node(reads=("head",), writes=("head",), fusable=True)
+@node(reads=("head",), writes=("head",))
 async def parse_xml(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Read calls from the tags in a message that was passed in; those of an answer were read as it streamed."""
     return _parsed(state, runtime, _from_tags)
 
 
-@node(reads=("head",), writes=("head",), fusable=True)
-async def parse_json(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """As `parse_xml`, from one JSON object, or fenced ones."""
-    return _parsed(state, runtime, read_calls)
-
-
 def _parsed(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> ToolsState:
+    """Read the calls of a message that has none yet."""
     deps = runtime.context
     message = deps.transcript.message(state["head"])
     if message.tool_calls:
@@ -82,24 +77,29 @@ def _parsed(state: ToolsState, runtime: Runtime[Deps], reader: _Reader) -> Tools
 
 def _from_tags(text: str, offered: Sequence[ToolDeclaration]) -> tuple[str, Sequence[JsonCall]]:
     """JSON out of habit counts, too. Raises `RunError` if a tag can't be read."""
-    rest, found = read_calls(text, offered)
+    rest, found = split_json_calls(text, offered)
     if found:
         return rest, found
     tools = TaggedTools(offered)
-    parser = tools.parser()
+    parser = tools.make_parser()
     parser.feed(text)
     parser.close()
     if parser.problem:
         raise RunError(
             f"The text's calls can't be read: {parser.problem}. Write each one out, with its closing tag."
         )
-    return parser.text, [*map(tools.read, parser.calls)]
+    return parser.text, [*map(tools.resolve_call, parser.calls)]
 
 
-@node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"), fusable=True)
+@node(reads=("head", "protocol", "withheld"), writes=("head", "message", "count", "decided", "stop"))
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """Calls stay in the chain; the batch is identified by the record that contains them."""
-    deps, head = runtime.context, state["head"]
+    """Calls stay in the chain; the batch is identified by the record that contains them.
+
+    JSON in a message that was passed in is read here: one object, or fenced ones.
+    """
+    deps = runtime.context
+    found: ToolsState = _parsed(state, runtime, split_json_calls) if state.get("protocol") == "json" else {}
+    head = found.get("head", state["head"])
     message = deps.transcript.message(head)
     if not message.tool_calls:
         raise RunError(f"The batch {head!r} holds no call; expected an assistant message with calls.")
@@ -107,7 +107,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
         use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
         runtime.stream_writer(use)
-    parsed: ToolsState = {"message": head, "count": len(message.tool_calls), "stop": ""}
+    parsed: ToolsState = {**found, "message": head, "count": len(message.tool_calls), "stop": ""}
     if withheld := state.get("withheld"):
         parsed["decided"] = {
             index: _withheld(int(index), why, state, runtime) for index, why in withheld.items()
@@ -117,7 +117,9 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 
 def with_own_names(message: Message) -> Message:
     """The message's calls with the tools' own argument names."""
-    calls = (c.model_copy(update={"args": own_names(c.name, c.args)}) for c in message.tool_calls)
+    calls = (
+        c.model_copy(update={"args": normalize_argument_names(c.name, c.args)}) for c in message.tool_calls
+    )
     return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
@@ -156,7 +158,6 @@ _FRESH: DecideState = {
     reads=("message", "index", *MODES),
     writes=(*_FRESH,),
     labels=("known", "unknown"),
-    fusable=True,
     moves=("fail",),
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -201,7 +202,6 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     reads=(*CALL, "mode", "status"),
     writes=("status",),
     labels=("valid", "in a mode", "invalid"),
-    fusable=True,
     moves=("fail",),
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -218,7 +218,6 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     reads=(*CALL, "mode", "status"),
     writes=("status",),
     labels=("allowed", "restricted"),
-    fusable=True,
     nondeterministic=True,
     moves=("fail",),
 )
@@ -239,7 +238,6 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     ),
     writes=("must_ask", "verdict", "rules", "status"),
     labels=("allow", "ask", "hooks", "deny", "no match"),
-    fusable=True,
     moves=("fail",),
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -306,7 +304,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 @fires(
     reads=(*CALL, "by_person", "must_ask", "status"),
     writes=("attempt", "by_person", "by_hook", "must_ask", "hook_attempt", "hook_reason", "status"),
-    labels=("allow", "ask", "changed", "blocked or stopped"),
+    labels=("allow", "ask", "changed", "blocked", "stopped"),
     moves=("fail",),
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -317,7 +315,8 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     if outcome.stop is not None or outcome.decision == "block":
         _refuse(deps, key, call, outcome)
         note_hooks(runtime, key, "BeforeTool", outcome)
-        return {"label": "blocked or stopped", "status": moved(state["status"], "fail")}
+        label = "blocked" if outcome.stop is None else "stopped"
+        return {"label": label, "status": moved(state["status"], "fail")}
     amended = _amended(deps, key, call, outcome)
     note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # Writing the arguments is approval by a person, but not if a hook changed them afterwards.

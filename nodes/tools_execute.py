@@ -51,7 +51,6 @@ _LEAST_S = 0.1
     reads=(*CALL, *MODES, "approval", "by_person", "agent", "mode", "given", "hooked", "status"),
     writes=("status", "cause"),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
-    memoized=True,
     moves=EXECUTED,
 )
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
@@ -230,7 +229,7 @@ def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
     return deps.transcript.append("", [Message(role="tool", name=call.name, content="\n\n".join(parts))])
 
 
-@node(reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"), writes=("finished",), fusable=True)
+@node(reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"), writes=("finished",))
 async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch gets the attempt it belongs to."""
     key = key_of(state)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.nodes.context import has_ide
+from interlock.nodes.context import has_ide, tell_undone
 from interlock.nodes.hooks import warn
 from interlock.prompts import load
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
@@ -118,24 +118,26 @@ M = TypeVar("M", bound=_Lenient)
 @node(
     reads=("head", "ide_given"),
     writes=("head", "last_prompt_tokens"),
-    labels=("undone", "ide", "plain"),
-    fusable=True,
+    labels=("ide", "plain"),
 )
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """Starts a chain that continues the old. The size is then estimated, as the provider counted the old chain."""
+    """Starts a chain that continues the old. The size is then estimated, as the provider counted the old chain.
+
+    What a person took back is told here, to the chain that is sent.
+    """
     deps = runtime.context
-    undone = not deps.info.agent and deps.journal.undone(state["head"])
-    label = "undone" if undone else "ide" if has_ide(state, deps) else "plain"
+    label = "ide" if has_ide(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
     indices = older_outputs(messages, deps.transcript)
     if not indices or gain(messages, indices) < WORTH_TOKENS:
-        return {"label": label}
+        head = tell_undone(state["head"], deps)
+        return {"label": label} if head == state["head"] else {"label": label, "head": head}
     for index in indices:
         message = messages[index]
         path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
         messages[index] = masked(message, str(path))
     head = deps.transcript.append("", messages, continues=state["head"])
-    return {"label": label, "head": head, "last_prompt_tokens": 0}
+    return {"label": label, "head": tell_undone(head, deps), "last_prompt_tokens": 0}
 
 
 class _Outputs:

@@ -103,7 +103,6 @@ class StreamWatch:
         *("candidate", "stream_problem", "finish_reason", "last_prompt_tokens", "error", "retry"),
         *("unavailable", "failed_model", "loop_keys", "loop_found", "protocol"),
     ),
-    memoized=True,
 )
 async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Record the answer as a candidate; `check_stream` decides whether it enters the conversation.
@@ -219,8 +218,18 @@ def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> T
         *("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
         *("retry", "overflows", "last_prompt_tokens"),
     ),
-    labels=("retry", "unavailable", "too long", "still too long", "loop", "whole", "end"),
-    fusable=True,
+    labels=(
+        "retry",
+        "unavailable",
+        "too long",
+        "still too long",
+        "loop",
+        "whole",
+        "answered",
+        "calls",
+        "error",
+        "invalid",
+    ),
 )
 async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Only a complete answer enters the conversation: here or, if hooks see it first, after them."""
@@ -230,7 +239,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         if state.get("failed_model") and not state["rerouted"]:
             return {"label": "unavailable", "turn_status": "", "rerouted": True}
         if error["type"] != "context_overflow":
-            return {"label": "end", "turn_status": "error"}
+            return {"label": "error", "turn_status": "error"}
         model = state.get("request_model") or state["sticky_model"]
         before, limit = state.get("overflows", 0), runtime.context.models.limit(model)
         text = f"{error['message']} The conversation is shortened to fit, and the request is sent again."
@@ -250,7 +259,8 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if not problem:
         if is_hooked(state, "AfterModel"):
             return {"label": "whole", "turn_status": "calls" if message.tool_calls else "ok"}
-        return {**accepted(state, transcript, state["candidate"]), "label": "end"}
+        label = "calls" if message.tool_calls else "answered"
+        return {**accepted(state, transcript, state["candidate"]), "label": label}
     runtime.stream_writer(InvalidStream(reason=problem))
     if state["attempt"] < STREAM_ATTEMPTS:
         again: TurnState = {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
@@ -292,7 +302,8 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 def _ended(status: str, kind: str, message: str) -> TurnState:
-    return {"label": "end", "turn_status": status, "error": {"type": kind, "message": message}}
+    label = "error" if status == "error" else "invalid"
+    return {"label": label, "turn_status": status, "error": {"type": kind, "message": message}}
 
 
 def _problem(message: Message, reason: str, answers_tool: bool) -> str:
@@ -311,7 +322,7 @@ def _problem(message: Message, reason: str, answers_tool: bool) -> str:
 @fires(
     reads=(*REQUEST, "hooked", "said", "candidate", "finish_reason"),
     writes=("head", "reply", "said", "turn_status", "error"),
-    labels=("end",),
+    labels=("answered", "calls", "stopped", "blocked"),
 )
 async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """A rejected answer never enters the conversation, nor do its calls; with replaced text, the calls stay."""
@@ -323,7 +334,7 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     }
     outcome = await fired("AfterModel", payload, state, runtime)
     if end := ending("AfterModel", outcome, "the answer", runtime):
-        return {"label": "end", **end}
+        return {**end}
     record = state["candidate"]
     text = replacement("AfterModel", outcome, runtime)
     if text and text != answer.text:
@@ -333,7 +344,7 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         )
         record = deps.transcript.append(state["head"], [answer])
     _tell(answer, runtime)
-    return {**accepted(state, deps.transcript, record), "label": "end"}
+    return {**accepted(state, deps.transcript, record), "label": "calls" if answer.tool_calls else "answered"}
 
 
 def _tell(answer: Message, runtime: Runtime[Deps]) -> None:
@@ -344,7 +355,12 @@ def _tell(answer: Message, runtime: Runtime[Deps]) -> None:
         runtime.stream_writer(MessageEvent(role="assistant", content=answer.text, delta=True))
 
 
-@node(reads=("loop_found", "loop_count"), writes=("loop_count", "turn_status", "error"), group="errors")
+@node(
+    reads=("loop_found", "loop_count"),
+    writes=("loop_count", "turn_status", "error"),
+    labels=("first loop", "second loop"),
+    group="errors",
+)
 async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Keep the repeated text out of the conversation, recording it as the step's reason."""
     kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]
@@ -352,7 +368,7 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     runtime.context.steps.reasoned(task_of(runtime, "note_loop"), f"loop {count} ({kind}): {detail}")
     runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
     if count == 1:
-        return {"loop_count": count, "turn_status": "loop_nudge"}
+        return {"label": "first loop", "loop_count": count, "turn_status": "loop_nudge"}
     said = f"{detail[0].upper()}{detail[1:]}" if kind in RAN_ON else f"The model repeats itself: {detail}"
     info = runtime.context.info
     unchecked = info.command("--no-loop-check")
@@ -361,7 +377,7 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         advice = f"Start it again, with another input or unchecked: {unchecked}"
     message = f"{said}, also after the model was told. {advice}"
     error = {"type": "loop_detected", "message": message}
-    return {"loop_count": count, "turn_status": "loop_detected", "error": error}
+    return {"label": "second loop", "loop_count": count, "turn_status": "loop_detected", "error": error}
 
 
 def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:

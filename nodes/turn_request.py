@@ -57,8 +57,7 @@ _FRESH: TurnState = {
         *("max_turns", "max_session_turns"),
     ),
     writes=("turn_no", "session_turns", *_FRESH),
-    labels=("short", "long", "limit"),
-    fusable=True,
+    labels=("short", "long", "prompt limit", "session limit"),
 )
 async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Both limits count model turns; the session limit is -1 if unlimited."""
@@ -87,14 +86,14 @@ def _refuse(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
     flag = kind.replace("_", "-")
     message = f"{what}. Go on with: {runtime.context.info.command(f'--{flag} N')}"
     error = {"type": kind, "message": message}
-    return {**_FRESH, "label": "limit", "turn_status": "session_limit", "error": error}
+    label = "session limit" if kind == "max_session_turns" else "prompt limit"
+    return {**_FRESH, "label": label, "turn_status": "session_limit", "error": error}
 
 
 @node(
     reads=("head", "model", "sticky_model", "last_prompt_tokens", "turn_no", "loop_next", "hooked"),
     writes=(),
     labels=("overflow", "look due", "sticky", "hooked", "unrouted"),
-    fusable=True,
 )
 async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Compare the unsent messages with the space left after the last request."""
@@ -134,12 +133,12 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 @fires(
     reads=(*REQUEST, "hooked", "said"),
     writes=(*_UNCHANGED, "head", "reply", "said", "turn_status", "finish_reason", "error"),
-    labels=("ask", "choose tools", "ended"),
+    labels=("ask", "choose tools", "answered", "stopped", "blocked"),
 )
 async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Changes apply to this request only: the conversation and the prompt's model are unaffected.
 
-    `ended` also if a hook answered in the model's place.
+    `answered`: a hook did, in the model's place.
     """
     deps = runtime.context
     unchanged: TurnState = {"head": state["head"], "mode": state.get("mode", "")}
@@ -148,9 +147,9 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if outcome.stop is None and (text := replacement("BeforeModel", outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))
         reply = deps.transcript.append(state["head"], [Message(role="assistant", content=text)])
-        return {**accepted(state, deps.transcript, reply), "finish_reason": "stop", "label": "ended"}
+        return {**accepted(state, deps.transcript, reply), "finish_reason": "stop", "label": "answered"}
     if end := ending("BeforeModel", outcome, "the request", runtime):
-        return {"label": "ended", **end}
+        return {**end}
     label = "choose tools" if is_hooked(state, "BeforeToolSelection") else "ask"
     return {**_UNCHANGED, **_changes(outcome, state["head"], request, runtime), "label": label}
 
@@ -183,14 +182,18 @@ def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> st
     return transcript.append(shared, messages[len(same) :])
 
 
-@fires(reads=REQUEST, writes=("request_tools", "turn_status", "error"), labels=("ask", "ended"))
+@fires(
+    reads=REQUEST,
+    writes=("request_tools", "turn_status", "error"),
+    labels=("ask", "stopped", "blocked"),
+)
 async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Tools not offered aren't thereby forbidden: that is up to policy."""
     request = await request_of(state, runtime.context)
     payload = {"llm_request": shown_request(request)}
     outcome = await fired("BeforeToolSelection", payload, state, runtime)
     if end := ending("BeforeToolSelection", outcome, "the request", runtime):
-        return {"label": "ended", **end}
+        return {**end}
     tools = _chosen(outcome, [t.name for t in request.tools], runtime)
     return {"label": "ask", "request_tools": tools}
 
@@ -210,8 +213,19 @@ def _chosen(outcome: HookOutcome, offered: list[str], runtime: Runtime[Deps]) ->
     return [name for name in offered if name in named]
 
 
-def after_loop_check(state: TurnState) -> Literal["loop", "sticky", "hooked", "unrouted"]:
-    return "loop" if state["loop_found"] else _routed(state)
+def after_loop_check(
+    state: TurnState,
+) -> Literal["calls repeat", "text repeats", "no progress", "sticky", "hooked", "unrouted"]:
+    """Return which level of the check found a loop, or what comes next without one."""
+    match state["loop_found"].get("kind"):
+        case None:
+            return _routed(state)
+        case "tool_call":
+            return "calls repeat"
+        case "model":
+            return "no progress"
+        case _:
+            return "text repeats"
 
 
 def _routed(state: TurnState) -> Literal["sticky", "hooked", "unrouted"]:

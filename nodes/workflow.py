@@ -123,9 +123,7 @@ def _last_attempt(journal: Journal, key: CallKey) -> CallKey:
 def begin_task(task: str) -> Any:
     """A node that makes the text under `task` an agent's prompt."""
 
-    @node(
-        reads=(task, "head"), writes=("prompt", "head", "session_turns", "last_prompt_tokens"), fusable=True
-    )
+    @node(reads=(task, "head"), writes=("prompt", "head", "session_turns", "last_prompt_tokens"))
     async def begin(state: Any, runtime: Runtime[Deps]) -> Any:
         prompt = Message(role="user", origin="person", content=clean(str(state[task])))
         return {
@@ -141,7 +139,7 @@ def begin_task(task: str) -> Any:
 def end_task(answer: str) -> Any:
     """A node that takes an agent's answer from its conversation."""
 
-    @node(reads=("head", "status", "error"), writes=(answer,), labels=("done", "failed"), fusable=True)
+    @node(reads=("head", "status", "error"), writes=(answer,), labels=("done", "failed"))
     async def end(state: Any, runtime: Runtime[Deps]) -> Any:
         if state["status"] != "done":
             error: dict[str, str] = state.get("error") or {}

@@ -14,7 +14,7 @@ from typing import Any, cast
 from interlock.services.config.formats import front_matter, parse_yaml
 from interlock.services.config.settings import read_object
 from interlock.services.files.disk import read_file
-from interlock.services.secrets.environment import is_secret
+from interlock.services.secrets.environment import is_secret_name
 from interlock.state.command import pieces
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
@@ -99,7 +99,7 @@ def _of_variables(text: str) -> Iterator[str]:
 
     for binding in parse_stream(StringIO(text)):
         if binding.key:
-            hidden = is_secret(binding.key)
+            hidden = is_secret_name(binding.key)
             yield f"variable {binding.key}" + (", a secret" if hidden else f"={binding.value or ''}")
 
 

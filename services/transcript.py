@@ -73,7 +73,7 @@ class ChainTranscript:
         """Add records after `head` (`""`: after a new root record, which stores `continues`); returns the new head."""
         if not head:
             head = self._write("", self._root(continues or None), None)
-        for message in map(self.redact.message, messages):
+        for message in map(self.redact.redact_message, messages):
             message = self.recorded(head, message) if self.recorded else message
             head = self._write(head, encode(message), message)
         return head
@@ -156,7 +156,7 @@ class ChainTranscript:
             self.recorded and name in self._cache
         ):  # a replay's store has it; elsewhere it may have been rolled back
             return name
-        file = self._blobs.keep(body)
+        file = self._blobs.store_if_long(body)
         self._records.add(name, self._run, StoredRecord(parent, b"" if file else body, file), body)
         self._cache[name] = (parent, message)
         return name
@@ -176,4 +176,4 @@ class ChainTranscript:
 
     def _row(self, record: str) -> tuple[str, bytes | None] | None:
         row = self._records.find(record)
-        return row and (row.parent, self._blobs.read(row.body, row.file))
+        return row and (row.parent, self._blobs.read_body(row.body, row.file))

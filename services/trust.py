@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, cast
 from interlock.services.brought import lines_of
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
-from interlock.services.files.disk import private_directory, read_file
-from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.files.disk import make_private_directory, read_file
+from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.files.protected import protected_names
+from interlock.services.files.stamps import files_like, lies_there, real_path
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import scripts_of
-from interlock.services.policy.load import workspace_files
+from interlock.services.policy.load import list_workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.text import listed
@@ -42,7 +43,7 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     before = (read_object(file) or {}).get(key, [])
     new = [hook for mark, hook in marks.items() if mark not in before]
     if new:
-        with suppress(OSError), locked(file.parent):  # unwritable home: reported every time
+        with suppress(OSError), lock_folder(file.parent):  # unwritable home: reported every time
             _write(file, {**(read_object(file) or {}), key: sorted(marks)})
     return [
         f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.title}"
@@ -94,7 +95,7 @@ def answer_for(path: Path, home: Path) -> Answer | None:
     if (off := _switched_off(home)) is not None:
         return Answer(None, True, off)
     by_folder = {answer.directory: answer for answer in answers(home)}
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     return next((by_folder[d] for d in (target, *target.parents) if d in by_folder), None)
 
 
@@ -114,8 +115,8 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
     file = home / TRUST_FILE
     key, word = os.path.realpath(directory), "trusted" if trusted else "untrusted"
     try:
-        private_directory(file.parent)
-        with locked(file.parent):
+        make_private_directory(file.parent)
+        with lock_folder(file.parent):
             entries = {
                 k: v for k, v in (read_object(file) or {}).items() if str(_directory(k, home, file)) != key
             }
@@ -146,7 +147,7 @@ def _geminis(home: Path) -> list[Answer]:
     for key, value in (read_object(file) or {}).items():
         if value in _GEMINI_ANSWERS and Path(key).is_absolute():
             directory = Path(key).parent if value == "TRUST_PARENT" else Path(key)
-            found.append(Answer(Path(os.path.realpath(directory)), _GEMINI_ANSWERS[str(value)], file))
+            found.append(Answer(real_path(directory), _GEMINI_ANSWERS[str(value)], file))
     return found
 
 
@@ -154,7 +155,7 @@ def _directory(key: str, home: Path, file: Path) -> Path:
     directory = home / key[2:] if key.startswith("~/") else home if key == "~" else Path(key)
     if not directory.is_absolute():
         raise ConfigError(f"{file}: {key!r} is not an absolute path; write one, or one that begins with ~/.")
-    return Path(os.path.realpath(directory))
+    return real_path(directory)
 
 
 def _answer(key: str, value: object, file: Path) -> bool:
@@ -172,15 +173,15 @@ class ProjectFile(NamedTuple):
 
 def project_files(root: Path, home: Path) -> list[ProjectFile]:
     """List workspace files that need trust, except the user's own; includes files read only by later versions."""
-    mine = {os.path.realpath(home / folder) for folder in FOLDERS}
+    mine = {real_path(home / folder) for folder in FOLDERS}
     found = [
         file
         for name in protected_names()
         for file in _brought(root / name)
-        if os.path.realpath(root / name) not in mine
+        if real_path(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
-    found += workspace_files(root, home)
+    found += list_workspace_files(root, home)
     return [ProjectFile(file, tuple(lines_of(file))) for file in found]
 
 
@@ -195,8 +196,8 @@ def _brought(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
-            yield from sorted(path.glob(pattern))
-        elif os.path.lexists(file := path / pattern):
+            yield from files_like(path, pattern)
+        elif lies_there(file := path / pattern):
             yield file
 
 

@@ -190,10 +190,6 @@ class Steps(Protocol):
         """How often `name` was numbered since the task's node started; 0 at first, the same when it runs again."""
         ...
 
-    def undone(self, task: str) -> None:
-        """The graph the task last started is restarted in a task of its own."""
-        ...
-
     def handed_on(self, task: str) -> list[dict[str, Any]]:
         """The graph the task last started continues in a task of its own; returns what its nodes did."""
         ...

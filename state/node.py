@@ -33,11 +33,6 @@ class NodeSpec:
     writes: tuple[str, ...]
     labels: tuple[str, ...] = ()
     """Values it may write to `label`; an edge that maps labels has exactly these."""
-    fusable: bool = False
-    """No effect outside its update, and no use of services that have one: it may share a superstep with its neighbours,
-    and run twice after a kill."""
-    memoized: bool = False
-    """Its outside effects are recorded and found again on a rerun: it may share a superstep with fusable neighbours."""
     nondeterministic: bool = False
     """Reads files, an index or a clock, which may change: on replay its recorded update is used, for nodes of the
     top-level graph. What subgraphs read is in records or the journal, or the subgraph is declared so too."""
@@ -60,8 +55,6 @@ def node(
     reads: tuple[str, ...] = (),
     writes: tuple[str, ...] = (),
     labels: tuple[str, ...] = (),
-    fusable: bool = False,
-    memoized: bool = False,
     nondeterministic: bool = False,
     timeout_s: float | None = None,
     retries: int = 0,
@@ -84,8 +77,8 @@ def node(
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
-        kinds, limits = (fusable, memoized, nondeterministic), (timeout_s, retries, retry_wait_s)
-        spec = NodeSpec(reads, written, labels, *kinds, *limits, parts, group, moves)
+        limits = (timeout_s, retries, retry_wait_s)
+        spec = NodeSpec(reads, written, labels, nondeterministic, *limits, parts, group, moves)
         return specified(function, spec)
 
     return mark

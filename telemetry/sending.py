@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from interlock.services.files.disk import private_file
+from interlock.services.files.disk import make_private_file
 from interlock.state.accounting import TelemetrySettings
 from interlock.telemetry.spans import Attributes, Figure, Span
 
@@ -213,7 +213,7 @@ def _to_file(settings: TelemetrySettings) -> tuple[Any, Any, Any]:
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
     path = Path(settings.outfile).expanduser()
-    private_file(path)
+    make_private_file(path)
     file = path.open("a", encoding="utf-8")
 
     def line(data: Any) -> str:

@@ -35,7 +35,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
     # What it writes belongs to the run; its folder has the run's name.
     "plans": frozenset({"folder", "placed", "write", "hand_over"}),
     "steps": frozenset(
-        {"started", "ended", "undone", "handed_on", "taken_up", "routed", "reasoned", "decided", "commit"}
+        {"started", "ended", "handed_on", "taken_up", "routed", "reasoned", "decided", "commit"}
         # Numbers count from a task's beginning, in a replay as well.
         | {"failed", "numbered"}
     ),
@@ -64,9 +64,13 @@ class Watched:
         return self._service(*args)
 
 
+RECORDED = ("call_model", "run_tool")
+"""Nodes that find what they did again: a reply, a call's result."""
+
+
 @pytest.fixture
 def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Outside calls of nodes that don't declare them. `recorded` nodes get their results back on a rerun."""
+    """Outside calls of nodes that don't declare them. `RECORDED` ones get their results back on a rerun."""
     # Not above: what starts the workers would import all of LangGraph first, too.
     from interlock.graphs import _own_nodes
     from interlock.state.deps import Deps
@@ -77,7 +81,8 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     def watched(function: Any, state: Any, runtime: Any) -> Any:
         spec = spec_of(function)
-        if spec is None or spec.nondeterministic or spec.memoized or not isinstance(runtime.context, Deps):
+        recorded = function.__name__ in RECORDED
+        if spec is None or spec.nondeterministic or recorded or not isinstance(runtime.context, Deps):
             return called(function, state, runtime)
 
         def note(service: str, asked: str) -> None:

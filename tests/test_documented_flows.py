@@ -15,8 +15,8 @@ import yaml
 from interlock.engine.diagrams.shape import Edge, connections, places
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._additions import PLACES
-from interlock.graphs._fusing import Task
 from interlock.graphs._graph import Compiled
+from interlock.graphs._together import Task
 from interlock.state import events
 from interlock.state.charts import CHARTS, initial, moves_in
 from interlock.state.node import spec_of

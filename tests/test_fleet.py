@@ -29,7 +29,7 @@ from interlock.engine.store import Store, audit, note_error
 from interlock.engine.store.address import state_home
 from interlock.engine.store.audit import VARIABLE, key_of
 from interlock.engine.store.audited import sign
-from interlock.engine.store.queue import hand_to_workers, put_job, take_back, unsure
+from interlock.engine.store.queue import hand_to_workers, put_job, take_back
 from interlock.engine.store.runs import end_lease, read_lease
 
 __all__ = ["run"]
@@ -279,7 +279,7 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     assert _status(fleet, name) == "interrupted"
     assert fleet("wait", name).code == 130
     with closing(Store(state_home()).connect()) as conn:
-        assert unsure(conn, 12) == [], "no worker puts it back"
+        assert conn.jobs.unsure(12) == [], "no worker puts it back"
     fleet("resume", name)
     assert _status(fleet, name) == "queued"
     assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"

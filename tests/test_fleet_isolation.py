@@ -12,7 +12,7 @@ from scripted import call, shell, tools
 from test_fleet import Worker, fleet
 from test_fleet_git import git, origin, settings
 
-from interlock.services.secrets.environment import known_environment
+from interlock.services.secrets.environment import foreign_run_environment
 from interlock.state.settings import EnvironmentSettings
 
 __all__ = ["fleet", "origin", "run", "settings"]
@@ -101,8 +101,8 @@ def test_a_command_of_somebody_elses_run_gets_a_known_environment() -> None:
         "NPM_TOKEN": "t",
     }
     allowing = EnvironmentSettings.model_validate({"allowed": ["MINE"], "enabled": False})
-    assert of_worker.keys() & known_environment(of_worker) == {"PATH", "LC_ALL"}
-    assert of_worker.keys() & known_environment(of_worker, allowing) == {"PATH", "LC_ALL", "MINE"}
+    assert of_worker.keys() & foreign_run_environment(of_worker) == {"PATH", "LC_ALL"}
+    assert of_worker.keys() & foreign_run_environment(of_worker, allowing) == {"PATH", "LC_ALL", "MINE"}
 
 
 def test_a_worker_that_cannot_isolate_refuses_runs_on_repositories_in_one_line(

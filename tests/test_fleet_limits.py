@@ -18,7 +18,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.address import state_home
 from interlock.engine.store.admission import admit
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import hand_to_workers, take_over, unsure
+from interlock.engine.store.queue import hand_to_workers, take_over
 
 __all__ = ["fleet", "run"]
 
@@ -70,7 +70,7 @@ def test_a_job_that_a_worker_left_behind_when_it_had_put_its_run_back_holds_nobo
         assert hand_to_workers(conn, names[0])
     assert fetched() is None
     with writing() as conn:
-        for abandoned in unsure(conn, 12.0):
+        for abandoned in conn.jobs.unsure(12.0):
             take_over(conn, abandoned)
     assert [job[1] for _ in names if (job := fetched())] == names
 

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
     "web": {"state", "tools", "graphs", "services", "engine", "cli"},
     "acp": {"state", "tools", "services", "engine", "cli"},
-    "fleet": {"state", "tools", "services", "engine"},
+    "fleet": {"state", "tools", "services", "engine", "cli"},
     "telemetry": {"state", "services", "engine"},
     "workflow": {"state", "nodes", "graphs"},
     "testing": {"state", "graphs", "services", "engine"},
@@ -55,6 +55,7 @@ SERVICES_MAY_IMPORT = {
     "discovered": {"mcp"},
     "brought": {"config", "files", "secrets"},
     "trust": {"brought", "config", "files", "hooks", "policy"},
+    "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
@@ -74,7 +75,7 @@ ENGINE_ORDER = (
 )
 """The rooms and modules of `engine/`: each may import those before it. `engine` is the door, `engine/__init__.py`."""
 CLI_ORDER = (
-    *("near", "version", "warm", "startup"),
+    *("near", "version", "terminal", "warm", "startup"),
     "render",
     *("inputs", "parsing", "flags", "workflow_inputs", "decisions", "exporting"),
     *("catalog", "candidates", "driving", "batch"),
@@ -87,6 +88,12 @@ CLI_ORDER = (
 ORDERS = {"engine": ENGINE_ORDER, "cli": CLI_ORDER}
 
 FRONT_ENDS = ("cli", "web", "acp")
+FROM_CLI = {
+    "web": {"exporting", "flags", "parsing", "render", "warm.forked"},
+    "acp": {"flags", "parsing", "session", "startup", "version"},
+    "fleet": {"parsing", "render", "warm.forked"},
+}
+"""What the page and the editor share with the terminal's commands."""
 THE_CLIENT = "interlock.engine.client"
 
 
@@ -194,6 +201,14 @@ def test_front_ends_import_nothing_of_the_engine_but_its_client() -> None:
             if f"{name}.".startswith("interlock.engine.") and not f"{name}.".startswith(f"{THE_CLIENT}."):
                 wrong.append(f"{path.relative_to(ROOT)}: {name}; write `{THE_CLIENT}.…`")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_page_and_the_editor_import_of_the_terminal_what_they_share() -> None:
+    for room, shared in FROM_CLI.items():
+        names = {name for path in MODULES if path.is_relative_to(ROOT / room) for name in imported(path)}
+        of_cli = {name.removeprefix("interlock.cli.") for name in names if name.startswith("interlock.cli")}
+        found = {name.partition(".")[0] if name.startswith("render.") else name for name in of_cli}
+        assert found == shared, room
 
 
 def test_a_module_says_what_it_does() -> None:
@@ -338,7 +353,7 @@ def test_there_is_no_second_copy_of_a_room() -> None:
 
 def _is_ours(module: object) -> bool:
     file = getattr(module, "__file__", None)
-    return file is not None and Path(file).is_relative_to(ROOT)
+    return file is not None and any(Path(file).is_relative_to(ROOT / room) for room in MAY_IMPORT)
 
 
 def test_the_sub_rooms_of_services_go_one_way() -> None:
@@ -357,6 +372,67 @@ def test_the_sub_rooms_of_services_go_one_way() -> None:
         free = sorted(r for r, t in rest.items() if not t)
         assert free, f"these import each other in a circle: {sorted(rest)}"
         seen += free
+
+
+FOREIGN_ROOM = ("graphs/foreign.py", "engine/store/foreign.py", "engine/travel/adopt.py")
+"""Where a graph that knows nothing of Interlock is dealt with: as a workflow, its checkpoints, and threads of it."""
+REGISTRY = ("engine/graph_files.py", "engine/workflows.py")
+"""Where workflows are made of files."""
+OF_FOREIGN_ROOM = re.compile(r"Foreign\w*|kept_graph")
+"""Names that only the room and the registry import."""
+WAYS_OF_WORKFLOWS = re.compile(r"Foreign\w*|Workflow|ClassKeepingSaver|Saver|PromptDialect|Dialect")
+"""Classes of which whoever holds an object calls a method, and asks for none."""
+ASKING = ("engine", "cli", "web", "acp", "testing")
+
+
+def questions_in(module: ast.Module) -> Iterator[str]:
+    """Yield what in a module asks whether a graph is foreign: an import, a class, a flag, an attribute by its name."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom):
+            yield from (one.name for one in node.names if OF_FOREIGN_ROOM.fullmatch(one.name))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            text = ast.unparse(node)
+            kinds = re.findall(r"\w+", ast.unparse(node.args[1])) if len(node.args) > 1 else []
+            if node.func.id in ("isinstance", "issubclass"):
+                yield from (text for kind in kinds if WAYS_OF_WORKFLOWS.fullmatch(kind))
+            if node.func.id in ("hasattr", "getattr") and {*kinds} & {"graph", "factory", "takes_any_value"}:
+                yield text
+        elif isinstance(node, ast.MatchClass) and WAYS_OF_WORKFLOWS.fullmatch(ast.unparse(node.cls)):
+            yield f"case {ast.unparse(node)}"
+        name = next(
+            (n for key in ("id", "attr", "arg", "name") if isinstance(n := getattr(node, key, 0), str)), ""
+        )
+        if "foreign" in name.lower() and not isinstance(node, ast.alias):
+            yield name
+
+
+def test_nobody_outside_its_room_asks_whether_a_graph_is_foreign() -> None:
+    """A workflow answers what engine and front ends need of it (`graphs/_pipeline.py`), whoever wrote its graph."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {question}"
+        for path in MODULES
+        if path.relative_to(ROOT).parts[0] in ASKING
+        and path.relative_to(ROOT).as_posix() not in (*FOREIGN_ROOM, *REGISTRY)
+        for question in questions_in(tree(path))
+    ]
+    assert not wrong, "make it a method of `Pipeline`, or of what it chooses:\n" + "\n".join(wrong)
+
+
+def test_each_form_of_the_question_is_seen() -> None:
+    asked = """
+from interlock.graphs.foreign import Foreign
+def f(found, is_foreign):
+    if isinstance(found, Pipeline | Workflow) or hasattr(found, "graph") or found.foreign: pass
+    match found:
+        case ForeignSaver(): pass
+    isinstance(found, Pipeline), isinstance(found, str), getattr(found, "name")
+"""
+    assert sorted(questions_in(ast.parse(asked))) == sorted(
+        [
+            *("Foreign", "is_foreign", "isinstance(found, Pipeline | Workflow)", "hasattr(found, 'graph')"),
+            *("foreign", "case ForeignSaver()", "ForeignSaver"),
+        ]
+    )
 
 
 def test_what_benchmarks_import_is_there() -> None:

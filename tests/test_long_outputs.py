@@ -18,7 +18,7 @@ from interlock.engine.store.chain import dropped
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.damage import damage
 from interlock.engine.store.runs import remove_run
-from interlock.services.files.filesystem import OutputFiles, store_file
+from interlock.services.files.filesystem import OutputFiles, store_content
 
 DONE = {"text": "done"}
 SEQ = call("run_shell_command", command="seq 1 5000")
@@ -180,7 +180,7 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them_or_has_begun
     def meanwhile(path: Path, since: float) -> None:
         """Another run stores the same bytes; its row comes later."""
         if path in before:
-            store_file(outputs.directory, path.name, before[path])
+            store_content(outputs.directory, path.name, before[path])
         remove(path, since)
 
     with monkeypatch.context() as patch:

@@ -8,8 +8,8 @@ import pytest
 from places import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
-from interlock.services.files.blobs import inflated
-from interlock.tools.save_memory import with_fact
+from interlock.services.files.blobs import inflate_body
+from interlock.tools.save_memory import add_fact_to_text
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def requests(place: Place) -> list[dict[str, Any]]:
     conn = Store(place.folder / "home").connect()
     bodies = [row[0] for row in conn.execute("select body from chain order by rowid")]
     conn.close()
-    found = [json.loads(inflated(body)) for body in bodies if body]
+    found = [json.loads(inflate_body(body)) for body in bodies if body]
     return [m for m in found if m.get("origin") == "context" and "came to just now" in json.dumps(m)]
 
 
@@ -95,4 +95,4 @@ def test_only_memory_files_are_written_so(place: Place) -> None:
     ],
 )
 def test_a_fact_stands_below_its_heading_once(before: str, after: str) -> None:
-    assert with_fact(before, "b") == after
+    assert add_fact_to_text(before, "b") == after

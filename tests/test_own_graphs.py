@@ -99,18 +99,20 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path / "stage")
 
 
-def branches(g: Graph, fusable: bool = False) -> None:
+def branches(g: Graph, together: bool = False) -> None:
     """A short branch and a long one that join."""
-    put_steps(g, "short", "long", "longer", "meet", fusable=fusable)
+    put_steps(g, "short", "long", "longer", "meet")
+    if together:
+        g.together("short", "long", "longer", "meet")
     g.edge("long", "longer")
     g.join(("short", "longer"), "meet")
 
 
-@pytest.mark.parametrize("fusable", [False, True])
-def test_a_join_runs_once_after_branches_of_different_length(stage: Stage, fusable: bool) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_a_join_runs_once_after_branches_of_different_length(stage: Stage, together: bool) -> None:
     def wire(g: Graph) -> None:
         put_steps(g, "begin")
-        branches(g, fusable)
+        branches(g, together)
         g.edge(START, "begin", "short")
         g.edge("begin", "long")
         g.edge("meet", END)

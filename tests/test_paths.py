@@ -158,7 +158,7 @@ def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) 
     # Reviews, sub-agents, hooks and servers' questions are in `test_plan`, `test_subagents`,
     # `test_hooks_around_calls` and `mcp_runs/test_input`, modes in `test_task`, texts in `test_modes_and_settings`.
     others = {
-        *("parse_xml", "parse_json", "ask_review", "await_review", "take_review", "subagent"),
+        *("parse_xml", "ask_review", "await_review", "take_review", "subagent"),
         *("ask_input", "take_input", "check_mode"),
     }
     others |= {"before_tool", "after_tool", "ask_hook", "await_hook", "notify"}

@@ -26,7 +26,7 @@ from interlock.graphs._graph import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps, Token
 from interlock.state.errors import SetupError, UserError
-from interlock.state.node import node
+from interlock.state.node import NodeSpec, node, spec_of
 
 DIAGRAMS = Path(__file__).parent.parent / "diagrams"
 
@@ -266,7 +266,7 @@ def test_a_run_without_deps_is_refused() -> None:
         run(wired("a", "^ a", "a $"), context=None)
 
 
-# Chains of fusable nodes
+# Nodes that share a superstep
 
 
 class Walk(TypedDict, total=False):
@@ -276,19 +276,19 @@ class Walk(TypedDict, total=False):
 
 
 def chained(control: RunControl | None = None) -> Graph:
-    """a → b → c → END, all fusable; `c` writes a channel with a reducer."""
+    """a → b → c → END, together; `c` writes a channel with a reducer."""
 
-    @node(reads=("at",), writes=("at",), labels=("on", "off"), fusable=True)
+    @node(reads=("at",), writes=("at",), labels=("on", "off"))
     async def a(state: Walk) -> Walk:
         return {"at": state.get("at", "") + "a", "label": "on"}
 
-    @node(reads=("at",), writes=("at",), fusable=True)
+    @node(reads=("at",), writes=("at",))
     async def b(state: Walk) -> Walk:
         if control:
             control.request_drain("stopped")
         return {"at": state.get("at", "") + "b"}
 
-    @node(reads=("at",), writes=("found",), fusable=True)
+    @node(reads=("at",), writes=("found",))
     async def c(state: Walk) -> Walk:
         return {"found": {state.get("at", ""): "seen"}}
 
@@ -297,6 +297,7 @@ def chained(control: RunControl | None = None) -> Graph:
     made.edge(START, "a")
     made.by_label("a", {"on": "b", "off": END})
     made.edge("b", "c", END)
+    made.together("a", "b", "c")
     return made
 
 
@@ -346,16 +347,16 @@ Calls = list[str]
 
 
 def nested(calls: Calls, ways: str, control: RunControl | None = None) -> Graph:
-    """A graph that is a node: pay (recorded) → note (fusable) → END, or → wait, which isn't fusable."""
+    """A graph that is a node: pay → note → END, both together with its START, or → wait."""
 
-    @node(reads=("at",), writes=("at",), memoized=True)
+    @node(reads=("at",), writes=("at",))
     async def pay(state: Inner) -> Inner:
         calls.append("pay")
         if control:
             control.request_drain("stopped")
         return {"at": state.get("at", "") + "p"}
 
-    @node(reads=("at", "found"), writes=("found",), fusable=True)
+    @node(reads=("at", "found"), writes=("found",))
     async def note(state: Inner) -> Inner:
         return {"found": {**state.get("found", {}), state.get("at", ""): "seen"}}
 
@@ -369,6 +370,7 @@ def nested(calls: Calls, ways: str, control: RunControl | None = None) -> Graph:
     part.edge(START, "pay", "note")
     part.route("note", _waits if ways == "waits" else _ends, {"wait": "wait", "end": END})
     part.edge("wait", END)
+    part.together(START, "pay", "note")
     outer = Graph("outer", Walk)
     outer.subgraph("inner", part)
     outer.edge(START, "inner", END)
@@ -426,14 +428,14 @@ class Paid(TypedDict, total=False):
     paid: Annotated[dict[str, str], merge_by_key]
 
 
-def batch(calls: Calls, again: bool = True) -> Graph:
-    """begin (fusable) → one graph per job: pay (recorded) → END, or → wait; → tell (fusable)."""
+def batch(calls: Calls, apart: bool = False) -> Graph:
+    """begin → one graph per job: pay → END, or → wait; → tell; together but for `wait`."""
 
-    @node(reads=("jobs",), writes=("jobs",), fusable=True)
+    @node(reads=("jobs",), writes=("jobs",))
     async def begin(state: Batch) -> Batch:
         return {"jobs": state.get("jobs", [])}
 
-    @node(reads=("job",), writes=("paid",), labels=("paid", "wait"), memoized=True)
+    @node(reads=("job",), writes=("paid",), labels=("paid", "wait"))
     async def pay(state: Job) -> Job:
         job = state.get("job", "")
         calls.append(f"pay {job}")
@@ -443,7 +445,7 @@ def batch(calls: Calls, again: bool = True) -> Graph:
     async def wait(state: Job) -> Job:
         return {"paid": {state.get("job", ""): interrupt("pay?")}}
 
-    @node(reads=("paid",), writes=("told",), fusable=True)
+    @node(reads=("paid",), writes=("told",))
     async def tell(state: Batch) -> Batch:
         return {"told": " ".join(f"{k}={v}" for k, v in sorted(state.get("paid", {}).items()))}
 
@@ -452,12 +454,14 @@ def batch(calls: Calls, again: bool = True) -> Graph:
     part.edge(START, "pay")
     part.by_label("pay", {"paid": END, "wait": "wait"})
     part.edge("wait", END)
+    part.together(START, "pay")
     g = Graph("batch", Batch)
     g.nodes(begin, tell)
     g.subgraph("job", part)
     g.edge(START, "begin")
-    g.fan_out("begin", _each_job, "job", "tell", one_inline=True, again=lambda _: again)
+    g.fan_out("begin", _each_job, "job", "tell", apart=lambda _: apart)
     g.edge("job", "tell", END)
+    g.together(START, "begin", "job", "tell")
     return g
 
 
@@ -513,21 +517,21 @@ def test_the_graph_of_an_only_payload_shares_its_senders_superstep_unless_it_wai
 
 
 @pytest.mark.parametrize(
-    ("jobs", "again", "steps_taken"),
+    ("jobs", "apart", "steps_taken"),
     [
-        (["a"], True, "begin* job>pay** job* tell*"),
-        (["a"], False, "begin* job>pay* job tell"),
-        (["a", "b"], True, "begin* job>pay* job job>pay* job tell"),
-        (["asked"], True, "begin* job>pay* job>wait job tell"),
+        (["a"], False, "begin* job>pay** job* tell*"),
+        (["a"], True, "begin* job>pay* job tell"),
+        (["a", "b"], False, "begin* job>pay* job job>pay* job tell"),
+        (["asked"], False, "begin* job>pay* job>wait job tell"),
     ],
 )
 def test_a_graph_begins_with_its_only_payload_and_hands_others_over(
-    tmp_path: Path, jobs: list[str], again: bool, steps_taken: str
+    tmp_path: Path, jobs: list[str], apart: bool, steps_taken: str
 ) -> None:
     """`*`: it ran in the superstep of the node that its graph is."""
     calls: Calls = []
     outer = Graph("outer", Batch)
-    outer.subgraph("batch", batch(calls, again))
+    outer.subgraph("batch", batch(calls, apart))
     outer.edge(START, "batch", END)
     rows = ran(tmp_path, outer, jobs, calls, "namespace, node, superstep from steps order by seq")
     taken: list[str] = []
@@ -551,3 +555,36 @@ def test_nodes_of_a_graph_that_ran_in_its_own_superstep_are_steps_inside_it(
     assert [row[1].partition(":")[0] for row in rows] == ["inner", "inner", ""][: len(kept)]
     assert rows[1][2:] == ("inner", "wait" if ways == "waits" else "end")
     assert ways == "waits" or (out["at"], out["found"], inside) == ("p", {"x": "y", "p": "seen"}, [])
+
+
+def test_nodes_that_share_a_superstep_stop_for_nobody() -> None:
+    """A hook or a person may keep a node waiting: a kill then would repeat what ran before it."""
+    stopping = {
+        f"{graph.name}.{name}"
+        for graph in every_graph()
+        for declare, given in graph.declared
+        if declare is Graph.together
+        for name in given
+        if (task := nodes_of(graph).get(name)) and task.group in ("hooks", "questions")
+    }
+    assert stopping == set()
+
+
+def nodes_of(graph: Graph) -> dict[str, NodeSpec]:
+    """The declarations of a graph's own nodes."""
+    found = {given[0]: spec_of(given[1]) for declare, given in graph.declared if declare is Graph.node}
+    return {name: spec for name, spec in found.items() if spec}
+
+
+def every_graph() -> list[Graph]:
+    found: dict[str, Graph] = {}
+
+    def add(graph: Graph) -> None:
+        if graph.name not in found:
+            found[graph.name] = graph
+            for part in graph.subgraphs.values():
+                add(part.graph)
+
+    for name in PIPELINES:
+        add(pipeline(name).declared())
+    return [*found.values()]

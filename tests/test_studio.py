@@ -18,9 +18,9 @@ from api_lab import langgraphs_server
 from patience import HANG_S
 
 from interlock.engine import Decision
-from interlock.engine.driver.drive import saver_for
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.foreign import saver_for
 from interlock.engine.store.steps import StepLog
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import PIPELINES

@@ -15,7 +15,7 @@ from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, sa
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.read.calls import agents
-from interlock.services.files.blobs import inflated
+from interlock.services.files.blobs import inflate_body
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -175,7 +175,8 @@ def test_an_agent_is_told_the_mandates_of_its_tools(
     outputs = stage.folder / "home/outputs"
     rows = stage.rows("select body, file from chain")
     records = [
-        (outputs / row["file"]).read_text() if row["file"] else inflated(row["body"]).decode() for row in rows
+        (outputs / row["file"]).read_text() if row["file"] else inflate_body(row["body"]).decode()
+        for row in rows
     ]
     (system,) = [record for record in records if "# How this ends" in record]
     for part in EVERYBODY | CHANGING | OTHERS:

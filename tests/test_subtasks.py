@@ -13,7 +13,7 @@ from interlock.engine import Outcome, fork_sync, resume_sync
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.store.runs import remove_run
-from interlock.services.files.blobs import inflated
+from interlock.services.files.blobs import inflate_body
 from interlock.state.errors import UserError
 
 _FIRST, _SECOND = "task:0.0", "task:0.0/task:0.0"
@@ -194,7 +194,7 @@ def test_a_child_has_a_mode_steps_and_a_conversation_of_its_own(tmp_path: Path) 
     assert (outcome.status, outcome.output["mode"]) == ("done", "code")
     assert not (stage.work / "no.txt").exists()
     bodies = stage.rows("select body from chain where run = $1", outcome.output["children"][0])
-    assert not any(b"secret of the root" in inflated(row["body"]) for row in bodies)
+    assert not any(b"secret of the root" in inflate_body(row["body"]) for row in bodies)
 
 
 def test_tasks_nest_only_so_deep(tmp_path: Path) -> None:

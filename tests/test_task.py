@@ -25,11 +25,11 @@ from scripted import tools
 
 from interlock.engine import Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
-from interlock.services.files.blobs import inflated
+from interlock.services.files.blobs import inflate_body
 from interlock.state.errors import InputError
 from interlock.state.events import ErrorEvent, InvalidStream
 from interlock.state.messages import ToolCall
-from interlock.tools._tags import as_tags
+from interlock.tools._tags import render_call_as_tags
 from interlock.tools.table import TASK_LOOP
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -40,7 +40,7 @@ def as_xml(replies: Replies) -> Replies:
     made: Replies = []
     for reply in replies:
         calls = [ToolCall(id="", **c) for c in reply.get("tool_calls", ())]
-        text = "\n\n".join([reply.get("text", ""), *map(as_tags, calls)])
+        text = "\n\n".join([reply.get("text", ""), *map(render_call_as_tags, calls)])
         made.append({**{k: v for k, v in reply.items() if k != "tool_calls"}, "text": text, "chunks": 7})
     return made
 
@@ -131,7 +131,7 @@ def test_a_model_that_calls_by_tags_is_told_the_tools_in_its_prompt_and_sees_its
     outcome = play(stage, [], protocol="xml")
     assert outcome.status == "done", outcome.error
     told = "".join(
-        inflated(row["body"]).decode() for row in stage.rows("select body from chain where file is null")
+        inflate_body(row["body"]).decode() for row in stage.rows("select body from chain where file is null")
     )
     kept = "".join(p.read_text() for p in (stage.folder / "home" / "outputs").iterdir())
     assert "<attempt_completion>" in told + kept

@@ -17,7 +17,7 @@ from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.read import step_rows, steps
 from interlock.engine.read.run_path import run_path
 from interlock.nodes.loop_detectors import call_key, is_polling
-from interlock.nodes.main import turn_end
+from interlock.nodes.main import TURN_ENDS, turn_end
 from interlock.state.errors import RunError
 from interlock.state.messages import Message, ToolCall
 from interlock.state.turn import TurnStatus
@@ -303,8 +303,8 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Call
     taken = stopped.taken.union(*(played(play, scene).taken for scene in SCENES.values()))
     graphs = {"main", "turn", "route", "loop-check", "next-speaker"}
     declared = set[tuple[str, str, str]]().union(*map(declared_edges, graphs))
-    others = {"command", "compress", "ide_context", "note_undone"}
-    """In `test_commands`, `test_compress_now`, `test_ide_context`, `test_undone`."""
+    others = {"command", "compress", "ide_context"}
+    """In `test_commands`, `test_compress_now`, `test_ide_context`."""
     mine = {
         e for e in declared if e[0] in graphs and not (of_hooks(e) or of_checks(e)) and others.isdisjoint(e)
     }
@@ -432,6 +432,7 @@ def test_a_helper_that_fails_is_told_and_changes_nothing(tmp_path: Path) -> None
 
 def test_something_follows_every_status_of_a_turn_and_an_unknown_one_is_an_error() -> None:
     followed = {status: turn_end(status) for status in get_args(TurnStatus)}
-    assert {status for status, end in followed.items() if end != "ended"} == {"calls", "ok", "loop_nudge"}
+    ends = {status for status, end in followed.items() if end not in TURN_ENDS}
+    assert ends == {"calls", "ok", "loop_nudge"}
     with pytest.raises(RunError, match="'well', which nothing follows"):
         turn_end("well")

@@ -18,7 +18,7 @@ _LOCAL_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
 def url_problem(url: str) -> str | None:
-    """Why a URL can't be fetched."""
+    """Return why a URL can't be fetched."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -29,8 +29,8 @@ def url_problem(url: str) -> str | None:
     return None if parts.hostname else "the host name is missing"
 
 
-async def looked_up(host: str) -> list[str]:
-    """A host's numeric addresses. Raises `ToolError`: a host that isn't resolved in time can't be checked."""
+async def resolve_host(host: str) -> list[str]:
+    """Return a host's numeric addresses. Raise `ToolError` if it isn't resolved in time: it can't be checked."""
     with suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
     try:
@@ -46,32 +46,32 @@ async def looked_up(host: str) -> list[str]:
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
-def private_host(host: str, addresses: Sequence[str]) -> str | None:
-    """The kind of private host, by its name or any of its addresses; None: public."""
+def describe_private_host(host: str, addresses: Sequence[str]) -> str | None:
+    """Return what kind of private host this is, by its name or any of its addresses; None: public."""
     host = host.rstrip(".").lower()
     if host == "localhost" or host.endswith(_LOCAL_NAMES):
         return f"{host} is this machine or its network"
-    notes = (_private(ipaddress.ip_address(a.partition("%")[0]), host) for a in addresses)
+    notes = (_describe_private_address(ipaddress.ip_address(a.partition("%")[0]), host) for a in addresses)
     return next((note for note in notes if note), None)
 
 
-async def private_address(url: str) -> str | None:
-    """The kind of private host that a URL leads to; None: public. Raises `ToolError` if the host isn't found."""
+async def describe_private_destination(url: str) -> str | None:
+    """Return what kind of private host a URL leads to; None: public. Raise `ToolError` if it isn't found."""
     host = urlsplit(url).hostname or ""
-    return private_host(host, ()) or private_host(host, await looked_up(host))
+    return describe_private_host(host, ()) or describe_private_host(host, await resolve_host(host))
 
 
-async def note_for_people(url: str) -> str:
-    """What a person should know about a URL's destination; empty: nothing."""
+async def private_address_warning(url: str) -> str:
+    """Return what a person should know about a URL's destination; empty: nothing."""
     try:
-        private = await private_address(url)
+        private = await describe_private_destination(url)
     except ToolError as error:
         return str(error)
     return f"PRIVATE ADDRESS: {private}." if private else ""
 
 
-def is_unapproved(private: str | None, host: str, context: "ToolContext") -> bool:
-    """Whether a host is private (`private` says how) and nobody approved to connect to such an address."""
+def is_unapproved_private_host(private: str | None, host: str, context: "ToolContext") -> bool:
+    """Return whether a host is private (`private` says how) and nobody approved a connection to it."""
     if private is None or context.reach == "any" or private in context.shown:
         return False
     if context.reach == "approved":
@@ -79,7 +79,7 @@ def is_unapproved(private: str | None, host: str, context: "ToolContext") -> boo
     with suppress(ValueError):
         ipaddress.ip_address(host)
         return False
-    return private_host(host, ()) is None
+    return describe_private_host(host, ()) is None
 
 
 _IPV4_AT_THE_END = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
@@ -93,16 +93,19 @@ _PRIVATE = tuple(
 """What not every Python's `is_global` leaves out: IETF (a cloud's metadata), local NAT64, site-local and others."""
 
 
-def _ipv4_in(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address to which packets for this one go, through whatever translates them."""
+def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address to which packets for this one go, through whatever translates them."""
     if int(address) > 1 and any(address in network for network in _IPV4_AT_THE_END):
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour
 
 
-def _private(address: ipaddress.IPv4Address | ipaddress.IPv6Address, host: str) -> str | None:
+def _describe_private_address(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, host: str
+) -> str | None:
+    """Return what kind of private address this is; None: public."""
     if isinstance(address, ipaddress.IPv6Address):
-        address = _ipv4_in(address) or address
+        address = _embedded_ipv4(address) or address
     named = f"{host} is" if str(address) == host else f"{host} is {address},"
     if address.is_loopback or address.is_unspecified:
         return f"{named} this machine"

@@ -40,29 +40,31 @@ V = TypeVar("V")
 
 
 @cache
-def _own() -> Mapping[str, type[BaseModel]]:
+def _args_models() -> Mapping[str, type[BaseModel]]:
+    """Return the args model of each tool, by its name and its aliases."""
     from interlock.tools.table import TOOLS
 
     return {name: tool.args for tool in TOOLS.values() for name in (tool.name, *tool.aliases)}
 
 
-def _other_names(fields: Collection[str]) -> frozenset[str]:
-    """Further names under which a tool with these arguments accepts them."""
+def _other_accepted_names(fields: Collection[str]) -> frozenset[str]:
+    """Return further names under which a tool with these arguments accepts them."""
     same = (name for group in _SAME if len({*group} & {*fields}) == 1 for name in group)
     return frozenset(same) - {*fields}
 
 
-def own_names(tool: str, args: Mapping[str, V]) -> dict[str, V]:
-    """The arguments under the tool's own names. What could mean two of them, or is given twice, stays as it is."""
-    if tool not in _own() or (fields := {*_own()[tool].model_fields}).issuperset(args):
+def normalize_argument_names(tool: str, args: Mapping[str, V]) -> dict[str, V]:
+    """Return the arguments under the tool's own names. What could mean two of them, or is given twice, stays as
+    it is."""
+    if tool not in _args_models() or (fields := {*_args_models()[tool].model_fields}).issuperset(args):
         return dict(args)
-    meant = {name: name if name in fields else _meant(name, fields - args.keys()) for name in args}
+    meant = {name: name if name in fields else _match_field(name, fields - args.keys()) for name in args}
     places = [*meant.values()]
     return {(own if own and places.count(own) == 1 else name): args[name] for name, own in meant.items()}
 
 
-def _meant(name: str, fields: Collection[str]) -> str:
-    """The one field that a name can mean; empty: there is none, or several."""
+def _match_field(name: str, fields: Collection[str]) -> str:
+    """Return the one field that a name can mean; empty: there is none, or several."""
     name = _CAPITAL.sub("_", name).lower().replace("-", "_")
     if name in fields:
         return name
@@ -70,8 +72,8 @@ def _meant(name: str, fields: Collection[str]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _in_schema(args: type[BaseModel]) -> list[str]:
-    """The parameters that its schema has: building 40 schemas would add 2 % to a run's start."""
+def _schema_parameters(args: type[BaseModel]) -> list[str]:
+    """Return the parameters that its schema has: building 40 schemas would add 2 % to a run's start."""
     fields = args.model_fields.items()
     return [f.alias or name for name, f in fields if not any(isinstance(m, _HIDDEN) for m in f.metadata)]
 
@@ -83,30 +85,34 @@ class TaggedTools:
         self._schemas = {tool.name: tool.parameters for tool in (*withheld, *offered)}
         self._offered = {tool.name for tool in offered}
 
-    def parser(self) -> TagParser:
-        own = {name: _in_schema(args) for name, args in _own().items()}
+    def make_parser(self) -> TagParser:
+        """Return a parser that knows these tools' parameters."""
+        own = {name: _schema_parameters(args) for name, args in _args_models().items()}
         known = own | {name: schema.get("properties", {}) for name, schema in self._schemas.items()}
-        return TagParser({name: _names(parameters) for name, parameters in known.items()}, self._offered)
+        return TagParser(
+            {name: _accepted_parameter_names(parameters) for name, parameters in known.items()}, self._offered
+        )
 
-    def read(self, call: TaggedCall) -> tuple[str, dict[str, JsonValue]]:
-        """The call's tool and arguments, typed by its schema."""
+    def resolve_call(self, call: TaggedCall) -> tuple[str, dict[str, JsonValue]]:
+        """Return the call's tool and arguments, typed by its schema."""
         name, params = call
-        if name == "read_file" and (files := _files(params)):
+        if name == "read_file" and (files := _parse_file_elements(params)):
             if len(files) == 1:
                 params = files[0]
             elif "read_many_files" in self._offered and all(len(file) == 1 for file in files):
                 return "read_many_files", {"include": [file["path"] for file in files]}
         wrapped = "<path>" in params.get("file", "")
-        schema = self._schemas.get(name) or _own()[name].model_json_schema()
-        return name, arguments(params if wrapped else own_names(name, params), schema)
+        schema = self._schemas.get(name) or _args_models()[name].model_json_schema()
+        return name, convert_arguments(params if wrapped else normalize_argument_names(name, params), schema)
 
 
 _FILE = re.compile(r"\s*<file>\s*<path>([^<>]*)</path>\s*((?:<line_range>[^<>]*</line_range>\s*)?)</file>\s*")
 _RANGE = re.compile(r"<line_range>\s*(\d{1,9})\s*-\s*(\d{1,9})\s*</line_range>\s*")
 
 
-def _files(params: Mapping[str, str]) -> list[dict[str, str]]:
-    """The files of Roo Code's `<args><file>…</file>…</args>`, each with a line range at most; empty: it is none."""
+def _parse_file_elements(params: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the files of Roo Code's `<args><file>…</file>…</args>`, each with a line range at most; empty: it is
+    none."""
     found: list[dict[str, str]] = []
     text, at = params.get("args", ""), 0
     while at < len(text):
@@ -120,20 +126,22 @@ def _files(params: Mapping[str, str]) -> list[dict[str, str]]:
     return found
 
 
-def _names(parameters: Iterable[str]) -> frozenset[str]:
-    """Includes what models trained on other tools use whatever they are told, and `args` and `file` around several
-    files, of which none may be dropped unnoticed."""
+def _accepted_parameter_names(parameters: Iterable[str]) -> frozenset[str]:
+    """Return parameter names with those that models trained on other tools use, and `args` and `file`, which hold
+    files."""
     names = frozenset(parameters)
-    return names | {"args", "file"} | _other_names(names)
+    return names | {"args", "file"} | _other_accepted_names(names)
 
 
-def arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Values converted per the tool's JSON Schema; those that can't be stay text, which the tool rejects by name."""
+def convert_arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Return values converted per the tool's JSON Schema; those that can't be stay text, which the tool rejects by
+    name."""
     properties: Mapping[str, Any] = schema.get("properties", {})
-    return {name: _typed(text, properties.get(name, {})) for name, text in params.items()}
+    return {name: _convert_value(text, properties.get(name, {})) for name, text in params.items()}
 
 
-def _typed(text: str, schema: Mapping[str, Any]) -> JsonValue:
+def _convert_value(text: str, schema: Mapping[str, Any]) -> JsonValue:
+    """Return a text as a value of the schema's type; the text itself if it can't be one."""
     for option in schema.get("anyOf", [schema]):
         kind = option.get("type", "string")
         if kind == "string":
@@ -142,12 +150,13 @@ def _typed(text: str, schema: Mapping[str, Any]) -> JsonValue:
             return _WORDS[text.lower()]
         if kind in ("integer", "number") and _INTEGER.fullmatch(text):
             return int(text)
-        if kind in ("number", "array", "object") and (found := _json(text, kind)) is not None:
+        if kind in ("number", "array", "object") and (found := _parse_json_kind(text, kind)) is not None:
             return found
     return text
 
 
-def _json(text: str, kind: str) -> JsonValue:
+def _parse_json_kind(text: str, kind: str) -> JsonValue:
+    """Return the JSON value of a text if it is of this kind, else None."""
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from interlock.state.calls import ToolError
-from interlock.tools._addresses import looked_up, private_host
+from interlock.tools._addresses import describe_private_host, resolve_host
 
 _PREFIX = "interlock-browser-"
 _LOAD_MS = 15_000
@@ -49,21 +49,21 @@ class Proxy:
     """The browser's only way to the network. Private hosts are reachable only if a person named them."""
 
     def __init__(self) -> None:
-        self.private: set[str] = set()
+        self.private_hosts: set[str] = set()
         """Launched hosts, which may be private."""
-        self.wanted: set[str] = set()
+        self.wanted_hosts: set[str] = set()
         """Hosts requested by pages; requests the browser makes on its own are refused."""
         self.refused: list[str] = []
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Handle one request or one tunnel."""
+    async def handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward one request or one tunnel; answer 502 if its host is refused."""
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
             head = await reader.readuntil(b"\r\n\r\n")
             method, target, rest = head.split(b" ", 2)
             tunnel = method == b"CONNECT"
             parts = urlsplit("//" + target.decode() if tunnel else target.decode())
             try:
-                there, back = await self._connected(parts.hostname or "", parts.port or 80)
+                there, back = await self._connect_to_wanted(parts.hostname or "", parts.port or 80)
             except (ToolError, OSError) as error:
                 self.refused += [] if isinstance(error, ConnectionAbortedError) else [str(error)]
                 body = str(error).encode("utf-8", "replace")
@@ -77,18 +77,21 @@ class Proxy:
                 writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
             else:
                 path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-                back.write(b" ".join((method, path.encode(), _without_keeping(rest))))
-            await asyncio.gather(_piped(reader, back), _piped(there, writer))
+                back.write(b" ".join((method, path.encode(), _drop_keep_alive(rest))))
+            await asyncio.gather(_copy_stream(reader, back), _copy_stream(there, writer))
         writer.close()
 
-    async def _connected(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect_to_wanted(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a host that a page asked for. Raise `ToolError` if it is private and wasn't launched."""
         for _ in range(_TOLD_TRIES):  # the page's request may be reported after its connection
-            if host not in self.wanted:
+            if host not in self.wanted_hosts:
                 await asyncio.sleep(_TOLD_S)
-        if host not in self.wanted:
+        if host not in self.wanted_hosts:
             raise ConnectionAbortedError(f"No page asks for {host}.")
-        addresses = await looked_up(host)
-        if (why := private_host(host, addresses)) and host not in self.private:
+        addresses = await resolve_host(host)
+        if (why := describe_private_host(host, addresses)) and host not in self.private_hosts:
             raise ToolError(
                 "redirect", f"{host}:{port} was not reached: {why}, and it wasn't launched itself."
             )
@@ -99,8 +102,8 @@ class Proxy:
         return await asyncio.open_connection(last, port)
 
 
-def _without_keeping(head: bytes) -> bytes:
-    """One request per connection, so that the next one is checked too."""
+def _drop_keep_alive(head: bytes) -> bytes:
+    """Return request headers that allow one request per connection, so that the next one is checked too."""
     upgrade = b"\r\nupgrade:" in head.lower()
     lines = head.split(b"\r\n")
     names = (b"proxy-connection:", b"proxy-authorization:", *(() if upgrade else (b"connection:",)))
@@ -108,7 +111,8 @@ def _without_keeping(head: bytes) -> bytes:
     return b"\r\n".join([kept[0], *([] if upgrade else [b"Connection: close"]), *kept[1:]])
 
 
-async def _piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy one stream into another until it ends."""
     with suppress(OSError):
         while chunk := await reader.read(65_536):
             writer.write(chunk)
@@ -127,86 +131,92 @@ class BrowserSession:
         self._mouse = (0, 0)
         self._logged: list[str] = []
 
-    async def act(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def perform_action(self, request: dict[str, Any]) -> dict[str, Any]:
         """Perform the action and describe the resulting page."""
         self._logged.clear()
         self._proxy.refused.clear()
-        action = asked["action"]
+        action = request["action"]
         if action == "launch":
-            await self._launched(asked)
+            await self._launch_page(request)
         elif self._page is None:
             return {"error": "There is no page."}
         else:
-            await self._done(action, asked)
-        await self._settled()
-        return await self._seen()
+            await self._perform_on_page(action, request)
+        await self._wait_until_settled()
+        return await self._describe_page()
 
-    async def _launched(self, asked: dict[str, Any]) -> None:
+    async def _launch_page(self, request: dict[str, Any]) -> None:
+        """Open a new browser context at the address; hosts named in the request may be private."""
         if self._context is not None:
             await self._context.close()
-        self._proxy.private = {*asked["private"]}
-        self._proxy.wanted.clear()
-        width, height = asked["size"]
+        self._proxy.private_hosts = {*request["private"]}
+        self._proxy.wanted_hosts.clear()
+        width, height = request["size"]
         self._context = await self._browser.new_context(
             viewport={"width": width, "height": height}, accept_downloads=False, service_workers="block"
         )
         self._mouse = (0, 0)
-        self._context.on("page", self._take)
-        self._context.on("request", self._want)
+        self._context.on("page", self._switch_to_page)
+        self._context.on("request", self._note_wanted_host)
         await self._context.new_page()
-        with suppress(_timeout()):
-            await self._page.goto(asked["url"], timeout=_LOAD_MS)
+        with suppress(_timeout_error_class()):
+            await self._page.goto(request["url"], timeout=_LOAD_MS)
 
-    def _take(self, page: Any) -> None:
-        """A page opened by another becomes the current page."""
+    def _switch_to_page(self, page: Any) -> None:
+        """Make a page the current one, whoever opened it."""
         self._page = page
-        page.on("console", self._heard)
-        page.on("pageerror", self._failed)
-        page.on("websocket", self._want)
-        page.on("close", self._back)
+        page.on("console", self._log_console_message)
+        page.on("pageerror", self._log_page_error)
+        page.on("websocket", self._note_wanted_host)
+        page.on("close", self._return_to_last_page)
 
-    def _want(self, asking: Any) -> None:
+    def _note_wanted_host(self, asking: Any) -> None:
         """Note the host of a request or a web socket."""
-        self._proxy.wanted.add((urlsplit(str(asking.url)).hostname or "").lower())
+        self._proxy.wanted_hosts.add((urlsplit(str(asking.url)).hostname or "").lower())
 
-    def _back(self, page: Any) -> None:
+    def _return_to_last_page(self, page: Any) -> None:
+        """Make the last page that is left the current one."""
         if self._page is page:
             self._page = self._context.pages[-1] if self._context.pages else None
 
-    def _heard(self, message: Any) -> None:
+    def _log_console_message(self, message: Any) -> None:
         if not message.location["url"].endswith("/favicon.ico"):  # requested by the browser, not the page
-            self._log(f"[{message.type}] {message.text}")
+            self._append_log(f"[{message.type}] {message.text}")
 
-    def _failed(self, error: Any) -> None:
-        self._log(f"[error] {error}")
+    def _log_page_error(self, error: Any) -> None:
+        self._append_log(f"[error] {error}")
 
-    def _log(self, text: str) -> None:
+    def _append_log(self, text: str) -> None:
+        """Log a text, cut, unless enough is logged."""
         if len(self._logged) < _MOST_LOGGED:
             self._logged.append(text[:_MOST_CHARS])
 
-    async def _done(self, action: str, asked: dict[str, Any]) -> None:
+    async def _perform_on_page(self, action: str, request: dict[str, Any]) -> None:
+        """Perform any action but `launch` on the current page."""
         page = self._page
         if action in ("click", "hover"):
-            self._mouse = tuple(asked["coordinate"])
+            self._mouse = tuple(request["coordinate"])
             await page.mouse.move(*self._mouse)
             if action == "click":
                 await page.mouse.click(*self._mouse)
         elif action == "type":
-            await page.keyboard.type(asked["text"])
+            await page.keyboard.type(request["text"])
         elif action == "resize":
-            width, height = asked["size"]
+            width, height = request["size"]
             await page.set_viewport_size({"width": width, "height": height})
         else:
             size = page.viewport_size or {"height": 600}
             await page.mouse.wheel(0, size["height"] if action == "scroll_down" else -size["height"])
 
-    async def _settled(self) -> None:
+    async def _wait_until_settled(self) -> None:
+        """Wait for the action's effects and for the page to load."""
         if self._page is not None:
-            with suppress(_timeout()):
+            with suppress(_timeout_error_class()):
                 await self._page.wait_for_timeout(_SETTLE_MS)
                 await self._page.wait_for_load_state("load", timeout=_LOAD_MS)
 
-    async def _seen(self) -> dict[str, Any]:
+    async def _describe_page(self) -> dict[str, Any]:
+        """Return the current page with a screenshot, or an error if it closed itself."""
         if self._page is None:
             return {"error": "The page closed itself; launch another."}
         shot = await self._page.screenshot(type="png", timeout=_LOAD_MS)
@@ -220,19 +230,19 @@ class BrowserSession:
         }
 
 
-def _timeout() -> type[Exception]:
+def _timeout_error_class() -> type[Exception]:
     return import_module("playwright.async_api").TimeoutError
 
 
-async def _answered(
+async def _answer_connection(
     session: BrowserSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bool:
-    """Answer one connection; returns whether it was the last action."""
+    """Answer one connection; return whether it asked for the last action."""
     error = import_module("playwright.async_api").Error
     asked = json.loads(await reader.readline())
     last = asked["action"] == "close"
     try:
-        answer: dict[str, Any] = {} if last else await session.act(asked)
+        answer: dict[str, Any] = {} if last else await session.perform_action(asked)
     except error as problem:
         answer = {"error": str(problem).partition("\n")[0]}
     writer.write(json.dumps(answer).encode() + b"\n")
@@ -242,10 +252,10 @@ async def _answered(
     return last
 
 
-async def serve(folder: Path, executable: str) -> None:
+async def serve_browser(folder: Path, executable: str) -> None:
     """Serve until an action closes the browser, or it exits."""
     proxy, over, turn = Proxy(), asyncio.Event(), asyncio.Lock()
-    gate = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, limit=_HEAD_BYTES)
+    gate = await asyncio.start_server(proxy.handle_connection, "127.0.0.1", 0, limit=_HEAD_BYTES)
     port = gate.sockets[0].getsockname()[1]
     async with import_module("playwright.async_api").async_playwright() as playwright:
         browser = await playwright.chromium.launch(
@@ -261,7 +271,7 @@ async def serve(folder: Path, executable: str) -> None:
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             async with turn:
-                if await _answered(session, reader, writer):
+                if await _answer_connection(session, reader, writer):
                     over.set()
 
         browser.on("disconnected", ended)
@@ -272,23 +282,24 @@ async def serve(folder: Path, executable: str) -> None:
         await browser.close()
 
 
-def _own_folder() -> tuple[Path, int]:
-    """A private folder for socket and browser, locked while this runs; removes folders of dead processes."""
+def _create_locked_folder() -> tuple[Path, int]:
+    """Create a private folder, locked while this runs; delete folders of dead processes."""
     base = tempfile.gettempdir()
     base = base if len(base) <= _LONGEST_BASE else "/tmp"
     for old in Path(base).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             status = old.stat()
             settled = time.time() - status.st_mtime > _YOUNG_S
-            if settled and status.st_uid == os.geteuid() and _locked(old) is not None:
+            if settled and status.st_uid == os.geteuid() and _try_lock_folder(old) is not None:
                 shutil.rmtree(old, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-    lock = _locked(folder)
+    lock = _try_lock_folder(folder)
     assert lock is not None
     return folder, lock
 
 
-def _locked(folder: Path) -> int | None:
+def _try_lock_folder(folder: Path) -> int | None:
+    """Lock a folder and return the lock's descriptor; None: somebody else has it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -299,11 +310,11 @@ def _locked(folder: Path) -> int | None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """`argv`: the browser's executable; empty: Playwright's own."""
-    folder, _ = _own_folder()
+    """Serve a browser until it closes; `argv` has its executable; empty: Playwright's own."""
+    folder, _ = _create_locked_folder()
     os.environ["TMPDIR"] = str(folder)
     try:
-        asyncio.run(serve(folder, argv[0]))
+        asyncio.run(serve_browser(folder, argv[0]))
     except Exception as error:
         print(json.dumps({"error": str(error).strip().partition("\n")[0]}), flush=True)
         sys.exit(1)

@@ -47,13 +47,13 @@ class TextFile:
         """Encode other text in this file's encoding. Raises `UnicodeEncodeError` if it can't represent it."""
         return self.mark + raw.encode(self.encoding)
 
-    def endings(self, text: str) -> str:
-        """`text` with this file's line endings."""
+    def convert_line_endings(self, text: str) -> str:
+        """Return `text` with this file's line endings."""
         plain = text.replace("\r\n", "\n")
         return plain.replace("\n", self.newline) if self.newline != "\n" else plain
 
-    def splice(self, spans: Sequence[tuple[int, int, str]]) -> str:
-        """`raw` with spans (start, end, new) of `text` replaced; everything else is kept byte for byte."""
+    def replace_spans(self, spans: Sequence[tuple[int, int, str]]) -> str:
+        """Return `raw` with spans (start, end, new) of `text` replaced; everything else is kept byte for byte."""
         ends: list[int] = []
         place = self.raw.find("\r\n")
         while place >= 0:
@@ -66,12 +66,12 @@ class TextFile:
         pieces: list[str] = []
         done = 0
         for start, end, new in spans:
-            pieces += [self.raw[done : at(start)], self.endings(new)]
+            pieces += [self.raw[done : at(start)], self.convert_line_endings(new)]
             done = at(end)
         return "".join([*pieces, self.raw[done:]])
 
 
-def decode(data: bytes) -> TextFile | None:
+def decode_text_file(data: bytes) -> TextFile | None:
     """Decode as UTF-8, as UTF-16/32 if there is a BOM, else as Latin-1, which accepts any bytes; None: not text."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -92,13 +92,13 @@ def decode(data: bytes) -> TextFile | None:
         return TextFile(data.decode("latin-1"), "latin-1")
 
 
-def lines_of(text: str) -> list[str]:
-    """Lines as editors count them: only LF ends a line, and a final LF doesn't start another."""
+def split_lines(text: str) -> list[str]:
+    """Return lines as editors count them: only LF ends a line, and a final LF doesn't start another."""
     lines = text.split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def line_at(text: str, offset: int) -> int:
+def line_number_at(text: str, offset: int) -> int:
     """1-based number of the line containing `offset`."""
     return text.count("\n", 0, offset) + 1
 
@@ -112,13 +112,13 @@ MOST_CHARS = 200_000
 _CUT = "... [truncated]"
 
 
-def shortened(line: str) -> str:
-    """A line as it is shown."""
+def truncate_line(line: str) -> str:
+    """Return a line as it is shown: cut if it is long."""
     return line if len(line) <= MOST_COLUMNS else line[:MOST_COLUMNS] + _CUT
 
 
 @dataclass(frozen=True)
-class Page:
+class TextPage:
     """Lines `first` to `last` (1-based) of `total`; `cut` of them were truncated."""
 
     text: str
@@ -128,47 +128,49 @@ class Page:
     cut: int
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Whether the page has all lines of the text."""
         return self.first == 1 and self.last == self.total
 
 
-def page(text: str, start: int = 1, end: int | None = None, most_chars: int = MOST_CHARS) -> Page:
-    """Lines from `start` on; without `end`, at most 2,000. `start` must not be past the end of the text."""
-    lines = lines_of(text)
+def cut_page(text: str, start: int = 1, end: int | None = None, most_chars: int = MOST_CHARS) -> TextPage:
+    """Return the page of lines from `start` on; without `end`, at most 2,000. `start` must not be past the end of the
+    text."""
+    lines = split_lines(text)
     wanted = lines[start - 1 : start - 1 + MOST_LINES if end is None else end]
     shown: list[str] = []
     used = cut = 0
     for line in wanted:
-        short = shortened(line)
+        short = truncate_line(line)
         if shown and used + len(short) + 1 > most_chars:
             break
         cut += short is not line
         used += len(short) + 1
         shown.append(short)
-    return Page("\n".join(shown), start, start + len(shown) - 1, len(lines), cut)
+    return TextPage("\n".join(shown), start, start + len(shown) - 1, len(lines), cut)
 
 
-def heading(part: Page) -> str:
-    """What was left out and how to get it, as a line in square brackets; empty if nothing was."""
+def omitted_lines_heading(page: TextPage) -> str:
+    """Return a line in square brackets that says what a page leaves out and how to get it; empty if nothing."""
     notes: list[str] = []
-    if not part.whole:
-        notes.append(f"Lines {part.first}-{part.last} of {part.total}.")
-        if part.last < part.total:
-            notes.append(f"To go on, read from start_line={part.last + 1}.")
-    if part.cut:
-        lines = "1 line was" if part.cut == 1 else f"{part.cut} lines were"
+    if not page.is_whole:
+        notes.append(f"Lines {page.first}-{page.last} of {page.total}.")
+        if page.last < page.total:
+            notes.append(f"To go on, read from start_line={page.last + 1}.")
+    if page.cut:
+        lines = "1 line was" if page.cut == 1 else f"{page.cut} lines were"
         notes.append(f"{lines} cut at {MOST_COLUMNS} characters.")
     return f"[{' '.join(notes)}]\n" if notes else ""
 
 
-def notice(shown: str, size: int) -> str:
-    """Message for a file that isn't text."""
-    mime = mimetypes.guess_type(shown)[0] or ""
+def binary_file_notice(display_path: str, size: int) -> str:
+    """Return the message for a file that isn't text."""
+    mime = mimetypes.guess_type(display_path)[0] or ""
     kind = {"image": "an image", "audio": "a sound file", "video": "a video"}.get(
         mime.partition("/")[0], "binary"
     )
     known = f" ({mime})" if mime else ""
-    return f"[{shown!r} is {kind}{known} of {size} bytes; its content can't be shown as text.]"
+    return f"[{display_path!r} is {kind}{known} of {size} bytes; its content can't be shown as text.]"
 
 
 LARGEST_MEDIA = 10 * 1024 * 1024
@@ -186,29 +188,30 @@ _MEDIA = (
 )
 
 
-def is_named_media(name: str) -> bool:
-    """Whether its name looks like a picture or PDF."""
+def has_media_name(name: str) -> bool:
+    """Return whether a file's name looks like a picture or PDF."""
     mime = mimetypes.guess_type(name)[0] or ""
     return (mime.startswith("image/") and mime != "image/svg+xml") or mime == "application/pdf"
 
 
-def media_part(shown: str, data: bytes) -> DataPart | str | None:
+def to_media_part(display_path: str, data: bytes) -> DataPart | str | None:
     """The part, or a line saying why there is none; None: neither content nor name is a picture or PDF."""
     mime = next((mime for mark, at, mime in _MEDIA if data[at : at + len(mark)] == mark), "")
     if not mime:
-        if not is_named_media(shown):
+        if not has_media_name(display_path):
             return None
         return (
-            f"[{shown!r} is named like a picture or PDF, but its bytes are none that models take "
+            f"[{display_path!r} is named like a picture or PDF, but its bytes are none that models take "
             "(PNG, JPEG, GIF, WebP, HEIC, PDF); it isn't shown.]"
         )
     if len(data) > LARGEST_MEDIA:
-        return f"[{shown!r} has {len(data)} bytes, more than the {LARGEST_MEDIA} that can be shown; make it smaller.]"
+        has = f"{display_path!r} has {len(data)} bytes"
+        return f"[{has}, more than the {LARGEST_MEDIA} that can be shown; make it smaller.]"
     kind = "image" if mime.startswith("image/") else "file"
     return DataPart(type=kind, mime_type=mime, data=base64.b64encode(data).decode())
 
 
-def media_line(shown: str, part: DataPart, size: int) -> str:
-    """Text in place of the part, for people and for models that can't see it."""
+def media_placeholder(display_path: str, part: DataPart, size: int) -> str:
+    """Return text in place of the part, for people and for models that can't see it."""
     kind = "picture" if part.type == "image" else "PDF"
-    return f"[{shown!r}: {kind} ({part.mime_type}, {size} bytes), shown beside this text.]"
+    return f"[{display_path!r}: {kind} ({part.mime_type}, {size} bytes), shown beside this text.]"

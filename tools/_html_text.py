@@ -21,7 +21,7 @@ _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40}
 _SNIFFED = 4096
 
 
-class Page(HTMLParser):
+class HtmlTextParser(HTMLParser):
     """Collects text: headings as `#`, items as `-`, links as `[text](address)`, `pre` verbatim."""
 
     def __init__(self, address: str) -> None:
@@ -38,7 +38,8 @@ class Page(HTMLParser):
     def title(self) -> str:
         return " ".join("".join(self._title).split())
 
-    def text(self) -> str:
+    def rendered_text(self) -> str:
+        """Return the text of all that was fed, without more than one blank line in a row."""
         lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
@@ -54,11 +55,11 @@ class Page(HTMLParser):
         elif tag in ("td", "th"):
             self._parts.append(" | " if not self._at_line_start() else "")
         elif tag == "img" and (alt := dict(attrs).get("alt")):
-            self._add(f"[image: {alt}]")
+            self._append_text(f"[image: {alt}]")
         elif tag == "a":
             self._links.append((dict(attrs).get("href") or "", len(self._parts)))
         else:
-            self._break(tag)
+            self._break_line(tag)
             self._pre += tag == "pre"
             if tag == "li":
                 self._parts.append("- ")
@@ -76,36 +77,38 @@ class Page(HTMLParser):
             self._close_link(*self._links.pop())
         else:
             self._pre = max(0, self._pre - (tag == "pre"))
-            self._break(tag)
+            self._break_line(tag)
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self._title.append(data)
         elif not self._skipped:
-            self._add(data)
+            self._append_text(data)
 
-    def _add(self, data: str) -> None:
+    def _append_text(self, data: str) -> None:
         if self._pre:
             self._parts.append(data)
             return
         text = " ".join(data.split())
         if not text:
-            self._space()
+            self._append_space()
             return
         if data[0].isspace():
-            self._space()
+            self._append_space()
         self._parts.append(text)
         if data[-1].isspace():
-            self._space()
+            self._append_space()
 
-    def _space(self) -> None:
+    def _append_space(self) -> None:
+        """Append a space unless one, or a line's start, is there."""
         if not self._at_line_start() and not self._parts[-1].endswith(" "):
             self._parts.append(" ")
 
     def _at_line_start(self) -> bool:
         return not self._parts or self._parts[-1].endswith("\n") or not self._parts[-1]
 
-    def _break(self, tag: str) -> None:
+    def _break_line(self, tag: str) -> None:
+        """Start a line, and leave a blank one, if the tag does."""
         blank = tag in _PARAGRAPHS or tag in _HEADINGS
         if (blank or tag in _LINES) and not self._at_line_start():
             self._parts.append("\n")
@@ -117,27 +120,31 @@ class Page(HTMLParser):
         if not label or not href or href.startswith(("#", "javascript:", "data:", "mailto:")):
             return
         space = " " if self._parts[-1].endswith(" ") else ""
-        self._parts[start:] = [f"[{label}]({_joined(self._address, href)})", *([space] if space else [])]
+        self._parts[start:] = [
+            f"[{label}]({_resolve_link(self._address, href)})",
+            *([space] if space else []),
+        ]
 
 
-def _joined(address: str, href: str) -> str:
+def _resolve_link(address: str, href: str) -> str:
+    """Return a link's absolute address; the link itself if it isn't a URL."""
     try:
         return urljoin(address, href)
     except ValueError:  # not a URL
         return href
 
 
-def decode(data: bytes, charset: str) -> str:
+def decode_html(data: bytes, charset: str) -> str:
     """Decode using the server's charset, else the page's own, else UTF-8."""
     named = _CHARSET.search(data[:_SNIFFED])
-    return decoded(data, charset, named[1].decode("ascii") if named else "")
+    return decode_with_charsets(data, charset, named[1].decode("ascii") if named else "")
 
 
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined"})
 """Codecs of Python that are none of text; one takes quadratic time."""
 
 
-def decoded(data: bytes, *charsets: str) -> str:
+def decode_with_charsets(data: bytes, *charsets: str) -> str:
     """Decode using the first name that is a charset, else UTF-8."""
     for name in charsets:
         try:
@@ -149,10 +156,11 @@ def decoded(data: bytes, *charsets: str) -> str:
 
 
 def main(address: str, charset: str) -> None:
-    page = Page(address)
-    page.feed(decode(sys.stdin.buffer.read(), charset))
+    """Print title and text of the HTML on stdin."""
+    page = HtmlTextParser(address)
+    page.feed(decode_html(sys.stdin.buffer.read(), charset))
     page.close()
-    text = f"{page.title}\n{page.text()}\n"
+    text = f"{page.title}\n{page.rendered_text()}\n"
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
 
 

@@ -10,11 +10,16 @@ import httpx
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import ToolContext
-from interlock.tools._addresses import is_unapproved, looked_up, private_host, url_problem
+from interlock.tools._addresses import (
+    describe_private_host,
+    is_unapproved_private_host,
+    resolve_host,
+    url_problem,
+)
 
 
 @dataclass(frozen=True)
-class Page:
+class FetchedPage:
     url: str
     status: int
     reason: str
@@ -40,8 +45,8 @@ _HEADERS = {
 }
 
 
-async def fetch(url: str, context: ToolContext) -> Page:
-    """GET with redirects. Raises `ToolError`. `context` says what a person approved."""
+async def fetch_page(url: str, context: ToolContext) -> FetchedPage:
+    """Get a page, following redirects. Raise `ToolError`. `context` says what a person approved."""
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
@@ -49,7 +54,9 @@ async def fetch(url: str, context: ToolContext) -> Page:
                 headers=_HEADERS, timeout=TIMEOUT_S, transport=_CheckedTransport(url, context)
             ) as client,
         ):
-            return await _follow(client, url, anywhere=bool(context.shown) or context.reach == "any")
+            return await _get_with_redirects(
+                client, url, any_host=bool(context.shown) or context.reach == "any"
+            )
     except TimeoutError:
         raise ToolError("timeout", f"{url!r} did not answer in full within {TIMEOUT_S} s.") from None
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
@@ -72,36 +79,37 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         host = request.url.raw_host.decode("ascii")
-        inner, proxied = self._inner(request.url.scheme, host)
+        inner, proxied = self._choose_transport(request.url.scheme, host)
         try:
-            addresses = await looked_up(host)
+            addresses = await resolve_host(host)
         except ToolError:
             if not proxied:
                 raise
-            self._check(str(request.url), host, [])
+            self._reject_private_host(str(request.url), host, [])
             return await inner.handle_async_request(request)
-        self._check(str(request.url), host, addresses)
+        self._reject_private_host(str(request.url), host, addresses)
         *others, last = addresses
         for address in others:
             try:
-                return await inner.handle_async_request(_pinned(request, host, address))
+                return await inner.handle_async_request(_pin_to_address(request, host, address))
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
-        return await inner.handle_async_request(_pinned(request, host, last))
+        return await inner.handle_async_request(_pin_to_address(request, host, last))
 
-    def _inner(self, scheme: str, host: str) -> tuple[httpx.AsyncHTTPTransport, bool]:
+    def _choose_transport(self, scheme: str, host: str) -> tuple[httpx.AsyncHTTPTransport, bool]:
+        """Return the transport for a host, and whether it goes through a proxy."""
         proxies = {} if proxy_bypass(host) else getproxies()
         proxy = proxies.get(scheme) or proxies.get("all")
         if proxy not in self._opened:
-            self._opened[proxy] = _transport(proxy)
+            self._opened[proxy] = _make_transport(proxy)
         return self._opened[proxy], proxy is not None
 
-    def _check(self, url: str, host: str, addresses: list[str]) -> None:
-        """Raises `ToolError` for a private host that wasn't approved, or other than the one requested."""
-        private = private_host(host, addresses)
+    def _reject_private_host(self, url: str, host: str, addresses: list[str]) -> None:
+        """Raise `ToolError` for a private host that wasn't approved, or other than the one requested."""
+        private = describe_private_host(host, addresses)
         if not self._first_host:
             self._first_host, self._private = host, private
-            if is_unapproved(private, host, self._context):
+            if is_unapproved_private_host(private, host, self._context):
                 raise ToolError(
                     "private_address",
                     f"{url!r} leads to a private address ({private}), which nobody approved.",
@@ -117,7 +125,8 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
             await inner.aclose()
 
 
-def _transport(proxy: str | None) -> httpx.AsyncHTTPTransport:
+def _make_transport(proxy: str | None) -> httpx.AsyncHTTPTransport:
+    """Return a transport. Raise `ToolError` if the proxy can't be used."""
     try:
         url = proxy if not proxy or "://" in proxy else f"http://{proxy}"  # as curl reads it
         return httpx.AsyncHTTPTransport(proxy=url)
@@ -126,8 +135,8 @@ def _transport(proxy: str | None) -> httpx.AsyncHTTPTransport:
         raise ToolError("proxy", f"The proxy that the environment names can't be used: {why}") from error
 
 
-def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
-    """The same request to the same host, pinned to this address."""
+def _pin_to_address(request: httpx.Request, host: str, address: str) -> httpx.Request:
+    """Return the same request to the same host, sent to this address."""
     return httpx.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -137,14 +146,15 @@ def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
     )
 
 
-async def _follow(client: httpx.AsyncClient, url: str, *, anywhere: bool) -> Page:
-    """`anywhere`: to other hosts, too. A rule or an always-choice for a host is for no other."""
+async def _get_with_redirects(client: httpx.AsyncClient, url: str, *, any_host: bool) -> FetchedPage:
+    """Get a page. Raise `ToolError` for a redirect to another host unless `any_host`: approval of a host is for no
+    other."""
     hops: list[str] = []
     while True:
         async with client.stream("GET", url) as response:
             target = response.headers.get("location")
             if response.status_code not in _REDIRECTS or not target:
-                return await _page(response, hops)
+                return await _read_response(response, hops)
         if len(target) > _ADDRESS_CHARS:
             raise ToolError("redirect", f"{url!r} redirects to an address of {len(target):,} characters.")
         target = urljoin(url, target)
@@ -152,7 +162,7 @@ async def _follow(client: httpx.AsyncClient, url: str, *, anywhere: bool) -> Pag
             raise ToolError(
                 "redirect", f"{url!r} redirects to {target!r}, which can't be fetched: {problem}."
             )
-        if not anywhere and _site(target) != _site(url):
+        if not any_host and _host_without_www(target) != _host_without_www(url):
             raise ToolError(
                 "redirect",
                 f"{url!r} redirects to {target!r}, another host. Fetch that address itself if it is meant.",
@@ -165,21 +175,22 @@ async def _follow(client: httpx.AsyncClient, url: str, *, anywhere: bool) -> Pag
         url = target
 
 
-def _site(url: str) -> str:
+def _host_without_www(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".").removeprefix("www.")
 
 
-async def _page(response: httpx.Response, hops: list[str]) -> Page:
+async def _read_response(response: httpx.Response, hops: list[str]) -> FetchedPage:
+    """Return the response as a page. Raise `ToolError` if its body is too large."""
     packed = bytearray()
     async for chunk in response.aiter_raw():
         packed += chunk
         if len(packed) > BODY_BYTES:
             break
-    body = _unpacked(bytes(packed), response)
+    body = _decompress_body(bytes(packed), response)
     if max(len(packed), len(body)) > BODY_BYTES:
         raise ToolError("too_large", f"{str(response.url)!r} has more than {BODY_BYTES:,} bytes.")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Page(
+    return FetchedPage(
         url=str(response.url),
         status=response.status_code,
         reason=response.reason_phrase,
@@ -193,8 +204,9 @@ async def _page(response: httpx.Response, hops: list[str]) -> Page:
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
-def _unpacked(packed: bytes, response: httpx.Response) -> bytes:
-    """At most a byte over the limit: each layer of compression can grow a thousandfold, and httpx unpacks them all."""
+def _decompress_body(packed: bytes, response: httpx.Response) -> bytes:
+    """Return the body unpacked, at most a byte over the limit: each layer can grow a thousandfold, and httpx unpacks
+    all."""
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding in ("", "identity") or not packed:
         return packed

@@ -14,44 +14,45 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
 from interlock.state.names import WAIT
-from interlock.tools._tags import as_text
+from interlock.tools._tags import render_message_as_text
 
 JsonCall = tuple[str, dict[str, Any]]
 """Tool and arguments."""
 
 
-def signature(tool: ToolDeclaration) -> str:
-    """`- name(file_path: string, limit?: integer): what it does`."""
+def tool_signature(tool: ToolDeclaration) -> str:
+    """Return a tool as `- name(file_path: string, limit?: integer): what it does`."""
     required = tool.parameters.get("required", ())
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     left_out = (WAIT, *WRITES.get(tool.name, ("", ""))[1:])
     listed = ", ".join(
-        f"{name}{'' if name in required else '?'}: {_kind(schema)}"
+        f"{name}{'' if name in required else '?'}: {_schema_type_name(schema)}"
         for name, schema in properties.items()
         if name not in left_out
     )
     return f"- {tool.name}({listed}): {tool.description}"
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _schema_type_name(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     kind = str(schema.get("type", "any"))
-    return f"[{_kind(schema.get('items', {}))}]" if kind == "array" else kind
+    return f"[{_schema_type_name(schema.get('items', {}))}]" if kind == "array" else kind
 
 
-def as_json(message: Message) -> Message:
-    """A message as the model itself writes it: an object with its call; results are texts of the user's."""
+def render_message_as_json(message: Message) -> Message:
+    """Return a message as the model itself writes it: an object with its call; results are texts of the user's."""
     if message.role != "assistant":
-        return as_text(message)
+        return render_message_as_text(message)
     objects = [
-        _object(message.text if not index else "", call) for index, call in enumerate(message.tool_calls)
+        _render_json_object(message.text if not index else "", call)
+        for index, call in enumerate(message.tool_calls)
     ]
-    text = "\n".join(objects or [_object(message.text, None)])
+    text = "\n".join(objects or [_render_json_object(message.text, None)])
     return message.model_copy(update={"content": text, "tool_calls": (), "signature": None})
 
 
-def _object(text: str, call: ToolCall | None) -> str:
+def _render_json_object(text: str, call: ToolCall | None) -> str:
     made = {"call": {"name": call.name, "args": call.args}} if call else {}
     said = {"text": text} if text or not call else {}
     return json.dumps({**made, **said}, ensure_ascii=False)
@@ -60,15 +61,15 @@ def _object(text: str, call: ToolCall | None) -> str:
 _FENCED = re.compile(r"```\w*\s*\n(.*?)\n?[ \t]*```|<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
 
 
-def read_calls(text: str, tools: Sequence[ToolDeclaration]) -> tuple[str, tuple[JsonCall, ...]]:
+def split_json_calls(text: str, tools: Sequence[ToolDeclaration]) -> tuple[str, tuple[JsonCall, ...]]:
     """Separate a text from the calls in it: the whole of it, or each in a fence."""
     names = {tool.name for tool in tools}
-    if bare := as_call(loaded(text), names):
+    if bare := parse_call_object(parse_json_object(text), names):
         return "", (bare,)
     calls: list[JsonCall] = []
 
     def taken(match: re.Match[str]) -> str:
-        call = as_call(loaded(match[1] or match[2] or ""), names)
+        call = parse_call_object(parse_json_object(match[1] or match[2] or ""), names)
         if call is None:
             return match[0]
         calls.append(call)
@@ -78,7 +79,8 @@ def read_calls(text: str, tools: Sequence[ToolDeclaration]) -> tuple[str, tuple[
     return (rest.strip() if calls else rest), tuple(calls)
 
 
-def loaded(text: str) -> dict[str, Any] | None:
+def parse_json_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a text is, else None."""
     try:
         found = json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -86,8 +88,9 @@ def loaded(text: str) -> dict[str, Any] | None:
     return cast(dict[str, Any], found) if isinstance(found, dict) else None
 
 
-def as_call(value: Any, names: set[str]) -> JsonCall | None:
-    """`{"name": …, "args" | "arguments" | "parameters": {…}}`, also inside `function` or `call`."""
+def parse_call_object(value: Any, names: set[str]) -> JsonCall | None:
+    """Return the call in a value `{"name": …, "args" | "arguments" | "parameters": {…}}`, or inside `function` or
+    `call`; else None."""
     if not isinstance(value, dict):
         return None
     found = cast(dict[str, Any], value)
@@ -96,7 +99,7 @@ def as_call(value: Any, names: set[str]) -> JsonCall | None:
         found = cast(dict[str, Any], inner)
     name = found.get("name", found.get("tool"))
     args = next((found[key] for key in ("args", "arguments", "parameters", "input") if key in found), None)
-    args = loaded(args) if isinstance(args, str) else args
+    args = parse_json_object(args) if isinstance(args, str) else args
     if not isinstance(name, str) or name not in names or not isinstance(args, dict):
         return None
     return name, cast(dict[str, Any], args)
@@ -127,11 +130,11 @@ class Files(Protocol):
     """The files of a workspace, as a repair sees them."""
 
     def is_test(self, path: str) -> bool:
-        """Whether a file is a test or decides which tests run."""
+        """Return whether a file is a test or decides which tests run."""
         ...
 
     def wants_tests(self, task: str) -> bool:
-        """Whether a task says that tests are to be written or changed."""
+        """Return whether a task says that tests are to be written or changed."""
         ...
 
     def named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
@@ -139,38 +142,38 @@ class Files(Protocol):
         ...
 
 
-class Writable(NamedTuple):
+class AllowedWrites(NamedTuple):
     """What a call may write as a whole."""
 
     paths: tuple[str, ...] = ()
     """The only ones, the likeliest first; empty: any that isn't `spared`."""
-    more: bool = True
+    others_allowed: bool = True
     """Others, too, that aren't `spared`: the task may be about a new file."""
     read_first: tuple[str, ...] = ()
     """Nothing may be written before one of these was read."""
-    spared: Callable[[str], bool] = lambda _: False
+    is_protected: Callable[[str], bool] = lambda _: False
     """Whether a file may not be written."""
 
 
 _NEW = re.compile(r"\b(?:write|create|add|new|generate|make a)\b", re.IGNORECASE)
 
 
-def writable(messages: Sequence[Message], files: Files | None) -> Writable:
+def allowed_writes(messages: Sequence[Message], files: Files | None) -> AllowedWrites:
     """Return what the next call may write: not the test that fails, but what it tests."""
     task = "\n".join(m.text for m in messages if m.role == "user" and m.origin in ("person", "agent"))
     if files is None or files.wants_tests(task):
-        return Writable()
-    seen = Seen(messages)
+        return AllowedWrites()
+    seen = ModelKnowledge(messages)
     tests = {path: text or "" for path, text in seen.files.items() if files.is_test(path)}
     known = [path for path in seen.files if path not in tests]
-    named = files.named_in(seen.output[1] if seen.output else "", tests)
+    named = files.named_in(seen.last_output[1] if seen.last_output else "", tests)
     first = [path for path in named if path in known]
     unread = () if known else tuple(named)
     more = not known or _NEW.search(task) is not None
-    return Writable(tuple(dict.fromkeys([*first, *known])), more, unread, files.is_test)
+    return AllowedWrites(tuple(dict.fromkeys([*first, *known])), more, unread, files.is_test)
 
 
-class Seen:
+class ModelKnowledge:
     """What the model knows of files, and what it did since something may have changed."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -178,24 +181,24 @@ class Seen:
         """Path → text; None: only a part is known."""
         self.needs_range = False
         """A file was shown in part, or a search named lines."""
-        self.output: tuple[str, str] | None = None
+        self.last_output: tuple[str, str] | None = None
         """The last command and what it printed, if no file was changed since."""
-        self.since: list[ToolCall] = []
+        self.calls_since_change: list[ToolCall] = []
         """Calls since one that may have changed something: an edit, or a command that worked and isn't in this list."""
         made = {call.id: call for message in messages for call in message.tool_calls}
         for message in messages:
             if message.role == "tool" and (call := made.get(message.tool_call_id or "")):
-                self._add(call, message)
+                self._record_result(call, message)
 
-    def _add(self, call: ToolCall, result: Message) -> None:
+    def _record_result(self, call: ToolCall, result: Message) -> None:
         args = {name: value for name, value in call.args.items() if isinstance(value, str)}
         where, what = WRITES.get(call.name, ("file_path", ""))
         path = args.get(where, "")
         worked = result.status == "success"
         may_change = worked and call.name not in _LOOKS | _ENDS and not _FAILED.search(result.text)
-        if may_change and not any(_same(call, earlier) for earlier in self.since):
-            self.since = []
-        self.since.append(call)
+        if may_change and not any(_is_same_call(call, earlier) for earlier in self.calls_since_change):
+            self.calls_since_change = []
+        self.calls_since_change.append(call)
         if call.name == _READ and worked:
             whole = not result.text.startswith("[")
             self.needs_range |= not whole
@@ -204,44 +207,54 @@ class Seen:
             self.needs_range |= worked
         elif call.name in WRITES and worked:
             self.files[path] = args.get(what)
-            self.since, self.output = [], None
+            self.calls_since_change, self.last_output = [], None
         elif call.name == _EDIT and path in self.files:
-            self.files[path] = _edited(self.files[path], args) if worked else None
-            self.since, self.output = ([], None) if worked else (self.since, self.output)
+            self.files[path] = _apply_edit(self.files[path], args) if worked else None
+            self.calls_since_change, self.last_output = (
+                ([], None) if worked else (self.calls_since_change, self.last_output)
+            )
         elif "command" in args:
-            self.output = (args["command"], result.text)
+            self.last_output = (args["command"], result.text)
 
     @property
-    def repeated(self) -> set[str]:
+    def repeated_tools(self) -> set[str]:
         """The tools of calls that were made twice although nothing has changed since."""
-        calls = self.since
-        return {call.name for n, call in enumerate(calls) if any(_same(call, other) for other in calls[:n])}
+        calls = self.calls_since_change
+        return {
+            call.name
+            for n, call in enumerate(calls)
+            if any(_is_same_call(call, other) for other in calls[:n])
+        }
 
 
-def _same(call: ToolCall, other: ToolCall) -> bool:
+def _is_same_call(call: ToolCall, other: ToolCall) -> bool:
     return (call.name, call.args) == (other.name, other.args)
 
 
-def _edited(text: str | None, args: Mapping[str, str]) -> str | None:
+def _apply_edit(text: str | None, args: Mapping[str, str]) -> str | None:
+    """Return the text after an edit that has one place in it, else None."""
     old, new = args.get("old_string", ""), args.get("new_string", "")
     return text.replace(old, new) if text is not None and text.count(old) == 1 else None
 
 
-def schema_of(
+def build_answer_schema(
     tools: Sequence[ToolDeclaration], messages: Sequence[Message] = (), files: Files | None = None
 ) -> dict[str, Any]:
-    """The JSON Schema of the next answer."""
-    seen, may = Seen(messages), writable(messages, files)
-    offered = [tool for tool in tools if tool.name not in seen.repeated]
-    calls = [schema for tool in offered for schema in _call_schemas(tool, seen, may)]
-    called = _closed(
+    """Return the JSON Schema of the next answer."""
+    seen, may = ModelKnowledge(messages), allowed_writes(messages, files)
+    offered = [tool for tool in tools if tool.name not in seen.repeated_tools]
+    calls = [schema for tool in offered for schema in _tool_call_schemas(tool, seen, may)]
+    called = _closed_object_schema(
         {"call": {"anyOf": calls}, "text": {"type": "string", "maxLength": _MOST_BESIDE}}, ["call"]
     )
-    answers = [] if ends_with(tools) else [_closed({"text": {"type": "string"}})]
+    answers = [] if find_ending_tool(tools) else [_closed_object_schema({"text": {"type": "string"}})]
     return {"anyOf": [called, *answers]}
 
 
-def _call_schemas(tool: ToolDeclaration, seen: Seen, may: Writable) -> Iterator[dict[str, Any]]:
+def _tool_call_schemas(
+    tool: ToolDeclaration, seen: ModelKnowledge, may: AllowedWrites
+) -> Iterator[dict[str, Any]]:
+    """Yield the schemas of calls of a tool that the model may make next."""
     known = {k: v for k, v in tool.parameters.get("properties", {}).items() if k != WAIT}
     if tool.name == _READ and not seen.needs_range:
         known = {k: v for k, v in known.items() if k not in _RANGE}
@@ -249,26 +262,26 @@ def _call_schemas(tool: ToolDeclaration, seen: Seen, may: Writable) -> Iterator[
     if tool.name in WRITES:
         path, _ = WRITES[tool.name]
         if may.paths:
-            yield _call_schema(tool.name, {path: {**known[path], "enum": [*may.paths]}}, [path])
-        if may.more and not may.read_first:
-            yield _call_schema(tool.name, {path: known[path]}, [path])
+            yield _named_call_schema(tool.name, {path: {**known[path], "enum": [*may.paths]}}, [path])
+        if may.others_allowed and not may.read_first:
+            yield _named_call_schema(tool.name, {path: known[path]}, [path])
         return
     if tool.name == _READ and may.read_first:
         known = {**known, "file_path": {**known["file_path"], "enum": [*may.read_first]}}
     if tool.name != _EDIT:
-        yield _call_schema(tool.name, known, required)
+        yield _named_call_schema(tool.name, known, required)
         return
     for path, text in seen.files.items():
-        if may.spared(path) or (text is not None and text.count("\n") < MOST_WHOLE):
+        if may.is_protected(path) or (text is not None and text.count("\n") < MOST_WHOLE):
             continue
-        places = _places(text or "")
+        places = _replaceable_parts(text or "")
         old = {"old_string": {**known["old_string"], "enum": places}} if places else {}
         one = {**known, "file_path": {**known["file_path"], "enum": [path]}, **old}
-        yield _call_schema(tool.name, one, required)
+        yield _named_call_schema(tool.name, one, required)
 
 
-def _places(text: str) -> list[str]:
-    """What can be replaced in a short file: each line and block that stands there once."""
+def _replaceable_parts(text: str) -> list[str]:
+    """Return each line and block that stands in a short file once."""
     lines = text.splitlines()
     if len(lines) > MOST_LINES:
         return []
@@ -276,16 +289,20 @@ def _places(text: str) -> list[str]:
     return [part for part in dict.fromkeys([*lines, *blocks]) if part.strip() and text.count(part) == 1]
 
 
-def _call_schema(name: str, properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
-    return _closed({"name": {"type": "string", "enum": [name]}, "args": _closed(properties, required)})
+def _named_call_schema(name: str, properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    return _closed_object_schema(
+        {"name": {"type": "string", "enum": [name]}, "args": _closed_object_schema(properties, required)}
+    )
 
 
-def _closed(properties: Mapping[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
-    """An object of these properties and no others; `required`: None means all."""
+def _closed_object_schema(
+    properties: Mapping[str, Any], required: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return the schema of an object with these properties and no others; `required`: None means all."""
     needed = [*properties] if required is None else [*required]
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
-def ends_with(tools: Sequence[ToolDeclaration]) -> str | None:
-    """The tool whose call ends the work, if there is one."""
+def find_ending_tool(tools: Sequence[ToolDeclaration]) -> str | None:
+    """Return the name of the tool whose call ends the work, if one is offered."""
     return next((tool.name for tool in tools if tool.name in _ENDS), None)

@@ -14,7 +14,7 @@ from typing import Literal
 from interlock.state.calls import ToolError
 from interlock.state.tooling import FileChange, ToolContext
 from interlock.state.workspace import PathRefused, Place, Workspace
-from interlock.tools._content import TextFile, decode
+from interlock.tools._content import TextFile, decode_text_file
 from interlock.tools._diff import unified_diff
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -28,20 +28,20 @@ class NotAFileError(OSError):
     """The path is a device, pipe or socket."""
 
 
-def status_at(place: Place) -> os.stat_result:
-    """Raises OSError: ELOOP for a link, since checked paths are real paths."""
+def stat_without_links(place: Place) -> os.stat_result:
+    """Return the status of a place. Raise OSError: ELOOP for a link, since checked paths are real paths."""
     found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, _LINK)
     return found
 
 
-def open_file(place: Place) -> BufferedReader:
+def open_regular_file(place: Place) -> BufferedReader:
     """Open a regular file for reading. Raises OSError: `IsADirectoryError`, `NotAFileError`, ELOOP for a link, …"""
-    _check(status_at(place))  # opening a device can have effects
+    _require_regular_file(stat_without_links(place))  # opening a device can have effects
     descriptor = os.open(place.name, _READ, dir_fd=place.directory)
     try:
-        _check(os.fstat(descriptor))
+        _require_regular_file(os.fstat(descriptor))
     except OSError:
         os.close(descriptor)
         raise
@@ -51,7 +51,7 @@ def open_file(place: Place) -> BufferedReader:
 @contextmanager
 def open_directory(place: Place) -> Generator[int]:
     """Open a directory for listing. Raises OSError: ELOOP for a link, `NotADirectoryError`, …"""
-    if not stat.S_ISDIR(status_at(place).st_mode):
+    if not stat.S_ISDIR(stat_without_links(place).st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     descriptor = os.open(place.name, flags, dir_fd=place.directory)
@@ -62,7 +62,7 @@ def open_directory(place: Place) -> Generator[int]:
 
 
 def entry_kind(entry: os.DirEntry[str]) -> Kind:
-    """Call while the directory is open: falls back to the file system if the listing lacks the type."""
+    """Return what an entry is; call it while the directory is open, as the listing may lack the type."""
     if entry.is_symlink():
         return "link"
     if entry.is_dir(follow_symlinks=False):
@@ -70,7 +70,7 @@ def entry_kind(entry: os.DirEntry[str]) -> Kind:
     return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
-def _check(status: os.stat_result) -> None:
+def _require_regular_file(status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
@@ -81,16 +81,16 @@ _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """The file to write. `before` and `file` are null if it doesn't exist yet."""
 
     path: Path
-    shown: str
+    display_path: str
     before: bytes | None
     file: TextFile | None
 
-    def change(self, after: bytes, message: str) -> FileChange:
-        diff = unified_diff(self.shown, self.before, after)
+    def to_file_change(self, after: bytes, message: str) -> FileChange:
+        diff = unified_diff(self.display_path, self.before, after)
         return FileChange(path=str(self.path), before=self.before, after=after, message=message, diff=diff)
 
     def encode(self, raw: str) -> bytes:
@@ -98,54 +98,56 @@ class Target:
         try:
             return (self.file or TextFile("")).encode(raw)
         except UnicodeEncodeError as error:
-            what = f"{self.shown!r} is {self.file.encoding if self.file else 'utf-8'}"
+            what = f"{self.display_path!r} is {self.file.encoding if self.file else 'utf-8'}"
             text = f"{what}, which can't hold {raw[error.start]!r}; write it with characters that it can."
             raise ToolError("not_text", text) from error
 
 
-def open_target(
+def prepare_write_target(
     file_path: str, context: ToolContext, earlier: Mapping[str, bytes], *, text: bool = True
-) -> Target:
-    """Check everything that could fail before asking for approval. Without `text`, the file may have any content."""
+) -> WriteTarget:
+    """Return the file to write; raise `ToolError` for all that would fail later. Without `text` it may have any
+    content."""
     path = context.workspace.writable(file_path)
     shown = context.workspace.relative(path)
-    before = earlier[str(path)] if str(path) in earlier else _present(path, context)
-    file = None if before is None or not text else decode(before)
+    before = earlier[str(path)] if str(path) in earlier else _read_existing(path, context)
+    file = None if before is None or not text else decode_text_file(before)
     if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
-    return Target(path, shown, before, file)
+    return WriteTarget(path, shown, before, file)
 
 
-def _present(path: Path, context: ToolContext) -> bytes | None:
+def _read_existing(path: Path, context: ToolContext) -> bytes | None:
+    """Return the bytes of a file that may be overwritten; None: it can be created. Raise `ToolError`."""
     try:
         with context.workspace.place(path) as place:
-            mode = status_at(place).st_mode
+            mode = stat_without_links(place).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        _check_parent(path, context)
+        _require_creatable(path, context)
         return None
     except OSError as error:
-        raise trouble(context.workspace, path, error) from error
-    data = read_bytes(context.workspace, path)
+        raise to_tool_error(context.workspace, path, error) from error
+    data = read_file_bytes(context.workspace, path)
     # The write is a rename, which only needs the directory: check the file's own mode here.
     if not (mode & _WRITABLE and os.access(path, os.W_OK)):
         shown = context.workspace.relative(path)
         raise ToolError("permission_denied", f"{shown!r} is write-protected; ask the user to allow writing.")
-    _check_open(path.parent, context)
+    _require_writable_directory(path.parent, context)
     return data
 
 
-def _check_parent(path: Path, context: ToolContext) -> None:
-    """Check that the file can be created: its nearest existing parent must be a writable directory."""
+def _require_creatable(path: Path, context: ToolContext) -> None:
+    """Raise `ToolError` unless the nearest existing parent is a directory that can be written."""
     parent = next(d for d in path.parents if os.path.lexists(d))
     if not parent.is_dir():
         shown = context.workspace.relative(parent)
         text = f"{shown!r} is a file, so nothing can lie below it; choose another path."
         raise ToolError("not_a_directory", text)
-    _check_open(parent, context)
+    _require_writable_directory(parent, context)
 
 
-def _check_open(directory: Path, context: ToolContext) -> None:
-    """Check that entries can be added to the directory."""
+def _require_writable_directory(directory: Path, context: ToolContext) -> None:
+    """Raise `ToolError` unless entries can be added to the directory."""
     if not os.access(directory, os.W_OK | os.X_OK):
         shown = context.workspace.relative(directory)
         text = f"No permission to write in {shown!r}; ask the user to change it."
@@ -156,30 +158,30 @@ LARGEST = 20 * 1024 * 1024
 """Largest file that tools read or edit, in bytes (gemini-cli: 20 MB)."""
 
 
-def kind_of(workspace: Workspace, path: Path) -> Literal["file", "directory", "other", "missing"]:
-    """Also `missing` if access is denied or the name is too long: using the path will report why."""
+def path_kind(workspace: Workspace, path: Path) -> Literal["file", "directory", "other", "missing"]:
+    """Return what a path is; also `missing` if access is denied or the name is too long: using it will report why."""
     try:
         with workspace.place(path) as place:
-            mode = status_at(place).st_mode
+            mode = stat_without_links(place).st_mode
     except OSError:
         return "missing"
     return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
 
 
-def directory_of(workspace: Workspace, path: str) -> Path:
-    """The real path of a directory that a call names. Raises `ToolError`: missing, not a directory."""
+def resolve_directory(workspace: Workspace, path: str) -> Path:
+    """Return the real path of a directory that a call names. Raise `ToolError`: missing, not a directory."""
     real = workspace.readable(path)
-    kind = kind_of(workspace, real)
+    kind = path_kind(workspace, real)
     if kind == "missing":
-        raise trouble(workspace, real, FileNotFoundError())
+        raise to_tool_error(workspace, real, FileNotFoundError())
     if kind != "directory":
         text = f"{workspace.relative(real)!r} is a file; name the directory around it."
         raise ToolError("not_a_directory", text)
     return real
 
 
-def real_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None:
-    """The real path of a found file, if it may be read; with `ignored`, including git-ignored files."""
+def resolve_allowed_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None:
+    """Return the real path of a found file if it may be read, else None; with `ignored`, also if git ignores it."""
     # Git-ignored files can be written but not read; private files can be neither.
     for check in (workspace.readable, workspace.writable) if ignored else (workspace.readable,):
         with suppress(PathRefused):
@@ -187,23 +189,23 @@ def real_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None
     return None
 
 
-def read_bytes(workspace: Workspace, path: Path) -> bytes:
-    """A file's bytes. Raises `ToolError`: missing, a directory, too large, not permitted, not a file."""
+def read_file_bytes(workspace: Workspace, path: Path) -> bytes:
+    """Return a file's bytes. Raise `ToolError`: missing, a directory, too large, not permitted, not a file."""
     try:
-        with workspace.place(path) as place, open_file(place) as file:
+        with workspace.place(path) as place, open_regular_file(place) as file:
             data = file.read(LARGEST + 1)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise trouble(workspace, path, error) from error
+        raise to_tool_error(workspace, path, error) from error
     if len(data) > LARGEST:
         has = f"{workspace.relative(path)!r} has {max(size, len(data))} bytes"
         text = f"{has}, more than the {LARGEST} that can be read; search it with grep_search."
         raise ToolError("too_large", text)
-    return unsaved(workspace, path, data)
+    return prefer_editor_text(workspace, path, data)
 
 
-def unsaved(workspace: Workspace, path: Path, data: bytes) -> bytes:
-    """A file as the editor has it, which may be newer than `data`, its bytes on disk; keeps line ends and BOM."""
+def prefer_editor_text(workspace: Workspace, path: Path, data: bytes) -> bytes:
+    """Return a file as the editor has it, maybe newer than `data`, its bytes on disk; keeps line ends and BOM."""
     if workspace.buffers is None or not any(path.is_relative_to(root) for root in workspace.roots):
         return data
     try:
@@ -220,11 +222,11 @@ def unsaved(workspace: Workspace, path: Path, data: bytes) -> bytes:
     return (mark + (text.replace("\n", "\r\n") if "\r\n" in kept else text)).encode(errors="replace")
 
 
-def trouble(workspace: Workspace, path: Path, error: OSError) -> ToolError:
-    """The `ToolError` for a file system error."""
+def to_tool_error(workspace: Workspace, path: Path, error: OSError) -> ToolError:
+    """Return the `ToolError` for a file system error."""
     shown = workspace.relative(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return ToolError("file_not_found", f"No file {shown!r}.{_nearest(workspace, path)}")
+        return ToolError("file_not_found", f"No file {shown!r}.{_suggest_similar_names(workspace, path)}")
     if isinstance(error, PermissionError):
         return ToolError("permission_denied", f"No permission for {shown!r}; ask the user to change it.")
     if isinstance(error, IsADirectoryError):
@@ -232,12 +234,12 @@ def trouble(workspace: Workspace, path: Path, error: OSError) -> ToolError:
     if isinstance(error, NotAFileError):
         return ToolError("not_a_file", f"{shown!r} is a device, pipe or socket; only files can be read.")
     if error.errno == errno.ELOOP:
-        return _link(shown, path)
+        return _link_error(shown, path)
     return ToolError("io_error", f"{shown!r} can't be used: {error.strerror or error}.")
 
 
-def _link(shown: str, path: Path) -> ToolError:
-    """Checked paths contain no links except loops and links created since."""
+def _link_error(shown: str, path: Path) -> ToolError:
+    """Return the error of a path with a link: checked ones contain none except loops and links created since."""
     try:
         path.stat()
     except OSError as error:
@@ -247,21 +249,21 @@ def _link(shown: str, path: Path) -> ToolError:
     return ToolError("external_change", f"{shown!r} changed while it was opened: a link stands there now.")
 
 
-def _nearest(workspace: Workspace, path: Path) -> str:
-    """Similar names in the same directory, for a model that misspelt one."""
+def _suggest_similar_names(workspace: Workspace, path: Path) -> str:
+    """Return a sentence with similar names in the same directory, for a model that misspelt one."""
     try:
         with workspace.place(path.parent) as place, open_directory(place) as directory:
             names = sorted(os.listdir(directory))  # noqa: PTH208 - by descriptor
     except (OSError, PathRefused):
         return f" There is no directory {workspace.relative(path.parent)!r} either; find it with glob."
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
-    seen = [name for name in near if not _hidden(workspace, path.parent / name)]
+    seen = [name for name in near if not _is_hidden(workspace, path.parent / name)]
     if not seen:
         return " Find it with glob or list_directory."
     return " Did you mean " + ", ".join(repr(workspace.relative(path.parent / name)) for name in seen) + "?"
 
 
-def _hidden(workspace: Workspace, path: Path) -> bool:
+def _is_hidden(workspace: Workspace, path: Path) -> bool:
     try:
         return workspace.ignored(workspace.readable(str(path)))
     except PathRefused:

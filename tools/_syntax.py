@@ -19,33 +19,35 @@ EXTRA = "install interlock-agent[code]"
 
 
 @cache
-def languages() -> Mapping[str, Mapping[str, str]]:
-    """Every language, by the name that filters use, with what `languages.toml` says of it."""
+def load_languages() -> Mapping[str, Mapping[str, str]]:
+    """Return every language, by the name that filters use, with what `languages.toml` says of it."""
     return tomllib.loads(Path(__file__).with_name("languages.toml").read_text("utf-8"))
 
 
 @cache
-def grammars() -> Mapping[str, str]:
+def grammar_modules() -> Mapping[str, str]:
     """Language → module of its grammar."""
-    return {name: language["grammar"] for name, language in languages().items() if "grammar" in language}
+    return {name: language["grammar"] for name, language in load_languages().items() if "grammar" in language}
 
 
 @cache
-def _by_name() -> Mapping[str, str]:
-    """The whole name of a file, or `*` and its suffix → the language."""
-    rows = languages().items()
+def _languages_by_file_name() -> Mapping[str, str]:
+    """Return the whole name of a file, or `*` and its suffix → the language."""
+    rows = load_languages().items()
     suffixes = {f"*.{end}": name for name, row in rows for end in row.get("suffixes", "").split()}
     return {**suffixes, **{file: name for name, row in rows for file in row.get("names", "").split()}}
 
 
-def language_of(path: str | PurePath) -> str | None:
-    """Judged by the file's name alone; None: not source code by its name."""
+def detect_language(path: str | PurePath) -> str | None:
+    """Return the language of a file, by its name alone; None: not source code by its name."""
     pure = PurePath(path)
-    return _by_name().get(pure.name.lower()) or _by_name().get(f"*{pure.suffix.lower()}")
+    return _languages_by_file_name().get(pure.name.lower()) or _languages_by_file_name().get(
+        f"*{pure.suffix.lower()}"
+    )
 
 
-def installed() -> bool:
-    """Whether the extra `code` is installed."""
+def is_parser_installed() -> bool:
+    """Return whether the extra `code` is installed."""
     return find_spec("tree_sitter") is not None
 
 
@@ -68,14 +70,15 @@ _WIDEST = 5_000
 """Sibling nodes in unparsable code: queries are quadratic in them (measured: 100,000 take 8 s)."""
 
 
-def definitions(source: bytes, language: str) -> list[Definition]:
-    """Definitions in textual order, nested ones included; none for languages without a grammar, or without the extra.
+def find_definitions(source: bytes, language: str) -> list[Definition]:
+    """Return definitions in textual order, nested ones included; none for languages without a grammar, or without the
+    extra. Unparsable parts are skipped: a broken file yields its intact parts, one that takes too long nothing.
 
     Unparsable parts are skipped: a broken file yields its intact parts, one that takes too long nothing.
     """
-    if language not in grammars() or not installed():
+    if language not in grammar_modules() or not is_parser_installed():
         return []
-    captured = _captured(*_grammar(language), source)
+    captured = _capture_nodes(*_load_grammar(language), source)
     around = {
         child.id: outer
         for outer in captured.get("around", [])
@@ -83,10 +86,11 @@ def definitions(source: bytes, language: str) -> list[Definition]:
         if outer.type not in _MAY_HOLD_SEVERAL or outer.named_child_count == 1
     }
     nodes = sorted(captured.get("it", []), key=lambda node: (node.start_byte, -node.end_byte))
-    return [definition for node in nodes if (definition := _definition(node, around)).name]
+    return [definition for node in nodes if (definition := _to_definition(node, around)).name]
 
 
-def _captured(grammar: "Language", query: "Query", source: bytes) -> "dict[str, list[Node]]":
+def _capture_nodes(grammar: "Language", query: "Query", source: bytes) -> "dict[str, list[Node]]":
+    """Return the nodes that a query captures, by capture; none if the source takes too long or is too broken."""
     from tree_sitter import Parser, QueryCursor
 
     until = time.thread_time() + _LONGEST_S
@@ -99,12 +103,12 @@ def _captured(grammar: "Language", query: "Query", source: bytes) -> "dict[str, 
         tree = parser.parse(lambda at, _: source[at : at + _PIECE], progress_callback=late)
     except ValueError:
         return {}
-    if tree.root_node.has_error and _too_wide(tree):
+    if tree.root_node.has_error and _has_too_wide_error(tree):
         return {}
     return QueryCursor(query).captures(tree.root_node)
 
 
-def _too_wide(tree: "Tree") -> bool:
+def _has_too_wide_error(tree: "Tree") -> bool:
     cursor = tree.walk()
     while True:
         node = cursor.node
@@ -118,31 +122,31 @@ def _too_wide(tree: "Tree") -> bool:
 
 
 @cache
-def _grammar(language: str) -> "tuple[Language, Query]":
+def _load_grammar(language: str) -> "tuple[Language, Query]":
     from tree_sitter import Language, Query
 
-    row = languages()[language]
+    row = load_languages()[language]
     pointer: object = getattr(import_module(row["grammar"]), row.get("entry", "language"))()
     grammar = Language(pointer)
-    return grammar, Query(grammar, _query(language))
+    return grammar, Query(grammar, _definitions_query(language))
 
 
-def _query(language: str) -> str:
-    row = languages()[language]
-    return (_query(row["as"]) if "as" in row else "") + row.get("definitions", "")
+def _definitions_query(language: str) -> str:
+    row = load_languages()[language]
+    return (_definitions_query(row["as"]) if "as" in row else "") + row.get("definitions", "")
 
 
-def _definition(node: "Node", around: "dict[int, Node]") -> Definition:
+def _to_definition(node: "Node", around: "dict[int, Node]") -> Definition:
     whole = node
     while whole.id in around:  # not `parent`, which searches from the root: 40,000 definitions took 8 s
         whole = around[whole.id]
     end = whole.end_point
     last = end.row if end.column else end.row - 1
-    return Definition(_name(node), whole.start_point.row + 1, last + 1)
+    return Definition(_definition_name(node), whole.start_point.row + 1, last + 1)
 
 
-def _name(node: "Node") -> str:
-    """Follow declarators to the identifier, as in `int *(*f)(void)`."""
+def _definition_name(node: "Node") -> str:
+    """Return a definition's name: follow declarators to the identifier, as in `int *(*f)(void)`."""
     while True:
         named = next((found for field in _NAMED_BY if (found := node.child_by_field_name(field))), None)
         if named is None:

@@ -21,7 +21,7 @@ class TaggedCall(NamedTuple):
     params: dict[str, str]
 
 
-class _Mark(NamedTuple):
+class _ParameterTag(NamedTuple):
     """A parameter's tag inside a call."""
 
     name: str
@@ -39,7 +39,7 @@ class TagParser:
         parameter or nothing in it is a call; a mere tag is text, as an answer may mention it."""
         self._tools = tools
         self._offered = tools.keys() if offered is None else offered
-        self._openings = _prefixes(f"<{name}>" for name in tools)
+        self._openings = _tag_prefixes(f"<{name}>" for name in tools)
         self._buffer = ""
         """Undecided input: at most the start of a tag."""
         self._before = ""
@@ -55,7 +55,7 @@ class TagParser:
         """Only whitespace since a parameter's last tag."""
         self._inside: list[str] = []
         self._length = 0
-        self._marks: list[_Mark] = []
+        self._parameter_tags: list[_ParameterTag] = []
         self._tags: Mapping[str, bool] = {}
         self._known: dict[str, Mapping[str, bool]] = {}
         """Tool → the tags inside its calls."""
@@ -70,48 +70,49 @@ class TagParser:
         return "".join(self._text).strip()
 
     def feed(self, piece: str) -> str:
-        """Process a piece; returns the text that is certainly outside calls."""
+        """Parse a piece; return the text that is certainly outside calls."""
         self._buffer += piece
         self._shown = []
         position = 0
         while position < len(self._buffer):
             if self._param:
-                step = self._in_param(position)
+                step = self._parse_parameter(position)
             elif self._tool:
-                step = self._in_tool(position)
+                step = self._parse_call(position)
             else:
-                step = self._in_text(position)
+                step = self._parse_text(position)
             if step == position:
                 break
             position = step
         if position:
             self._before = self._buffer[position - 1]
             self._buffer = self._buffer[position:]
-        return self._taken()
+        return self._flush_shown_text()
 
-    def _taken(self) -> str:
+    def _flush_shown_text(self) -> str:
         self._text += self._shown
         return "".join(self._shown)
 
     def close(self, *, cut: bool = False) -> str:
-        """End the message; returns the remaining text. A call with complete parameters counts without its closing tag,
+        """End the message; return the remaining text. A call with complete parameters counts without its closing tag,
         unless the message was `cut` off."""
         rest, self._buffer, self._shown = self._buffer, "", []
         if not self._tool:
             self._shown = [rest]
-            return self._taken()
+            return self._flush_shown_text()
         if not self._is_call():
             self._inside.append(rest)
-            self._give_up()
-            return self._taken()
+            self._turn_call_into_text()
+            return self._flush_shown_text()
         name = self._param or self._tool
         if self._param or cut or (rest.strip() and not f"</{self._tool}>".startswith(rest.strip())):
-            self._refuse(f"the call of {self._tool} ended before </{name}>")
+            self._reject_call(f"the call of {self._tool} ended before </{name}>")
         else:
             self._end_call()
         return ""
 
-    def _in_text(self, position: int) -> int:
+    def _parse_text(self, position: int) -> int:
+        """Parse up to the next tag outside of calls; return the new position."""
         buffer, shown = self._buffer, self._shown
         at = buffer.find("<", position)
         if at < 0:
@@ -119,12 +120,12 @@ class TagParser:
             return len(buffer)
         if at > position:
             shown.append(buffer[position:at])
-        tag = _tag(buffer, at, self._openings)
+        tag = _read_tag(buffer, at, self._openings)
         quoted = (buffer[at - 1] if at else self._before) == "`"
         if tag is None:
             return at
         if tag and tag[1] == "/":  # nobody can tell where the file ended
-            self._refuse(f"{tag} stands behind the call that it belongs to")
+            self._reject_call(f"{tag} stands behind the call that it belongs to")
             tag = ""
         if not tag or quoted:
             shown.append(tag or "<")
@@ -133,73 +134,75 @@ class TagParser:
         return at + len(tag)
 
     def _begin_call(self, name: str) -> None:
-        self._tool, self._inside, self._length, self._marks = name, [], 0, []
+        self._tool, self._inside, self._length, self._parameter_tags = name, [], 0, []
         self._closed, self._blank = "", True
         if name not in self._known:
             params = self._tools[name]
             closing = (f"</{param}>" for param in params)
             others = (f"<{tool}>" for tool in self._tools if tool not in params)
-            self._known[name] = _prefixes(
+            self._known[name] = _tag_prefixes(
                 [f"</{name}>", *(f"<{param}>" for param in params), *closing, *others]
             )
         self._tags = self._known[name]
 
-    def _in_tool(self, position: int) -> int:
+    def _parse_call(self, position: int) -> int:
+        """Parse up to the next tag inside a call; return the new position."""
         buffer = self._buffer
         at = buffer.find("<", position)
         if at < 0:
-            return self._take(position, len(buffer))
+            return self._append_inside(position, len(buffer))
         if at > position:
-            self._take(position, at)
-        tag = _tag(buffer, at, self._tags)
+            self._append_inside(position, at)
+        tag = _read_tag(buffer, at, self._tags)
         if tag is None:
             return at
         if not tag:
-            return self._take(at, at + 1)
+            return self._append_inside(at, at + 1)
         if tag == f"</{self._tool}>":
-            if self._blank_call() or self._is_call():
+            if self._is_blank_call() or self._is_call():
                 self._end_call()
             else:
                 self._inside.append(tag)
-                self._give_up()
+                self._turn_call_into_text()
         elif tag.startswith("</"):
-            self._mark(tag[2:-1], False, tag)
+            self._append_tag(tag[2:-1], False, tag)
         elif self._closed and not self._blank:  # the file continues
-            return self._take(at, at + len(tag))
+            return self._append_inside(at, at + len(tag))
         elif tag[1:-1] in self._tools[self._tool]:
             self._param = tag[1:-1]
-            self._mark(self._param, True, tag)
+            self._append_tag(self._param, True, tag)
         else:
             if self._is_call():
-                self._refuse(f"the call of {self._tool} ended before </{self._tool}>")
+                self._reject_call(f"the call of {self._tool} ended before </{self._tool}>")
             else:
-                self._give_up()
+                self._turn_call_into_text()
             self._begin_call(tag[1:-1])
         return at + len(tag)
 
-    def _in_param(self, position: int) -> int:
+    def _parse_parameter(self, position: int) -> int:
+        """Parse a parameter's text up to its closing tag; return the new position."""
         names = {self._param, self._closed} - {""}
         buffer, found = (
             self._buffer,
             [(at, n) for n in names if (at := self._buffer.find(f"</{n}>", position)) >= 0],
         )
         if not found:
-            return self._take(position, max(position, len(buffer) - max(map(len, names)) - 2))
+            return self._append_inside(position, max(position, len(buffer) - max(map(len, names)) - 2))
         at, name = min(found)
-        self._take(position, at)
+        self._append_inside(position, at)
         self._param = ""
-        self._mark(name, False, f"</{name}>")
+        self._append_tag(name, False, f"</{name}>")
         return at + len(name) + 3
 
-    def _take(self, start: int, end: int) -> int:
+    def _append_inside(self, start: int, end: int) -> int:
         if end > start:
             self._inside.append(text := self._buffer[start:end])
             self._length += end - start
             self._blank = self._blank and text.isspace()
         return end
 
-    def _mark(self, name: str, opens: bool, tag: str) -> None:
-        self._marks.append(_Mark(name, opens, self._length, self._length + len(tag)))
+    def _append_tag(self, name: str, opens: bool, tag: str) -> None:
+        self._parameter_tags.append(_ParameterTag(name, opens, self._length, self._length + len(tag)))
         self._inside.append(tag)
         self._length += len(tag)
         self._blank = True
@@ -207,34 +210,36 @@ class TagParser:
             self._closed = name
 
     def _end_call(self) -> None:
-        params = _params("".join(self._inside), self._marks)
-        self._openings |= _prefixes(f"</{name}>" for name in params if name in RAW)
+        params = _read_parameters("".join(self._inside), self._parameter_tags)
+        self._openings |= _tag_prefixes(f"</{name}>" for name in params if name in RAW)
         self.calls.append(TaggedCall(self._tool, params))
         self._tool = self._param = ""
 
     def _is_call(self) -> bool:
-        """Whether what was begun is meant as a call."""
-        return self._tool in self._offered or bool(_params("".join(self._inside), self._marks))
+        """Return whether what was begun is meant as a call."""
+        return self._tool in self._offered or bool(
+            _read_parameters("".join(self._inside), self._parameter_tags)
+        )
 
-    def _blank_call(self) -> bool:
+    def _is_blank_call(self) -> bool:
         return not "".join(self._inside).strip()
 
-    def _give_up(self) -> None:
-        """What was begun is text, but for calls of offered tools in it."""
+    def _turn_call_into_text(self) -> None:
+        """Turn the call that was begun into text, but for calls of offered tools in it."""
         within = self._within = self._within or TagParser({name: self._tools[name] for name in self._offered})
         within.calls = self.calls
         self._shown += [f"<{self._tool}>", within.feed("".join(self._inside)), within.close()]
         self._tool = self._param = ""
         if within.problem:
-            self._refuse(within.problem)
+            self._reject_call(within.problem)
 
-    def _refuse(self, why: str) -> None:
+    def _reject_call(self, why: str) -> None:
         self.problem = self.problem or why
         self._tool = self._param = ""
 
 
-def _prefixes(tags: Any) -> dict[str, bool]:
-    """Each prefix of a tag → whether it is the whole tag."""
+def _tag_prefixes(tags: Any) -> dict[str, bool]:
+    """Return each prefix of a tag, with whether it is the whole tag."""
     found: dict[str, bool] = {}
     for tag in tags:
         for end in range(1, len(tag)):
@@ -243,8 +248,8 @@ def _prefixes(tags: Any) -> dict[str, bool]:
     return found
 
 
-def _tag(buffer: str, at: int, tags: Mapping[str, bool]) -> str | None:
-    """The tag starting at `at`; empty: none; None: more input is needed."""
+def _read_tag(buffer: str, at: int, tags: Mapping[str, bool]) -> str | None:
+    """Return the tag starting at `at`; empty: none; None: more input is needed."""
     for end in range(at + 1, len(buffer) + 1):
         whole = tags.get(buffer[at:end])
         if whole is None:
@@ -254,13 +259,13 @@ def _tag(buffer: str, at: int, tags: Mapping[str, bool]) -> str | None:
     return None
 
 
-def _params(inside: str, marks: Sequence[_Mark]) -> dict[str, str]:
-    """A repeated closing tag extends the value up to it, as files may contain such tags. Anything parsed as parameters
-    in between was part of the value too."""
-    spans: list[tuple[_Mark, _Mark]] = []
+def _read_parameters(inside: str, tags: Sequence[_ParameterTag]) -> dict[str, str]:
+    """Return parameters by name. A repeated closing tag extends the value up to it, as files may contain such tags.
+    Anything parsed as parameters in between was part of the value too."""
+    spans: list[tuple[_ParameterTag, _ParameterTag]] = []
     last: dict[str, int] = {}
-    opened: _Mark | None = None
-    for mark in marks:
+    opened: _ParameterTag | None = None
+    for mark in tags:
         if mark.opens:
             opened = mark
         elif opened is not None and opened.name == mark.name:
@@ -274,18 +279,18 @@ def _params(inside: str, marks: Sequence[_Mark]) -> dict[str, str]:
             if own and (mark.name in RAW or bool(inside[before.end : mark.start].strip())):
                 del spans[at:]
                 spans.append((first, mark))
-    return {first.name: _value(first.name, inside[first.end : end.start]) for first, end in spans}
+    return {first.name: _trim_value(first.name, inside[first.end : end.start]) for first, end in spans}
 
 
-def _value(name: str, text: str) -> str:
+def _trim_value(name: str, text: str) -> str:
     if name not in RAW:
         return text.strip()
     text = text.removeprefix("\r\n") if text.startswith("\r\n") else text.removeprefix("\n")
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
-def as_tags(call: ToolCall) -> str:
-    """The call as the model would write it."""
+def render_call_as_tags(call: ToolCall) -> str:
+    """Return the call as the model would write it."""
     lines = [f"<{call.name}>"]
     for name, value in call.args.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -293,10 +298,10 @@ def as_tags(call: ToolCall) -> str:
     return "\n".join([*lines, f"</{call.name}>"])
 
 
-def as_text(message: Message) -> Message:
-    """A message with its calls and results as text, the way the model itself would have written it."""
+def render_message_as_text(message: Message) -> Message:
+    """Return a message with its calls and results as text, the way the model itself would have written it."""
     if message.role == "assistant" and message.tool_calls:
-        text = "\n\n".join([*filter(None, [message.text]), *map(as_tags, message.tool_calls)])
+        text = "\n\n".join([*filter(None, [message.text]), *map(render_call_as_tags, message.tool_calls)])
         return message.model_copy(update={"content": text, "tool_calls": (), "signature": None})
     if message.role != "tool":
         return message

@@ -10,10 +10,22 @@ from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, line_at
-from interlock.tools._opening import open_target, trouble
-from interlock.tools.matcher.blocks import Block, DiffError, Placement, blocks_of, is_ambiguous, placed_block
-from interlock.tools.matcher.edit import Problem, raw_after, unusable, with_final_newline
+from interlock.tools._content import TextFile, line_number_at
+from interlock.tools._opening import prepare_write_target, to_tool_error
+from interlock.tools.matcher.blocks import (
+    Block,
+    DiffError,
+    PlacedBlock,
+    has_several_places,
+    parse_blocks,
+    place_block,
+)
+from interlock.tools.matcher.edit import (
+    EditProblem,
+    apply_spans,
+    keep_final_newline,
+    unusable_strings_problem,
+)
 from interlock.tools.matcher.windows import Work
 
 
@@ -28,109 +40,123 @@ class ApplyDiffArgs(Args):
     )
 
 
-def _plan(
+def _plan_change(
     stop: StopFlag, args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]
 ) -> FileChange:
     context.workspace.readable(args.path)  # errors quote the file's text
-    target = open_target(args.path, context, earlier)
+    target = prepare_write_target(args.path, context, earlier)
     if target.file is None:
-        raise trouble(context.workspace, target.path, FileNotFoundError())
+        raise to_tool_error(context.workspace, target.path, FileNotFoundError())
     try:
-        blocks = blocks_of(args.diff)
+        blocks = parse_blocks(args.diff)
     except DiffError as error:
         raise ToolError("invalid_diff", f"The diff can't be read: {error}.") from error
-    made = applied(target.shown, target.file, blocks, Work(check=stop.check))
-    if not made.done:
-        raise ToolError(made.code, made.message(target.shown))
-    after = target.encode(made.raw)
+    made = apply_blocks(target.display_path, target.file, blocks, Work(check=stop.check))
+    if not made.places:
+        raise ToolError(made.first_error_code, made.result_message(target.display_path))
+    after = target.encode(made.final_text)
     if after == target.before:
-        raise ToolError("no_change", f"{target.shown!r} would be the same as before; read it again.")
-    return target.change(after, made.message(target.shown))
+        raise ToolError("no_change", f"{target.display_path!r} would be the same as before; read it again.")
+    return target.to_file_change(after, made.result_message(target.display_path))
 
 
 @dataclass
-class Applied:
+class AppliedBlocks:
     """The file after the blocks so far, and the outcome of each."""
 
     file: TextFile
     original: TextFile
     work: Work
-    done: dict[int, str] = field(default_factory=dict[int, str])
+    places: dict[int, str] = field(default_factory=dict[int, str])
     """Number of a block, from 1 in the order given → its place."""
-    failed: dict[int, Problem] = field(default_factory=dict[int, Problem])
+    failed: dict[int, EditProblem] = field(default_factory=dict[int, EditProblem])
     moved: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """For each change: its line before any block was applied, and the number of lines added there."""
 
     @property
-    def raw(self) -> str:
-        return with_final_newline(self.original, self.file.raw)
+    def final_text(self) -> str:
+        """The file's new text; its final newline is kept or stays absent."""
+        return keep_final_newline(self.original, self.file.raw)
 
     @property
-    def code(self) -> str:
+    def first_error_code(self) -> str:
         """Error code of the first block, if none was applied."""
         return self.failed[min(self.failed)].code
 
-    def now(self, line: int) -> int:
-        """A line of the original, as far as other blocks moved it; 0 stays 0."""
+    def current_line(self, line: int) -> int:
+        """Return where a line of the original is now, as far as other blocks moved it; 0 stays 0."""
         return line + sum(count for other, count in self.moved if other < line) if line else 0
 
-    def message(self, shown: str) -> str:
-        count = counted(len(self.done) + len(self.failed), "block")
-        head = f"Edited {shown!r}: {len(self.done)} of {count}"
-        places = "; ".join(f"block {n} {where}" for n, where in sorted(self.done.items()))
-        lines = [f"{head} applied ({places})." if self.done else f"Nothing of {shown!r} was changed."]
+    def result_message(self, shown: str) -> str:
+        count = counted(len(self.places) + len(self.failed), "block")
+        head = f"Edited {shown!r}: {len(self.places)} of {count}"
+        places = "; ".join(f"block {n} {where}" for n, where in sorted(self.places.items()))
+        lines = [f"{head} applied ({places})." if self.places else f"Nothing of {shown!r} was changed."]
         lines += [f"Block {n} was not applied: {self.failed[n].message}" for n in sorted(self.failed)]
-        if self.failed and self.done:
+        if self.failed and self.places:
             lines.append("Read the file again before you send the others anew.")
         return "\n".join(lines)
 
 
-def applied(shown: str, file: TextFile, blocks: list[Block], work: Work | None = None) -> Applied:
+def apply_blocks(
+    display_path: str, file: TextFile, blocks: list[Block], work: Work | None = None
+) -> AppliedBlocks:
     """Apply each block independently, from the top of the file; those without a place don't affect the others."""
     whole = file if file.raw.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
-    made = Applied(whole, file, work or Work())
+    made = AppliedBlocks(whole, file, work or Work())
     for number, block in sorted(enumerate(blocks, 1), key=lambda one: one[1].line):
         made.work.check()
-        if problem := _apply(made, shown, number, block):
+        if problem := _apply_block(made, display_path, number, block):
             made.failed[number] = problem
     return made
 
 
-def _unusable(block: Block) -> Problem | None:
+def _block_problem(block: Block) -> EditProblem | None:
+    """Return what is wrong with a block itself, or None."""
     old, new = block.texts
     if not old.strip():
-        return Problem("no_occurrence", "its search text is empty; to add lines, search for one beside them.")
+        return EditProblem(
+            "no_occurrence", "its search text is empty; to add lines, search for one beside them."
+        )
     if block.search == block.replace:
-        return Problem("no_change", "search and replacement are the same.")
-    return unusable(old, new if block.replace else "\n")
+        return EditProblem("no_change", "search and replacement are the same.")
+    return unusable_strings_problem(old, new if block.replace else "\n")
 
 
-def _apply(made: Applied, shown: str, number: int, block: Block) -> Problem | None:
-    if wrong := _unusable(block):
+def _apply_block(made: AppliedBlocks, shown: str, number: int, block: Block) -> EditProblem | None:
+    """Apply a block to the file so far; return why it can't be, or None."""
+    if wrong := _block_problem(block):
         return wrong
     text = made.file.text.removesuffix("\n")
-    found = placed_block(shown, text, block, made.now, made.work)
-    if isinstance(found, Problem):
+    found = place_block(shown, text, block, made.current_line, made.work)
+    if isinstance(found, EditProblem):
         return found
-    if found.block is not block and (wrong := _unusable(found.block)):
+    if found.block is not block and (wrong := _block_problem(found.block)):
         return wrong
-    if not found.block.line and made.done and is_ambiguous(made.original.text, found.block, made.work):
+    if (
+        not found.block.line
+        and made.places
+        and has_several_places(made.original.text, found.block, made.work)
+    ):
         why = f"the search text stood at several places of {shown!r} before the other blocks were applied"
-        return Problem("occurrence_mismatch", f"{why}; give its line as :start_line:.")
-    _put(made, number, found, text)
+        return EditProblem("occurrence_mismatch", f"{why}; give its line as :start_line:.")
+    _replace_block_text(made, number, found, text)
     return None
 
 
-def _put(made: Applied, number: int, found: Placement, text: str) -> None:
+def _replace_block_text(made: AppliedBlocks, number: int, found: PlacedBlock, text: str) -> None:
+    """Replace the block's text in the file so far, and note where."""
     span = found.at.spans[0]
-    line = line_at(text, span.start)
+    line = line_number_at(text, span.start)
     if not found.block.replace and not span.new.strip():
         span = replace(span, end=span.end + 1)  # with the line break that ends them
     lines = span.new.count("\n") - text.count("\n", span.start, span.end)
-    made.file = replace(made.file, raw=raw_after(made.file, (span,)))
+    made.file = replace(made.file, raw=apply_spans(made.file, (span,)))
     original = line - sum(count for other, count in made.moved if other < line)
     made.moved.append((original, lines))
-    made.done[number] = f"at line {line}" + (f", found {found.at.how}" if found.at.how else "")
+    made.places[number] = f"at line {line}" + (
+        f", found {found.at.difference}" if found.at.difference else ""
+    )
 
 
 TOOL = Tool(
@@ -141,6 +167,6 @@ TOOL = Tool(
     args=ApplyDiffArgs,
     risk="write",
     summary=lambda args: f"Edit {args.path}",
-    plan=partial(in_thread, _plan),
+    plan=partial(in_thread, _plan_change),
     paths=lambda args: [(args.path, "read"), (args.path, "write")],
 )

@@ -17,7 +17,13 @@ from interlock.state.errors import RunError
 from interlock.state.messages import DataPart
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._addresses import is_unapproved, looked_up, note_for_people, private_host, url_problem
+from interlock.tools._addresses import (
+    describe_private_host,
+    is_unapproved_private_host,
+    private_address_warning,
+    resolve_host,
+    url_problem,
+)
 
 _PROGRAM = str(Path(__file__).with_name("_browser_program.py"))
 _LABEL = "browser"
@@ -59,37 +65,37 @@ class BrowserActionArgs(Args):
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> "BrowserActionArgs":
+    def _require_argument(self) -> "BrowserActionArgs":
         needed = _NEEDS.get(self.action)
         if needed and not getattr(self, needed):
             raise ValueError(f"{self.action} needs {needed!r}")
         return self
 
 
-def installed() -> bool:
-    """Whether the extra `browser` is installed."""
+def is_browser_installed() -> bool:
+    """Return whether the extra `browser` is installed."""
     return find_spec("playwright") is not None
 
 
-def chromium(named: str) -> str:
-    """The browser's executable; empty: Playwright's own, if installed. `named`: from settings."""
-    return named or next((found for name in _NAMES if (found := shutil.which(name))), "")
+def find_chromium(configured: str) -> str:
+    """Return the browser's executable; empty: Playwright's own, if installed."""
+    return configured or next((found for name in _NAMES if (found := shutil.which(name))), "")
 
 
-async def run(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
+async def run_browser_action(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
     if args.action == "launch":
-        return await _launch(args, context)
-    output = _running(context)
+        return await _launch_page(args, context)
+    output = _running_output_file(context)
     if output is None:
         raise ToolError("no_browser", "No browser is open; begin with the action launch.")
-    answer = await _asked(await _socket(context, output), _asked_for(args))
+    answer = await _send_request(await _wait_for_socket(context, output), _to_browser_request(args))
     if args.action == "close":
-        await _ended(context)
+        await _wait_until_ended(context)
         return ToolResult(status="success", content="The browser is closed.", meta={"summary": "closed"})
-    return _result(answer)
+    return _to_tool_result(answer)
 
 
-def _asked_for(args: BrowserActionArgs) -> dict[str, Any]:
+def _to_browser_request(args: BrowserActionArgs) -> dict[str, Any]:
     pairs = {
         name: [int(n) for n in value.split(",")]
         for name in ("coordinate", "size")
@@ -98,75 +104,79 @@ def _asked_for(args: BrowserActionArgs) -> dict[str, Any]:
     return {"action": args.action, "text": args.text, **pairs}
 
 
-async def _launch(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
+async def _launch_page(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
     url = args.url or ""
     if problem := url_problem(url):
         raise ToolError("invalid_url", f"{url!r} can't be opened: {problem}.")
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
-    private = private_host(host, await looked_up(host))
-    if is_unapproved(private, host, context):
+    private = describe_private_host(host, await resolve_host(host))
+    if is_unapproved_private_host(private, host, context):
         raise ToolError(
             "private_address", f"{url!r} leads to a private address ({private}), which nobody approved."
         )
     asked = {"action": "launch", "url": url, "private": [host] if private else [], "size": _SIZE}
-    pid = await _started(context)
+    pid = await _ensure_browser_started(context)
     try:
-        answer = await _asked(await _socket(context, _running(context) or ""), asked)
+        answer = await _send_request(
+            await _wait_for_socket(context, _running_output_file(context) or ""), asked
+        )
     except ToolError as error:
         if error.kind != "no_browser":
             raise
-        await _ended(context)  # it was ending, which is reported a moment later
-        pid = await _started(context)
-        answer = await _asked(await _socket(context, _running(context) or ""), asked)
-    result = _result(answer)
+        await _wait_until_ended(context)  # it was ending, which is reported a moment later
+        pid = await _ensure_browser_started(context)
+        answer = await _send_request(
+            await _wait_for_socket(context, _running_output_file(context) or ""), asked
+        )
+    result = _to_tool_result(answer)
     return result.model_copy(update={"meta": {**result.meta, "pid": pid}})
 
 
-def _running(context: ToolContext) -> str | None:
-    """Output file of this run's browser program; None: not running."""
+def _running_output_file(context: ToolContext) -> str | None:
+    """Return the output file of this run's browser program; None: not running."""
     mine = [one for one in context.processes.background() if one["label"] == _LABEL and one["running"]]
     return str(mine[-1]["output_file"]) if mine else None
 
 
-async def _started(context: ToolContext) -> int:
-    """Start the browser program unless it is running; returns its pid."""
+async def _ensure_browser_started(context: ToolContext) -> int:
+    """Start the browser program unless it is running; return its pid."""
     for one in context.processes.background():
         if one["label"] == _LABEL and one["running"]:
             return int(one["pid"])
-    if not installed():
+    if not is_browser_installed():
         raise ToolError(
             "not_installed", "browser_action needs the extra `browser`: install interlock-agent[browser]."
         )
-    argv = [sys.executable, "-I", _PROGRAM, chromium(context.settings.tools.browser)]
+    argv = [sys.executable, "-I", _PROGRAM, find_chromium(context.settings.tools.browser)]
     try:
         return await context.processes.start(argv, cwd=context.workspace.root, label=_LABEL, ours=True)
     except RunError as error:
         raise ToolError("not_started", str(error)) from error
 
 
-async def _ended(context: ToolContext) -> None:
+async def _wait_until_ended(context: ToolContext) -> None:
     for _ in range(_END_S * 20):
-        if _running(context) is None:
+        if _running_output_file(context) is None:
             return
         await asyncio.sleep(0.05)
 
 
-async def _socket(context: ToolContext, output: str) -> str:
-    """The program's socket, once it listens. Raises `ToolError` if it exits or takes too long."""
+async def _wait_for_socket(context: ToolContext, output: str) -> str:
+    """Return the program's socket, once it listens. Raise `ToolError` if it exits or takes too long."""
     for _ in range(_START_S * 20):
         lines = (await asyncio.to_thread(Path(output).read_text, "utf-8", "replace")).partition("\n")
         if lines[1]:
             found: dict[str, str] = json.loads(lines[0]) if lines[0].startswith("{") else {"error": lines[0]}
             if "socket" in found:
                 return found["socket"]
-            raise ToolError("not_started", _why(found.get("error", "")))
-        if _running(context) != output:
+            raise ToolError("not_started", _explain_start_error(found.get("error", "")))
+        if _running_output_file(context) != output:
             break
         await asyncio.sleep(0.05)
     raise ToolError("not_started", "The browser did not start.")
 
 
-def _why(error: str) -> str:
+def _explain_start_error(error: str) -> str:
     if "xecutable doesn't exist" in error:
         return (
             "There is no Chromium on the PATH; install it (Debian: apt install chromium), or name it in the setting"
@@ -175,12 +185,13 @@ def _why(error: str) -> str:
     return f"The browser could not be started: {error}"
 
 
-async def _asked(socket: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+async def _send_request(socket: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the browser program's answer. Raise `ToolError` if it doesn't answer in time."""
     try:
         async with asyncio.timeout(_ACTION_S):
             reader, writer = await asyncio.open_unix_connection(socket, limit=_ANSWER_BYTES)
             try:
-                writer.write(json.dumps(asked).encode() + b"\n")
+                writer.write(json.dumps(request).encode() + b"\n")
                 answer = await reader.readline()
             finally:
                 writer.close()
@@ -193,7 +204,7 @@ async def _asked(socket: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(answer)
 
 
-def _result(answer: Mapping[str, Any]) -> ToolResult:
+def _to_tool_result(answer: Mapping[str, Any]) -> ToolResult:
     if "error" in answer:
         raise ToolError("browser", f"The browser refused: {answer['error']}")
     x, y = answer["mouse"]
@@ -207,16 +218,16 @@ def _result(answer: Mapping[str, Any]) -> ToolResult:
     )
 
 
-async def preview(args: BrowserActionArgs, _: ToolContext) -> Preview:
+async def preview_browser_action(args: BrowserActionArgs, _: ToolContext) -> Preview:
     if args.action != "launch":
-        return Preview(text=_summary(args))
+        return Preview(text=_summarize_action(args))
     if problem := url_problem(args.url or ""):
-        return Preview(text=_summary(args), problem=f"{args.url!r} can't be opened: {problem}.")
-    note = await note_for_people(args.url or "")
+        return Preview(text=_summarize_action(args), problem=f"{args.url!r} can't be opened: {problem}.")
+    note = await private_address_warning(args.url or "")
     return Preview(text=f"open {args.url} in a browser" + (f"\n{note}" if note else ""))
 
 
-def _summary(args: BrowserActionArgs) -> str:
+def _summarize_action(args: BrowserActionArgs) -> str:
     what = args.url or args.coordinate or args.size or (repr(args.text) if args.text else "")
     return f"Browser: {args.action.replace('_', ' ')} {what}".rstrip()
 
@@ -228,8 +239,8 @@ TOOL = Tool(
     " the middle of what you mean. It reaches what you launched and public addresses.",
     args=BrowserActionArgs,
     risk="network",
-    summary=_summary,
-    run=run,
-    preview=preview,
-    installed=installed,
+    summary=_summarize_action,
+    run=run_browser_action,
+    preview=preview_browser_action,
+    installed=is_browser_installed,
 )

@@ -25,19 +25,19 @@ class CodebaseSearchArgs(Args):
     limit: int = Field(default=_SHOWN, ge=1, le=50, description=f"Most results. Default {_SHOWN}.")
 
 
-async def run(args: CodebaseSearchArgs, context: ToolContext) -> ToolResult:
+async def run_codebase_search(args: CodebaseSearchArgs, context: ToolContext) -> ToolResult:
     if context.index is None:
         raise ToolError("no_index", "Nothing is indexed here; use grep_search.")
     index = context.index()
     asked = index.checked(Asked(query=args.query, path=args.path, language=args.language, limit=args.limit))
     within = min(_INDEXING_S, context.time_left_s / 2 if context.time_left_s else _INDEXING_S)
-    info = await index.update(asked.path, _progress(context), within)
+    info = await index.update(asked.path, _make_progress_reporter(context), within)
     found = await index.query(asked)
     hits = await index.read(index.rank(found, asked))
-    return _result(args, hits, info, found.error)
+    return _format_result(args, hits, info, found.error)
 
 
-def _progress(context: ToolContext) -> Progress:
+def _make_progress_reporter(context: ToolContext) -> Progress:
     shown = 0
 
     def report(done: int, total: int) -> None:
@@ -49,7 +49,9 @@ def _progress(context: ToolContext) -> Progress:
     return report
 
 
-def _result(args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: str | None) -> ToolResult:
+def _format_result(
+    args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: str | None
+) -> ToolResult:
     notes: list[str] = []
     if info.state != "indexed":
         notes.append(f"The index isn't complete yet ({info.files:,} files are in it): more may be there.")
@@ -76,6 +78,6 @@ TOOL = Tool(
     args=CodebaseSearchArgs,
     risk="read",
     summary=lambda args: f"Search for {args.query!r}" + ("" if args.path == "." else f" in {args.path}"),
-    run=run,
+    run=run_codebase_search,
     paths=lambda args: [(args.path, "read")],
 )

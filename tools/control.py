@@ -65,7 +65,7 @@ class SwitchModeArgs(Args):
     reason: str = Field(default="", description="Why it fits better, in one sentence.")
 
 
-async def _switch_mode(args: SwitchModeArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+async def _run_switch_mode(args: SwitchModeArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
     because = f" because: {args.reason.strip()}" if args.reason.strip() else ""
     text = f"You continue in mode {args.mode_slug!r}{because}. Its tools and rules apply from now on."
     return ToolResult(
@@ -79,7 +79,7 @@ SWITCH_MODE = Tool(
     args=SwitchModeArgs,
     risk="state",
     summary=lambda args: f"Switch to mode {args.mode_slug}" + (f": {args.reason}" if args.reason else ""),
-    run=_switch_mode,
+    run=_run_switch_mode,
 )
 
 
@@ -90,7 +90,7 @@ class FetchInstructionsArgs(Args):
     )
 
 
-async def _instructions(args: FetchInstructionsArgs, context: ToolContext) -> ToolResult:
+async def _run_fetch_instructions(args: FetchInstructionsArgs, context: ToolContext) -> ToolResult:
     return ToolResult(status="success", content=context.instructions(args.task), meta={"summary": args.task})
 
 
@@ -101,7 +101,7 @@ FETCH_INSTRUCTIONS = Tool(
     args=FetchInstructionsArgs,
     risk="read",
     summary=lambda args: f"Read how to {args.task.replace('_', ' ')}",
-    run=_instructions,
+    run=_run_fetch_instructions,
 )
 
 
@@ -118,7 +118,7 @@ class InvokeAgentArgs(Args):
     )
 
     @model_validator(mode="after")
-    def _has_work(self) -> "InvokeAgentArgs":
+    def _require_prompt_or_inputs(self) -> "InvokeAgentArgs":
         if not self.prompt.strip() and not self.inputs:
             raise ValueError("'prompt' is missing: say what the agent should do")
         return self
@@ -170,12 +170,12 @@ class NewTaskArgs(Args):
 
     @field_validator("message")
     @classmethod
-    def _unescaped(cls, value: str) -> str:
+    def _unescape_mentions(cls, value: str) -> str:
         """Unescape mentions: escaped for this conversation, they count in the next (Roo Code)."""
         return value.replace("\\\\@", "\\@")
 
 
-async def _new_task(args: NewTaskArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+async def _run_new_task(args: NewTaskArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
     task = {"mode": args.mode, "message": args.message, "todos": args.todos}
     text = f"The task begins in mode {args.mode!r}. Its result comes as the next message."
     return ToolResult(status="success", content=text, meta={"subtask": {**task}, "summary": args.mode})
@@ -188,7 +188,7 @@ NEW_TASK = Tool(
     args=NewTaskArgs,
     risk="state",
     summary=lambda args: f"New task in mode {args.mode}: {args.message}",
-    run=_new_task,
+    run=_run_new_task,
 )
 
 
@@ -220,7 +220,7 @@ class UseMcpToolArgs(Args):
 
     @field_validator("arguments", mode="before")
     @classmethod
-    def _read(cls, value: Any) -> Any:
+    def _parse_json_arguments(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         try:

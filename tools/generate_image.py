@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 from interlock.state.calls import FileState, Preview, ToolError
 from interlock.state.messages import DataPart, Message, TextPart
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
-from interlock.tools._content import media_part
-from interlock.tools._opening import open_target, read_bytes
+from interlock.tools._content import to_media_part
+from interlock.tools._opening import prepare_write_target, read_file_bytes
 
 _TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 
@@ -30,17 +30,22 @@ class GenerateImageArgs(Args):
 
     @field_validator("path")
     @classmethod
-    def _named_as_picture(cls, value: str) -> str:
+    def _require_picture_name(cls, value: str) -> str:
         if PurePath(value).suffix.lower() not in _TYPES:
             raise ValueError(f"expected a name that ends in {', '.join(_TYPES)}")
         return value
 
 
-async def plan(args: GenerateImageArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    target = await asyncio.to_thread(open_target, args.path, context, earlier, text=False)
+async def plan_generated_image(
+    args: GenerateImageArgs, context: ToolContext, earlier: Mapping[str, bytes]
+) -> FileChange:
+    """Ask a model for the picture and return the change that writes it. Raise `ToolError` if it made none."""
+    target = await asyncio.to_thread(prepare_write_target, args.path, context, earlier, text=False)
     if context.ask is None:
         raise TypeError("A picture is planned only when its call runs.")
-    message = await context.ask("image", [await asyncio.to_thread(_question, args, context)], "picture")
+    message = await context.ask(
+        "image", [await asyncio.to_thread(_to_image_request, args, context)], "picture"
+    )
     parts = () if isinstance(message.content, str) else message.content
     pictures = [part for part in parts if isinstance(part, DataPart) and part.type == "image"]
     if not pictures:
@@ -51,14 +56,16 @@ async def plan(args: GenerateImageArgs, context: ToolContext, earlier: Mapping[s
     if made != wanted:
         raise ToolError("no_picture", f"The model made {made}, not {wanted}; name the file accordingly.")
     data = base64.b64decode(pictures[0].data or "")
-    return target.change(data, f"Made the picture {target.shown!r} ({made}, {len(data)} bytes).")
+    return target.to_file_change(
+        data, f"Made the picture {target.display_path!r} ({made}, {len(data)} bytes)."
+    )
 
 
-def _question(args: GenerateImageArgs, context: ToolContext) -> Message:
+def _to_image_request(args: GenerateImageArgs, context: ToolContext) -> Message:
     if args.image is None:
         return Message(role="user", content=args.prompt)
     path = context.workspace.readable(args.image)
-    part = media_part(args.image, read_bytes(context.workspace, path))
+    part = to_media_part(args.image, read_file_bytes(context.workspace, path))
     if not isinstance(part, DataPart) or part.type != "image":
         raise ToolError(
             "not_a_picture", f"{args.image!r} isn't a picture that models accept (PNG, JPEG, GIF, WebP)."
@@ -66,13 +73,15 @@ def _question(args: GenerateImageArgs, context: ToolContext) -> Message:
     return Message(role="user", content=(TextPart(text=args.prompt), part))
 
 
-async def preview(args: GenerateImageArgs, context: ToolContext) -> Preview:
-    """The picture isn't known yet."""
-    target = await asyncio.to_thread(open_target, args.path, context, {}, text=False)
-    await asyncio.to_thread(_question, args, context)
+async def preview_generated_image(args: GenerateImageArgs, context: ToolContext) -> Preview:
+    """Return what will be written: the picture itself isn't known yet."""
+    target = await asyncio.to_thread(prepare_write_target, args.path, context, {}, text=False)
+    await asyncio.to_thread(_to_image_request, args, context)
     before = None if target.before is None else hashlib.sha256(target.before).hexdigest()
     begin = f", from {args.image!r}" if args.image else ""
-    what = f"{'replace' if before else 'create'} {target.shown!r} with a picture made by a model{begin}:"
+    what = (
+        f"{'replace' if before else 'create'} {target.display_path!r} with a picture made by a model{begin}:"
+    )
     state = FileState(path=str(target.path), sha256=before, on_disk=before)
     return Preview(text=f"{what}\n{args.prompt}", files=(state,))
 
@@ -84,7 +93,7 @@ TOOL = Tool(
     args=GenerateImageArgs,
     risk="write",
     summary=lambda args: f"Make the picture {args.path}",
-    plan=plan,
-    preview=preview,
+    plan=plan_generated_image,
+    preview=preview_generated_image,
     paths=lambda args: [(args.path, "write"), *([(args.image, "read")] if args.image else [])],
 )

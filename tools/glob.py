@@ -11,8 +11,8 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._opening import directory_of
-from interlock.tools.search.ripgrep import has_magic, literal, matcher
+from interlock.tools._opening import resolve_directory
+from interlock.tools.search.ripgrep import compile_glob, compile_literal, has_glob_characters
 
 _MOST_FILES = 1000
 
@@ -37,25 +37,25 @@ class GlobArgs(Args):
     )
 
 
-async def run(args: GlobArgs, context: ToolContext) -> ToolResult:
-    return await in_thread(_find, args, context.workspace)
+async def run_glob(args: GlobArgs, context: ToolContext) -> ToolResult:
+    return await in_thread(_find_files, args, context.workspace)
 
 
-def _find(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolResult:
-    start = directory_of(workspace, args.dir_path)
-    pattern = _below(args.pattern, start, workspace)
+def _find_files(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolResult:
+    start = resolve_directory(workspace, args.dir_path)
+    pattern = _make_pattern_relative(args.pattern, start, workspace)
     if pattern is None:
         text = f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
         raise ToolError("path_refused", text)
-    test = _test(pattern, start, args.case_sensitive)
+    test = _compile_path_test(pattern, start, args.case_sensitive)
     files = workspace.walk_names(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
     base = len(f"{start}".rstrip("/")) + 1
     found = [path for path in files if test(path[base:])]
-    return _result(args.pattern, [workspace.relative(Path(path)) for path in found])
+    return _format_result(args.pattern, [workspace.relative(Path(path)) for path in found])
 
 
-def _below(pattern: str, start: Path, workspace: Workspace) -> str | None:
-    """The pattern relative to `start`; None: it leads outside."""
+def _make_pattern_relative(pattern: str, start: Path, workspace: Workspace) -> str | None:
+    """Return the pattern relative to `start`; None: it leads outside."""
     if pattern.startswith("/"):
         base = next((str(d) for d in (start, workspace.root) if pattern.startswith(f"{d}/")), None)
         if base is None or base != str(start):
@@ -64,14 +64,14 @@ def _below(pattern: str, start: Path, workspace: Workspace) -> str | None:
     return None if ".." in pattern.split("/") else pattern
 
 
-def _test(pattern: str, start: Path, case_sensitive: bool) -> Callable[[str], bool]:
-    """Existing names with glob characters match literally, as in `app/[id]/page.tsx`."""
-    if has_magic(pattern) and os.path.lexists(start / pattern):
-        return literal(pattern, case_sensitive=case_sensitive)
-    return matcher(pattern, case_sensitive=case_sensitive)
+def _compile_path_test(pattern: str, start: Path, case_sensitive: bool) -> Callable[[str], bool]:
+    """Return a test of relative paths; existing names match literally, as in `app/[id]/page.tsx`."""
+    if has_glob_characters(pattern) and os.path.lexists(start / pattern):
+        return compile_literal(pattern, case_sensitive=case_sensitive)
+    return compile_glob(pattern, case_sensitive=case_sensitive)
 
 
-def _result(pattern: str, files: list[str]) -> ToolResult:
+def _format_result(pattern: str, files: list[str]) -> ToolResult:
     if not files:
         text = f"No file matches {pattern!r}. Ignored files aren't searched; '**/' searches all directories."
         return ToolResult(status="success", content=text, meta={"summary": "no files"})
@@ -89,6 +89,6 @@ TOOL = Tool(
     args=GlobArgs,
     risk="read",
     summary=lambda args: f"Find {args.pattern}" + ("" if args.dir_path == "." else f" in {args.dir_path}"),
-    run=run,
+    run=run_glob,
     paths=lambda args: [(args.dir_path, "read")],
 )

@@ -12,7 +12,7 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._opening import NotAFileError, kind_of, trouble
+from interlock.tools._opening import NotAFileError, path_kind, to_tool_error
 from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
 
 _ONE_MATCH_CONTEXT = 50
@@ -55,23 +55,23 @@ class GrepSearchArgs(Args):
     )
 
 
-async def run(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
+async def run_grep_search(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
     start = context.workspace.readable(args.dir_path)
-    kind = kind_of(context.workspace, start)
+    kind = path_kind(context.workspace, start)
     if kind in ("missing", "other"):
         error = FileNotFoundError() if kind == "missing" else NotAFileError()
-        raise trouble(context.workspace, start, error)
-    search = _search(args, start, context.workspace)
+        raise to_tool_error(context.workspace, start, error)
+    search = _to_search(args, start, context.workspace)
     grep = Grep(context, no_ignore=args.no_ignore)
-    found = await grep.find(search, args.exclude_pattern)
-    lines, matches = await in_thread(_select, grep, found.lines, args, search)
-    if wider := _wider(search, args, lines, matches):
-        around = await grep.find(wider, args.exclude_pattern)
-        lines, _ = await in_thread(_select, grep, around.lines, args, wider)
-    return _result(args, lines, found.more or matches > args.total_max_matches, context)
+    found = await grep.find_lines(search, args.exclude_pattern)
+    lines, matches = await in_thread(_select_lines, grep, found.lines, args, search)
+    if wider := _widen_search(search, args, lines, matches):
+        around = await grep.find_lines(wider, args.exclude_pattern)
+        lines, _ = await in_thread(_select_lines, grep, around.lines, args, wider)
+    return _format_result(args, lines, found.more or matches > args.total_max_matches, context)
 
 
-def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
+def _to_search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
     inside = (r for r in workspace.roots if start.is_relative_to(r))
     root = max(inside, key=lambda r: len(r.parts), default=start.parent)  # else a saved output
     # One extra match shows that there are more; exclusions are applied later, so they can't be counted here.
@@ -90,8 +90,8 @@ def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
     )
 
 
-def _wider(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches: int) -> Search | None:
-    """The same search with more context, if there are few matches and no context was requested."""
+def _widen_search(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches: int) -> Search | None:
+    """Return the same search with more context if there are few matches and no context was requested, else None."""
     asked = (args.context, args.before, args.after) != (None, None, None)
     if args.names_only or asked or not 1 <= matches <= min(_FEW, args.total_max_matches):
         return None
@@ -100,7 +100,7 @@ def _wider(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches:
     return replace(search, paths=files, before=around, after=around)
 
 
-def _select(
+def _select_lines(
     stop: StopFlag, grep: Grep, lines: Sequence[Line], args: GrepSearchArgs, search: Search
 ) -> tuple[list[Line], int]:
     """The lines to show (matches up to the limits, with their context), and the number of matches.
@@ -114,7 +114,7 @@ def _select(
         found = list(group)
         if not any(row.is_match for row in found):
             continue
-        rows = grep.shown(path, found, search)
+        rows = grep.keep_showable_lines(path, found, search)
         hits = [row for row in rows if row.is_match][: 1 if args.names_only else args.max_matches_per_file]
         shown = hits[: max(0, args.total_max_matches - total)]
         total += len(hits)
@@ -126,7 +126,9 @@ def _select(
     return kept, total
 
 
-def _result(args: GrepSearchArgs, lines: Sequence[Line], more: bool, context: ToolContext) -> ToolResult:
+def _format_result(
+    args: GrepSearchArgs, lines: Sequence[Line], more: bool, context: ToolContext
+) -> ToolResult:
     where = "" if args.dir_path == "." else f" in {args.dir_path!r}"
     matches = sum(line.is_match for line in lines)
     if not lines:
@@ -138,7 +140,7 @@ def _result(args: GrepSearchArgs, lines: Sequence[Line], more: bool, context: To
         count = f"{counted(matches, 'match', 'matches')} in {count}"
     if more:
         count = f"first {count}"
-    body = "\n".join(_rows(lines, args.names_only, context.workspace))
+    body = "\n".join(_format_lines(lines, args.names_only, context.workspace))
     limit = context.settings.tools.truncate_at
     text = f"{count[0].upper()}{count[1:]} for {args.pattern!r}{where}:\n{body[:limit]}"
     if len(body) > limit:
@@ -148,7 +150,7 @@ def _result(args: GrepSearchArgs, lines: Sequence[Line], more: bool, context: To
     return ToolResult(status="success", content=clean(text), meta={"summary": count, "matches": matches})
 
 
-def _rows(lines: Sequence[Line], names_only: bool, workspace: Workspace) -> Iterator[str]:
+def _format_lines(lines: Sequence[Line], names_only: bool, workspace: Workspace) -> Iterator[str]:
     for path, group in groupby(lines, key=lambda line: line.path):
         name = workspace.relative(path)
         if names_only:
@@ -160,10 +162,10 @@ def _rows(lines: Sequence[Line], names_only: bool, workspace: Workspace) -> Iter
             if last and line.number > last + 1:
                 yield "--"
             last = line.number
-            yield f"{line.number}{':' if line.is_match else '-'}{_cut(line.text)}"
+            yield f"{line.number}{':' if line.is_match else '-'}{_truncate_line(line.text)}"
 
 
-def _cut(text: str) -> str:
+def _truncate_line(text: str) -> str:
     return text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}… [truncated]"
 
 
@@ -177,7 +179,7 @@ TOOL = Tool(
     summary=lambda args: (
         f"Search for {args.pattern!r}" + ("" if args.dir_path == "." else f" in {args.dir_path}")
     ),
-    run=run,
+    run=run_grep_search,
     paths=lambda args: [(args.dir_path, "read")],
     aliases=("search_file_content",),
 )
@@ -200,7 +202,7 @@ class SearchFilesArgs(Args):
     )
 
 
-def _as_grep(args: SearchFilesArgs) -> GrepSearchArgs:
+def _to_grep_args(args: SearchFilesArgs) -> GrepSearchArgs:
     return GrepSearchArgs(
         pattern=args.regex,
         dir_path=args.path,
@@ -211,14 +213,14 @@ def _as_grep(args: SearchFilesArgs) -> GrepSearchArgs:
     )
 
 
-def _search_summary(args: SearchFilesArgs) -> str:
+def _summarize_search(args: SearchFilesArgs) -> str:
     return f"Search for {args.regex!r} in {args.path}"
 
 
 SEARCH_FILES = replace(
-    TOOL.renamed("search_files", SearchFilesArgs, _as_grep),
+    TOOL.renamed("search_files", SearchFilesArgs, _to_grep_args),
     description="Searches the files below a directory with a regular expression, line by line. Each match is shown with"
     " the lines around it: 'NUMBER:line' for the match, 'NUMBER-line' for the others. What git or the user's ignore"
     " files ignore is left out, and so are binary files.",
-    summary=_search_summary,
+    summary=_summarize_search,
 )

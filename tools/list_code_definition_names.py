@@ -10,9 +10,15 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._content import MOST_CHARS, decode, lines_of
-from interlock.tools._opening import kind_of, read_bytes, trouble
-from interlock.tools._syntax import EXTRA, definitions, grammars, installed, language_of
+from interlock.tools._content import MOST_CHARS, decode_text_file, split_lines
+from interlock.tools._opening import path_kind, read_file_bytes, to_tool_error
+from interlock.tools._syntax import (
+    EXTRA,
+    detect_language,
+    find_definitions,
+    grammar_modules,
+    is_parser_installed,
+)
 
 _LEAST_LINES = 4
 """Minimum lines of a listed definition (Roo Code: 4): one-liners are found by searching."""
@@ -31,61 +37,65 @@ class ListCodeDefinitionNamesArgs(Args):
     )
 
 
-async def run(args: ListCodeDefinitionNamesArgs, context: ToolContext) -> ToolResult:
-    return await in_thread(_list, args.path, context.workspace)
+async def run_list_code_definition_names(
+    args: ListCodeDefinitionNamesArgs, context: ToolContext
+) -> ToolResult:
+    return await in_thread(_list_definitions, args.path, context.workspace)
 
 
-def _list(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
-    if not installed():
+def _list_definitions(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
+    if not is_parser_installed():
         raise ToolError("not_installed", f"list_code_definition_names needs the extra `code`: {EXTRA}.")
     start = workspace.readable(path)
-    kind = kind_of(workspace, start)
+    kind = path_kind(workspace, start)
     if kind not in ("file", "directory"):
-        raise trouble(workspace, start, FileNotFoundError())
+        raise to_tool_error(workspace, start, FileNotFoundError())
     if kind == "file":
-        language = language_of(start)
-        if language is None or language not in grammars():
-            known = ", ".join(sorted(grammars()))
+        language = detect_language(start)
+        if language is None or language not in grammar_modules():
+            known = ", ".join(sorted(grammar_modules()))
             text = f"{workspace.relative(start)!r} is in no language whose definitions are known ({known}); read it."
             raise ToolError("unknown_language", text)
-        return _result([*_section(workspace, start, language, read_bytes(workspace, start))], 0)
+        return _format_result(
+            [*_format_definitions(workspace, start, language, read_file_bytes(workspace, start))], 0
+        )
     found = [p for p in map(Path, workspace.walk_names(start, stop=stop.check)) if p.parent == start]
-    sources = [(p, name) for p in found if (name := language_of(p)) in grammars() and name]
+    sources = [(p, name) for p in found if (name := detect_language(p)) in grammar_modules() and name]
     sections: list[str] = []
     for source, language in sources[:_MOST_FILES]:
         stop.check()
-        sections += _section(workspace, source, language, _bytes(workspace, source))
-    return _result(sections, len(sources) - _MOST_FILES)
+        sections += _format_definitions(workspace, source, language, _read_bytes_or_empty(workspace, source))
+    return _format_result(sections, len(sources) - _MOST_FILES)
 
 
-def _bytes(workspace: Workspace, path: Path) -> bytes:
-    """Empty for private, oversized or deleted files: the directory's other files still count."""
+def _read_bytes_or_empty(workspace: Workspace, path: Path) -> bytes:
+    """Return a file's bytes; empty if it is private, oversized or deleted: the directory's other files still count."""
     try:
-        data = read_bytes(workspace, workspace.readable(str(path)))
+        data = read_file_bytes(workspace, workspace.readable(str(path)))
     except (PathRefused, ToolError):
         return b""
     return data if len(data) <= _MOST_BYTES else b""
 
 
-def _section(workspace: Workspace, path: Path, language: str, data: bytes) -> Iterator[str]:
-    file = decode(data)
+def _format_definitions(workspace: Workspace, path: Path, language: str, data: bytes) -> Iterator[str]:
+    file = decode_text_file(data)
     if file is None:
         return
-    lines = lines_of(file.text)
+    lines = split_lines(file.text)
     rows = [
-        f"{one.start}--{one.end} | {_cut(lines[one.start - 1])}"
-        for one in definitions(file.text.encode("utf-8", "replace"), language)
+        f"{one.start}--{one.end} | {_truncate_line(lines[one.start - 1])}"
+        for one in find_definitions(file.text.encode("utf-8", "replace"), language)
         if one.end - one.start + 1 >= _LEAST_LINES
     ]
     if rows:
         yield "\n".join([f"# {workspace.relative(path)}", *rows])
 
 
-def _cut(line: str) -> str:
+def _truncate_line(line: str) -> str:
     return line if len(line) <= _MOST_COLUMNS else line[:_MOST_COLUMNS] + "…"
 
 
-def _result(sections: list[str], more: int) -> ToolResult:
+def _format_result(sections: list[str], more: int) -> ToolResult:
     text = "\n\n".join(sections) or "No source code definitions found."
     count = sum(section.count("\n") for section in sections)
     if len(text) > MOST_CHARS:
@@ -103,7 +113,7 @@ TOOL = Tool(
     args=ListCodeDefinitionNamesArgs,
     risk="read",
     summary=lambda args: f"List definitions in {args.path}",
-    run=run,
+    run=run_list_code_definition_names,
     paths=lambda args: [(args.path, "read")],
-    installed=installed,
+    installed=is_parser_installed,
 )

@@ -12,8 +12,8 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import directory_of, entry_kind, kind_of, open_directory, trouble
-from interlock.tools.search.ripgrep import matcher
+from interlock.tools._opening import entry_kind, open_directory, path_kind, resolve_directory, to_tool_error
+from interlock.tools.search.ripgrep import compile_glob
 
 _MOST_ENTRIES = 2000
 
@@ -32,14 +32,14 @@ class ListDirectoryArgs(Args):
     )
 
 
-async def run(args: ListDirectoryArgs, context: ToolContext) -> ToolResult:
-    return await in_thread(_list, args, context.workspace)
+async def run_list_directory(args: ListDirectoryArgs, context: ToolContext) -> ToolResult:
+    return await in_thread(_list_entries, args, context.workspace)
 
 
-def _list(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
-    path = directory_of(workspace, args.dir_path)
+def _list_entries(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
+    path = resolve_directory(workspace, args.dir_path)
     shown = workspace.relative(path)
-    left_out = [matcher(pattern) for pattern in args.ignore]
+    left_out = [compile_glob(pattern) for pattern in args.ignore]
     ignored = workspace.ignored_in(path, git=args.respect_git_ignore)
     try:
         with (
@@ -48,17 +48,19 @@ def _list(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace) -> Tool
             os.scandir(directory) as found,
         ):
             named = [
-                _seen(stop, workspace, path, e) for e in found if not any(test(e.name) for test in left_out)
+                _examine_entry(stop, workspace, path, e)
+                for e in found
+                if not any(test(e.name) for test in left_out)
             ]
             # Private files are listed by name, so that the model knows they exist; reading them is refused.
             kept = sorted(entry for entry in named if not ignored(entry.name, not entry.is_file))
-            lines = [_line(workspace, path, entry) for entry in kept[:_MOST_ENTRIES]]
+            lines = [_format_entry(workspace, path, entry) for entry in kept[:_MOST_ENTRIES]]
     except OSError as error:
-        raise trouble(workspace, path, error) from error
-    return _result(shown, lines, len(kept), len(named) - len(kept))
+        raise to_tool_error(workspace, path, error) from error
+    return _format_result(shown, lines, len(kept), len(named) - len(kept))
 
 
-class _Seen(NamedTuple):
+class _Entry(NamedTuple):
     """An entry, sorted by its fields in order. Names are unique, so later fields aren't compared."""
 
     is_file: bool
@@ -68,39 +70,39 @@ class _Seen(NamedTuple):
     note: str
 
 
-def _seen(stop: StopFlag, workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Seen:
-    """Examine an entry while its directory is open; links only if they may be followed."""
+def _examine_entry(stop: StopFlag, workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Entry:
+    """Return an entry, examined while its directory is open; links only if they may be followed."""
     stop.check()
     kind, note = entry_kind(entry), ""
     if kind == "link":
-        kind, note = _led_to(workspace, directory / entry.name)
-    return _Seen(kind != "directory", entry.name.casefold(), entry.name, entry, note)
+        kind, note = _link_target(workspace, directory / entry.name)
+    return _Entry(kind != "directory", entry.name.casefold(), entry.name, entry, note)
 
 
-def _line(workspace: Workspace, directory: Path, seen: _Seen) -> str:
+def _format_entry(workspace: Workspace, directory: Path, seen: _Entry) -> str:
     name = workspace.relative(directory / seen.name).rpartition("/")[2]
     if not seen.is_file:
         return f"[DIR] {name}{seen.note}"
-    return name + (seen.note or f" ({_size(seen.entry)})")
+    return name + (seen.note or f" ({_format_size(seen.entry)})")
 
 
-def _led_to(workspace: Workspace, link: Path) -> tuple[str, str]:
-    """A link's target type and a remark about it."""
+def _link_target(workspace: Workspace, link: Path) -> tuple[str, str]:
+    """Return a link's target type and a remark about it."""
     try:
-        kind = kind_of(workspace, workspace.readable(str(link)))
+        kind = path_kind(workspace, workspace.readable(str(link)))
     except PathRefused:
         return "other", " (link) (leads where tools may not go)"
     return kind, " (link)" if kind in ("file", "directory") else " (link) (leads nowhere)"
 
 
-def _size(entry: os.DirEntry[str]) -> str:
+def _format_size(entry: os.DirEntry[str]) -> str:
     try:
         return f"{entry.stat(follow_symlinks=False).st_size} bytes"
     except OSError:  # deleted meanwhile
         return "unreadable"
 
 
-def _result(shown: str, lines: list[str], total: int, ignored: int) -> ToolResult:
+def _format_result(shown: str, lines: list[str], total: int, ignored: int) -> ToolResult:
     where = "the workspace" if shown == "." else repr(shown)
     if not lines:
         text = f"{where[0].upper() + where[1:]} is empty." if not ignored else f"Nothing to show in {where}."
@@ -121,7 +123,7 @@ TOOL = Tool(
     args=ListDirectoryArgs,
     risk="read",
     summary=lambda args: f"List {args.dir_path}",
-    run=run,
+    run=run_list_directory,
     paths=lambda args: [(args.dir_path, "read")],
 )
 
@@ -140,15 +142,15 @@ class ListFilesArgs(Args):
     )
 
 
-async def _list_files(args: ListFilesArgs, context: ToolContext) -> ToolResult:
+async def _run_list_files(args: ListFilesArgs, context: ToolContext) -> ToolResult:
     if not args.recursive:
-        return await run(ListDirectoryArgs(dir_path=args.path), context)
-    return await in_thread(_below, args.path, context.workspace)
+        return await run_list_directory(ListDirectoryArgs(dir_path=args.path), context)
+    return await in_thread(_list_recursively, args.path, context.workspace)
 
 
-def _below(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
-    start = directory_of(workspace, path)
-    entries = _entries(start, workspace.walk_names(start, stop=stop.check))
+def _list_recursively(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
+    start = resolve_directory(workspace, path)
+    entries = _order_by_depth(start, workspace.walk_names(start, stop=stop.check))
     shown = workspace.relative(start)
     where = "the workspace" if shown == "." else repr(shown)
     count = counted(len(entries), "entry", "entries")
@@ -158,8 +160,9 @@ def _below(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     return ToolResult(status="success", content=clean("\n".join(lines)), meta={"summary": count})
 
 
-def _entries(start: Path, files: Sequence[str]) -> list[str]:
-    """Upper levels first, so that truncation removes the deepest entries; directories end with a slash."""
+def _order_by_depth(start: Path, files: Sequence[str]) -> list[str]:
+    """Return the names below a directory, upper levels first, so that truncation removes the deepest; directories end
+    with a slash."""
     names = [Path(path).relative_to(start) for path in files]
     directories = {parent for name in names for parent in name.parents} - {Path()}
     all_names = [(len(d.parts), f"{d.as_posix()}/") for d in directories]
@@ -173,6 +176,6 @@ LIST_FILES = Tool(
     args=ListFilesArgs,
     risk="read",
     summary=lambda args: f"List {args.path}" + (" and below" if args.recursive else ""),
-    run=_list_files,
+    run=_run_list_files,
     paths=lambda args: [(args.path, "read")],
 )

@@ -26,24 +26,24 @@ class WriteTodosArgs(Args):
     )
 
     @model_validator(mode="after")
-    def _one_at_a_time(self) -> "WriteTodosArgs":
+    def _allow_one_active_step(self) -> "WriteTodosArgs":
         active = sum(todo.status == "in_progress" for todo in self.todos)
         if active > 1:
             raise ValueError(f"{active} steps are in_progress, expected at most one")
         return self
 
 
-async def _write_todos(args: WriteTodosArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+async def _run_write_todos(args: WriteTodosArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
     lines = [f"{_MARKS[todo.status]} {todo.description}" for todo in args.todos]
     text = "\n".join(["The list is now:", *lines]) if lines else "The list is empty now."
     return ToolResult(
         status="success",
         content=text,
-        meta={"summary": _todo_summary(args), "todos": [todo.model_dump() for todo in args.todos]},
+        meta={"summary": _summarize_todos(args), "todos": [todo.model_dump() for todo in args.todos]},
     )
 
 
-def _todo_summary(args: WriteTodosArgs) -> str:
+def _summarize_todos(args: WriteTodosArgs) -> str:
     done = sum(todo.status == "completed" for todo in args.todos)
     active = next((todo.description for todo in args.todos if todo.status == "in_progress"), "")
     return f"Steps: {done} of {len(args.todos)} done" + (f", now: {active}" if active else "")
@@ -55,8 +55,8 @@ WRITE_TODOS = Tool(
     " or more; mark a step in_progress when you start it and completed when it is done, one at a time.",
     args=WriteTodosArgs,
     risk="state",
-    summary=_todo_summary,
-    run=_write_todos,
+    summary=_summarize_todos,
+    run=_run_write_todos,
 )
 
 
@@ -67,7 +67,7 @@ class UpdateTodoListArgs(Args):
     )
 
 
-async def _update_todo_list(args: UpdateTodoListArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+async def _run_update_todo_list(args: UpdateTodoListArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
     steps = steps_of(args.todos)
     todos: list[JsonValue] = [{**step} for step in steps]
     done = sum(step["status"] == "completed" for step in steps)
@@ -82,7 +82,7 @@ UPDATE_TODO_LIST = Tool(
     args=UpdateTodoListArgs,
     risk="state",
     summary=lambda args: f"Steps: {len(steps_of(args.todos))}",
-    run=_update_todo_list,
+    run=_run_update_todo_list,
 )
 
 
@@ -115,7 +115,7 @@ UPDATE_SCRATCHPAD = Tool(
 )
 
 
-def _says(what: str) -> AfterValidator:
+def _require_text(what: str) -> AfterValidator:
     def says_something(value: str) -> str:
         if not value.strip():
             raise ValueError(f"the result is blank; write down {what}")
@@ -125,7 +125,7 @@ def _says(what: str) -> AfterValidator:
 
 
 class CompleteTaskArgs(Args):
-    result: Annotated[str, _says("what you found or did")] = Field(
+    result: Annotated[str, _require_text("what you found or did")] = Field(
         min_length=1,
         description="The whole result, for a reader who has seen nothing of your work: what you found or did, where, "
         "and what is left open.",
@@ -144,7 +144,7 @@ COMPLETE_TASK = Tool(
 
 
 class AttemptCompletionArgs(Args):
-    result: Annotated[str, _says("what was done")] = Field(
+    result: Annotated[str, _require_text("what was done")] = Field(
         min_length=1,
         description="The result, final: what was done, where, and how it was verified. No question, no offer of help.",
     )
@@ -153,7 +153,7 @@ class AttemptCompletionArgs(Args):
     )
 
 
-async def _complete(args: AttemptCompletionArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+async def _run_attempt_completion(args: AttemptCompletionArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
     meta = {"completed": args.result, "summary": "the result"}
     return ToolResult(status="success", content="The result was returned.", meta={**meta})
 
@@ -165,5 +165,5 @@ ATTEMPT_COMPLETION = Tool(
     args=AttemptCompletionArgs,
     risk="state",
     summary=lambda _: "Hand over the result",
-    run=_complete,
+    run=_run_attempt_completion,
 )

@@ -32,7 +32,7 @@ class Question(Args, populate_by_name=True):
     placeholder: str = Field(default="", description="A hint shown in the empty answer, for type text.")
 
     @model_validator(mode="after")
-    def _has_options(self) -> "Question":
+    def _require_options(self) -> "Question":
         if self.type == "choice" and not 2 <= len(self.options) <= 4:
             raise ValueError(f"type choice has {len(self.options)} options, expected 2 to 4")
         return self
@@ -79,8 +79,8 @@ class AskFollowupQuestionArgs(Args):
 
     @field_validator("follow_up", mode="before")
     @classmethod
-    def _read(cls, value: object) -> object:
-        """Accepts Roo Code's `<suggest>` tags, or one answer per line."""
+    def _parse_suggestions(cls, value: object) -> object:
+        """Return answers from a list, Roo Code's `<suggest>` tags, or one answer per line."""
         if isinstance(value, str):
             found = [{"text": text.strip(), "mode": mode or None} for mode, text in _SUGGEST.findall(value)]
             return found or [{"text": line.strip()} for line in value.splitlines() if line.strip()]
@@ -90,7 +90,7 @@ class AskFollowupQuestionArgs(Args):
         return value
 
 
-async def _preview(args: AskFollowupQuestionArgs, context: ToolContext) -> Preview:  # noqa: ARG001 - every tool has this shape
+async def _preview_question(args: AskFollowupQuestionArgs, context: ToolContext) -> Preview:  # noqa: ARG001 - every tool has this shape
     options: list[JsonValue] = [
         {"label": s.text, **({"mode": s.mode, "description": f"then in mode {s.mode}"} if s.mode else {})}
         for s in args.follow_up
@@ -105,6 +105,6 @@ ASK_FOLLOWUP_QUESTION = Tool(
     args=AskFollowupQuestionArgs,
     risk="question",
     summary=lambda args: f"Ask: {args.question}",
-    preview=_preview,
+    preview=_preview_question,
     run=always(failure("no_answer", "Nobody could be asked; decide yourself, and say so in the result.")),
 )

@@ -8,8 +8,16 @@ from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, FilePath, Tool, ToolContext
 from interlock.state.workspace import Workspace
-from interlock.tools._content import decode, heading, lines_of, media_line, media_part, notice, page
-from interlock.tools._opening import read_bytes
+from interlock.tools._content import (
+    binary_file_notice,
+    cut_page,
+    decode_text_file,
+    media_placeholder,
+    omitted_lines_heading,
+    split_lines,
+    to_media_part,
+)
+from interlock.tools._opening import read_file_bytes
 
 
 class ReadFileArgs(Args):
@@ -24,7 +32,7 @@ class ReadFileArgs(Args):
     )
 
     @model_validator(mode="after")
-    def _in_order(self) -> "ReadFileArgs":
+    def _require_line_order(self) -> "ReadFileArgs":
         if self.end_line is not None and self.end_line < (self.start_line or 1):
             raise ValueError(
                 f"end_line is {self.end_line}, expected at least start_line ({self.start_line or 1})"
@@ -32,40 +40,44 @@ class ReadFileArgs(Args):
         return self
 
 
-async def run(args: ReadFileArgs, context: ToolContext) -> ToolResult:
-    return await asyncio.to_thread(_read, args, context.workspace)
+async def run_read_file(args: ReadFileArgs, context: ToolContext) -> ToolResult:
+    return await asyncio.to_thread(_read_path, args, context.workspace)
 
 
-def _read(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
+def _read_path(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
     path = workspace.readable(args.file_path)
-    data = read_bytes(workspace, path)
+    data = read_file_bytes(workspace, path)
     shown = workspace.relative(path)
-    if media := media_part(shown, data):
+    if media := to_media_part(shown, data):
         if isinstance(media, str):
             raise ToolError("not_an_image", media.strip("[]"))
-        line = media_line(shown, media, len(data))
+        line = media_placeholder(shown, media, len(data))
         return ToolResult(status="success", content=line, data=(media,), meta={"summary": media.mime_type})
-    file = decode(data)
+    file = decode_text_file(data)
     if file is None:
-        return ToolResult(status="success", content=notice(shown, len(data)), meta={"summary": "binary"})
+        return ToolResult(
+            status="success", content=binary_file_notice(shown, len(data)), meta={"summary": "binary"}
+        )
     if not data or not file.raw:
         return ToolResult(status="success", content=f"[{shown!r} is empty.]", meta={"summary": "empty"})
-    return _shown(args, shown, file.text)
+    return _format_text_page(args, shown, file.text)
 
 
-def _shown(args: ReadFileArgs, shown: str, text: str) -> ToolResult:
+def _format_text_page(args: ReadFileArgs, shown: str, text: str) -> ToolResult:
     start = args.start_line or 1
-    total = len(lines_of(text))
+    total = len(split_lines(text))
     if start > total:
         raise ToolError(
             "invalid_tool_params", f"{shown!r} has {counted(total, 'line')}; start_line is {start}."
         )
-    part = page(text, start, args.end_line)
-    summary = counted(total, "line") if part.whole else f"lines {part.first}-{part.last} of {total}"
-    return ToolResult(status="success", content=clean(heading(part) + part.text), meta={"summary": summary})
+    part = cut_page(text, start, args.end_line)
+    summary = counted(total, "line") if part.is_whole else f"lines {part.first}-{part.last} of {total}"
+    return ToolResult(
+        status="success", content=clean(omitted_lines_heading(part) + part.text), meta={"summary": summary}
+    )
 
 
-def _summary(args: ReadFileArgs) -> str:
+def _summarize_call(args: ReadFileArgs) -> str:
     if args.start_line is None and args.end_line is None:
         return f"Read {args.file_path}"
     return f"Read {args.file_path}, lines {args.start_line or 1}-{args.end_line or ''}"
@@ -78,7 +90,7 @@ TOOL = Tool(
     " they are; of other binary files only kind and size are told.",
     args=ReadFileArgs,
     risk="read",
-    summary=_summary,
-    run=run,
+    summary=_summarize_call,
+    run=run_read_file,
     paths=lambda args: [(args.file_path, "read")],
 )

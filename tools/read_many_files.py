@@ -13,9 +13,15 @@ from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted, listed
 from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace, ignored_text
-from interlock.tools._content import MOST_CHARS, decode, heading, notice, page
-from interlock.tools._opening import kind_of, read_bytes, real_file
-from interlock.tools.search.ripgrep import expand, has_magic, matcher
+from interlock.tools._content import (
+    MOST_CHARS,
+    binary_file_notice,
+    cut_page,
+    decode_text_file,
+    omitted_lines_heading,
+)
+from interlock.tools._opening import path_kind, read_file_bytes, resolve_allowed_file
+from interlock.tools.search.ripgrep import compile_glob, expand_braces, has_glob_characters
 
 _END = "--- End of content ---"
 _MOST_NAMED = 50
@@ -49,25 +55,25 @@ class ReadManyFilesArgs(Args, populate_by_name=True):
 
 
 @dataclass
-class _Chosen:
+class _ChosenFiles:
     """Files to read; `named` ones were requested by path."""
 
     files: dict[Path, bool] = field(default_factory=dict[Path, bool])
     problems: list[ToolError] = field(default_factory=list[ToolError])
 
-    def add(self, path: Path, named: bool) -> None:
+    def add_file(self, path: Path, named: bool) -> None:
         self.files[path] = self.files.get(path, False) or named
 
 
-async def run(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
+async def run_read_many_files(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
     return await in_thread(read_files, args, context.workspace)
 
 
 def read_files(
     stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace, most_chars: int = MOST_CHARS
 ) -> ToolResult:
-    """The files' texts, at most `most_chars` characters in total."""
-    chosen = _choose(stop, args, workspace)
+    """Return the files' texts, at most `most_chars` characters in total. Raise `ToolError` if no file is found."""
+    chosen = _choose_files(stop, args, workspace)
     if not chosen.files:
         reasons = " ".join(map(str, chosen.problems)) or f"No file matches {args.include!r}."
         refused = any(isinstance(problem, PathRefused) for problem in chosen.problems)
@@ -80,44 +86,44 @@ def read_files(
         shown = workspace.relative(path)
         head = f"--- {shown} ---\n\n"
         left = room - len(head)
-        text = _content(args, workspace, path, chosen.files[path], left) if left > 0 else None
+        text = _format_file(args, workspace, path, chosen.files[path], left) if left > 0 else None
         if text is None:
             left_out.append(shown)
             continue
         room = left - len(text)
         parts.append(f"{head}{text}\n")
-    return _result(parts, left_out, chosen.problems)
+    return _format_result(parts, left_out, chosen.problems)
 
 
-def _choose(stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace) -> _Chosen:
-    chosen = _Chosen()
-    excluded = [_relative_test(pattern, workspace) for pattern in args.exclude]
-    defaults = [matcher(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
+def _choose_files(stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace) -> _ChosenFiles:
+    chosen = _ChosenFiles()
+    excluded = [_compile_relative_test(pattern, workspace) for pattern in args.exclude]
+    defaults = [compile_glob(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
     for pattern in args.include:
-        for path, named in _matches(stop, pattern, args, workspace, chosen.problems):
+        for path, named in _match_pattern(stop, pattern, args, workspace, chosen.problems):
             stop.check()
             name = workspace.relative(path)
             # What is named is read: defaults apply only below the folder that the pattern starts with.
             below = "" if named is None else path.relative_to(named).as_posix()
             if not any(test(name) for test in excluded) and not any(test(below) for test in defaults):
-                chosen.add(path, named is None)
+                chosen.add_file(path, named is None)
     return chosen
 
 
-def _relative_test(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
-    return matcher(pattern.removeprefix(f"{workspace.root}/").removeprefix("./"))
+def _compile_relative_test(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
+    return compile_glob(pattern.removeprefix(f"{workspace.root}/").removeprefix("./"))
 
 
-def _matches(
+def _match_pattern(
     stop: StopFlag, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
 ) -> Iterator[tuple[Path, Path | None]]:
-    """Yield files with the folder that the pattern names; None: it names the file itself."""
+    """Yield files with the folder that the pattern names; None: it names the file itself. Append to `problems`."""
     try:
         path = workspace.readable(pattern)
     except PathRefused as refused:
         problems.append(refused)
         return
-    kind = kind_of(workspace, path)
+    kind = path_kind(workspace, path)
     if kind == "directory":
         wanted: dict[Path, Callable[[Path], bool]] = {
             path: lambda file: args.recursive or file.parent == path
@@ -125,8 +131,8 @@ def _matches(
     elif kind != "missing":
         yield path, None
         return
-    elif has_magic(pattern):
-        wanted = _by_folder(pattern, workspace)
+    elif has_glob_characters(pattern):
+        wanted = _tests_by_folder(pattern, workspace)
     else:
         problems.append(ToolError("file_not_found", f"No file {pattern!r}."))
         return
@@ -135,9 +141,11 @@ def _matches(
     for folder, test in wanted.items():
         below = workspace.walk_names(folder, include_ignored=not args.respect_git_ignore, stop=stop.check)
         right = [file for file in map(Path, below) if test(file)]
-        if refused := _ignored(pattern, folder, workspace, git=args.respect_git_ignore):
+        if refused := _ignored_refusal(pattern, folder, workspace, git=args.respect_git_ignore):
             # Some may be read nevertheless, such as those in node_modules, where it is named.
-            right = [f for f in right if real_file(workspace, f, ignored=not args.respect_git_ignore)]
+            right = [
+                f for f in right if resolve_allowed_file(workspace, f, ignored=not args.respect_git_ignore)
+            ]
             refusals += [] if right else [refused]
         found += [(file, folder) for file in right]
     if not found:
@@ -145,16 +153,16 @@ def _matches(
     yield from found
 
 
-def _by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[[Path], bool]]:
+def _tests_by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[[Path], bool]]:
     """Map each folder that an alternative of a glob pattern starts with to a test of the files below it."""
     tests: dict[Path, list[Callable[[str], bool]]] = {}
-    for one in expand(pattern.removeprefix(f"{workspace.root}/")):
-        names = takewhile(lambda name: not has_magic(name), one.split("/")[:-1])
+    for one in expand_braces(pattern.removeprefix(f"{workspace.root}/")):
+        names = takewhile(lambda name: not has_glob_characters(name), one.split("/")[:-1])
         folder = workspace.root
         with suppress(PathRefused):
             named = workspace.readable("/".join(names) or ".")
-            folder = named if kind_of(workspace, named) == "directory" else folder
-        tests.setdefault(folder, []).append(_relative_test(one, workspace))
+            folder = named if path_kind(workspace, named) == "directory" else folder
+        tests.setdefault(folder, []).append(_compile_relative_test(one, workspace))
 
     def test_of(folder: Path) -> Callable[[Path], bool]:
         return lambda file: any(test(workspace.relative(file)) for test in tests[folder])
@@ -162,32 +170,34 @@ def _by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[[Path]
     return {folder: test_of(folder) for folder in tests}
 
 
-def _ignored(pattern: str, folder: Path, workspace: Workspace, *, git: bool) -> PathRefused | None:
-    """The refusal of a folder that ignore files name, and git's if `git`; None: they don't."""
+def _ignored_refusal(pattern: str, folder: Path, workspace: Workspace, *, git: bool) -> PathRefused | None:
+    """Return the refusal of a folder that ignore files name, and git's if `git`; None: they don't."""
     if not workspace.ignored(folder, git=git):
         return None
     return PathRefused(ignored_text(pattern, git=not workspace.ignored(folder, git=False)))
 
 
-def _content(args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: bool, room: int) -> str | None:
-    """Text shown for one file; None: skipped, as it isn't text and wasn't named."""
-    real = real_file(workspace, path, ignored=not args.respect_git_ignore)
+def _format_file(
+    args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: bool, room: int
+) -> str | None:
+    """Return text shown for one file; None: skipped, as it isn't text and wasn't named."""
+    real = resolve_allowed_file(workspace, path, ignored=not args.respect_git_ignore)
     if real is None:  # a link was created since it was found
         return "[may not be read]"
     try:
-        data = read_bytes(workspace, real)
+        data = read_file_bytes(workspace, real)
     except ToolError as problem:
         return f"[{problem}]"
-    file = decode(data)
+    file = decode_text_file(data)
     if file is None:
-        return notice(workspace.relative(path), len(data)) if named else None
+        return binary_file_notice(workspace.relative(path), len(data)) if named else None
     if not file.raw:
         return "[empty]"
-    part = page(file.text, most_chars=room)
-    return heading(part) + part.text
+    part = cut_page(file.text, most_chars=room)
+    return omitted_lines_heading(part) + part.text
 
 
-def _result(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:
+def _format_result(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:
     text = "\n".join([*parts, _END])
     if left_out:
         names = listed(left_out, _MOST_NAMED)
@@ -204,5 +214,5 @@ TOOL = Tool(
     args=ReadManyFilesArgs,
     risk="read",
     summary=lambda args: "Read " + ", ".join(args.include),
-    run=run,
+    run=run_read_many_files,
 )

@@ -9,15 +9,15 @@ from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, line_at, lines_of, shortened
-from interlock.tools._opening import Target, open_target
+from interlock.tools._content import TextFile, line_number_at, split_lines, truncate_line
+from interlock.tools._opening import WriteTarget, prepare_write_target
 from interlock.tools.matcher.edit import (
-    Placed,
-    Problem,
-    create_existing,
-    placed_or_repaired,
-    raw_after,
-    unusable,
+    EditProblem,
+    PlacedEdit,
+    apply_spans,
+    existing_file_problem,
+    place_or_correct_edit,
+    unusable_strings_problem,
 )
 from interlock.tools.matcher.windows import Span, Work
 
@@ -45,57 +45,59 @@ class ReplaceArgs(Args):
     )
 
 
-def _plan(
+def _plan_change(
     stop: StopFlag, args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]
 ) -> FileChange:
     context.workspace.readable(args.file_path)  # errors quote the file's text
-    target = open_target(args.file_path, context, earlier)
+    target = prepare_write_target(args.file_path, context, earlier)
     old, new = args.old_string.replace("\r\n", "\n"), args.new_string.replace("\r\n", "\n")
-    if problem := unusable(old, new):
+    if problem := unusable_strings_problem(old, new):
         raise ToolError(*problem)
     if target.file is None:
         if old:
-            text = f"No file {target.shown!r}. Find it with glob; to create it leave old_string empty."
+            text = f"No file {target.display_path!r}. Find it with glob; to create it leave old_string empty."
             raise ToolError("file_not_found", text)
-        message = f"Created {target.shown!r}: {counted(len(lines_of(new)), 'line')}."
-        return target.change(target.encode(new), message)
+        message = f"Created {target.display_path!r}: {counted(len(split_lines(new)), 'line')}."
+        return target.to_file_change(target.encode(new), message)
     if not old:
-        raise ToolError(*create_existing(target.shown, target.file))
-    return _edit(target, target.file, old, new, args.expected_replacements, Work(check=stop.check))
+        raise ToolError(*existing_file_problem(target.display_path, target.file))
+    return _plan_edit(target, target.file, old, new, args.expected_replacements, Work(check=stop.check))
 
 
-def _edit(target: Target, file: TextFile, old: str, new: str, expected: int | None, work: Work) -> FileChange:
+def _plan_edit(
+    target: WriteTarget, file: TextFile, old: str, new: str, expected: int | None, work: Work
+) -> FileChange:
     text = file.text
-    found = placed_or_repaired(target.shown, text, old, new, expected, work=work)
-    if isinstance(found, Problem):
+    found = place_or_correct_edit(target.display_path, text, old, new, expected, work=work)
+    if isinstance(found, EditProblem):
         raise ToolError(*found)
-    raw = raw_after(file, found.spans)
+    raw = apply_spans(file, found.spans)
     after = target.encode(raw)
     if after == target.before:
-        raise ToolError("no_change", _same(target.shown, text, found))
-    head = f"Edited {target.shown!r}: {counted(len(found.spans), 'replacement')}"
-    head += f" (old_string was found {found.how})." if found.how else "."
-    made = target.change(after, head + _now_there(raw.replace("\r\n", "\n"), found.spans))
-    return made.model_copy(update={"how": found.found})
+        raise ToolError("no_change", _no_change_message(target.display_path, text, found))
+    head = f"Edited {target.display_path!r}: {counted(len(found.spans), 'replacement')}"
+    head += f" (old_string was found {found.difference})." if found.difference else "."
+    made = target.to_file_change(after, head + _changed_lines_message(raw.replace("\r\n", "\n"), found.spans))
+    return made.model_copy(update={"how": found.strategy_label})
 
 
-def _same(shown: str, text: str, found: Placed) -> str:
-    if found.how:
-        line = line_at(text, found.spans[0].start)
+def _no_change_message(shown: str, text: str, found: PlacedEdit) -> str:
+    if found.difference:
+        line = line_number_at(text, found.spans[0].start)
         return f"{shown!r} has the change already: what the edit would give stands at line {line}."
     return f"{shown!r} would be the same as before; its final newline is always kept."
 
 
-def _now_there(text: str, spans: Sequence[Span]) -> str:
-    """The lines from the first to the last replacement with context, so that the model sees the effect."""
+def _changed_lines_message(text: str, spans: Sequence[Span]) -> str:
+    """Return the lines from the first to the last replacement with context, so that the model sees the effect."""
     start = spans[0].start
     end = spans[-1].end + sum(len(span.new) - span.end + span.start for span in spans)
-    lines = lines_of(text)
-    first = max(1, line_at(text, start) - _AROUND)
-    last = min(len(lines), line_at(text, max(start, end - 1)) + _AROUND)
+    lines = split_lines(text)
+    first = max(1, line_number_at(text, start) - _AROUND)
+    last = min(len(lines), line_number_at(text, max(start, end - 1)) + _AROUND)
     if last < first:
         return ""
-    shown = [*map(shortened, lines[first - 1 : last][:_MOST_SHOWN])]
+    shown = [*map(truncate_line, lines[first - 1 : last][:_MOST_SHOWN])]
     cut = "" if len(shown) == last - first + 1 else f"\n… (up to line {last})"
     return f" Lines {first}-{first + len(shown) - 1} are now:\n" + "\n".join(shown) + cut
 
@@ -108,6 +110,6 @@ TOOL = Tool(
     args=ReplaceArgs,
     risk="write",
     summary=lambda args: f"Edit {args.file_path}" + (f": {args.instruction}" if args.instruction else ""),
-    plan=partial(in_thread, _plan),
+    plan=partial(in_thread, _plan_change),
     paths=lambda args: [(args.file_path, "read"), (args.file_path, "write")],
 )

@@ -8,7 +8,7 @@ from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.errors import RunError
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Ended, Tool, ToolContext
-from interlock.tools._opening import directory_of
+from interlock.tools._opening import resolve_directory
 
 
 class RunShellCommandArgs(Args):
@@ -33,11 +33,11 @@ class RunShellCommandArgs(Args):
     )
 
 
-async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
-    directory = directory_of(context.workspace, args.dir_path)
+async def run_command_line(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
+    directory = resolve_directory(context.workspace, args.dir_path)
     argv = ["bash", "-c", args.command]
     if args.is_background:
-        return await _start(args, argv, directory, context)
+        return await _start_in_background(args, argv, directory, context)
     shell = context.settings.tools.shell
     timeout_s = min(
         args.timeout_s or shell.timeout_s, context.time_left_s or shell.timeout_s, shell.timeout_s
@@ -50,10 +50,10 @@ async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
         limit_chars=context.settings.tools.truncate_at,
         on_output=context.emit_output,
     )
-    return _result(ended, timeout_s, shell.inactivity_timeout_s)
+    return _to_tool_result(ended, timeout_s, shell.inactivity_timeout_s)
 
 
-async def _start(
+async def _start_in_background(
     args: RunShellCommandArgs, argv: list[str], directory: Path, context: ToolContext
 ) -> ToolResult:
     try:
@@ -65,12 +65,12 @@ async def _start(
     return ToolResult(status="success", content=text, meta={"summary": f"started, pid {pid}", "pid": pid})
 
 
-def _result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
+def _to_tool_result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
     if ended.how == "not_started":
         return failure("not_started", f"The command could not be started: {ended.output}.")
     if ended.how == "lost":
         return failure("unknown_outcome", "The process that ran the command was killed.")
-    text, meta = clean(_report(ended)), _meta(ended)
+    text, meta = clean(_format_report(ended)), _result_metadata(ended)
     if ended.how == "exited":
         return ToolResult(status="success", content=text, meta=meta)
     reasons = {
@@ -82,11 +82,11 @@ def _result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
     return failure(ended.how, reason).model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
 
 
-def _report(ended: Ended) -> str:
-    """Text for the model. No times or pids, so that equal outcomes read the same."""
+def _format_report(ended: Ended) -> str:
+    """Return the text for the model. No times or pids, so that equal outcomes read the same."""
     lines = [f"Output:\n{ended.output.rstrip()}" if ended.output.strip() else "Output: (empty)"]
     if ended.omitted:
-        lines.append(f"The output was too long to show. {_where(ended)}")
+        lines.append(f"The output was too long to show. {_describe_full_output(ended)}")
     if ended.exit_code:
         lines.append(f"Exit Code: {ended.exit_code}")
     if ended.signal:
@@ -96,12 +96,12 @@ def _report(ended: Ended) -> str:
     return "\n".join(lines)
 
 
-def _where(ended: Ended) -> str:
+def _describe_full_output(ended: Ended) -> str:
     named = [f"All of it: {ended.full_output}"] if ended.full_output else []
     return "; ".join([*named, *([ended.note] if ended.note else [])]) + "."
 
 
-def _meta(ended: Ended) -> dict[str, JsonValue]:
+def _result_metadata(ended: Ended) -> dict[str, JsonValue]:
     summary = ended.how if ended.how != "exited" else ended.signal or f"exit {ended.exit_code}"
     return {
         "summary": f"{summary}, {ended.duration_s:.1f} s",
@@ -112,9 +112,9 @@ def _meta(ended: Ended) -> dict[str, JsonValue]:
     }
 
 
-async def preview(args: RunShellCommandArgs, context: ToolContext) -> Preview:
+async def preview_command_line(args: RunShellCommandArgs, context: ToolContext) -> Preview:
     try:
-        where = context.workspace.relative(directory_of(context.workspace, args.dir_path))
+        where = context.workspace.relative(resolve_directory(context.workspace, args.dir_path))
     except ToolError as problem:
         return Preview(text=args.command, problem=str(problem))
     lines = [args.command, f"in {'the workspace' if where == '.' else where}"]
@@ -123,7 +123,7 @@ async def preview(args: RunShellCommandArgs, context: ToolContext) -> Preview:
     return Preview(text="\n".join(lines))
 
 
-def _summary(args: RunShellCommandArgs) -> str:
+def _summarize_command(args: RunShellCommandArgs) -> str:
     command = " ".join(args.command.split())
     return f"{command[:200]}{'…' if len(command) > 200 else ''}"
 
@@ -135,9 +135,9 @@ TOOL = Tool(
     " command leaves behind are stopped with it; start servers with is_background.",
     args=RunShellCommandArgs,
     risk="execute",
-    summary=_summary,
-    run=run,
-    preview=preview,
+    summary=_summarize_command,
+    run=run_command_line,
+    preview=preview_command_line,
     paths=lambda args: [(args.dir_path, "read")],
 )
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
-from interlock.tools._opening import Target, open_target
+from interlock.tools._opening import WriteTarget, prepare_write_target
 
 HEADING = "## Remembered"
 """Heading above facts added by this tool or by `interlock memory add`."""
@@ -22,24 +22,32 @@ class SaveMemoryArgs(Args):
     )
 
 
-async def plan(args: SaveMemoryArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+async def plan_memory_change(
+    args: SaveMemoryArgs, context: ToolContext, earlier: Mapping[str, bytes]
+) -> FileChange:
     names = context.settings.context.file_names
     if PurePath(args.file_path).name not in names:
         text = f"{args.file_path!r} isn't a memory file; expected {' or '.join(names)}."
         raise ToolError("invalid_tool_params", text)
-    return _changed(await asyncio.to_thread(open_target, args.file_path, context, earlier), args.fact)
+    return _add_fact(
+        await asyncio.to_thread(prepare_write_target, args.file_path, context, earlier), args.fact
+    )
 
 
-def _changed(target: Target, fact: str) -> FileChange:
-    text = with_fact(target.file.text if target.file else "", fact)
-    after = target.encode(target.file.endings(text) if target.file else text)
+def _add_fact(target: WriteTarget, fact: str) -> FileChange:
+    text = add_fact_to_text(target.file.text if target.file else "", fact)
+    after = target.encode(target.file.convert_line_endings(text) if target.file else text)
     if after == target.before:
-        return target.change(after, f"{target.shown!r} holds this already; nothing had to be written.")
-    return target.change(after, f"Added to {target.shown!r}. It is read when the next conversation begins.")
+        return target.to_file_change(
+            after, f"{target.display_path!r} holds this already; nothing had to be written."
+        )
+    return target.to_file_change(
+        after, f"Added to {target.display_path!r}. It is read when the next conversation begins."
+    )
 
 
-def with_fact(text: str, fact: str) -> str:
-    """The memory file's text with one more line under its heading; unchanged if it has the line already."""
+def add_fact_to_text(text: str, fact: str) -> str:
+    """Return the memory file's text with one more line under its heading; unchanged if it has the line already."""
     line = "- " + " ".join(fact.split())
     lines = text.split("\n")
     if line in lines:
@@ -65,6 +73,6 @@ TOOL = Tool(
     args=SaveMemoryArgs,
     risk="write",
     summary=lambda args: f"Remember in {args.file_path}: {args.fact}",
-    plan=plan,
+    plan=plan_memory_change,
     paths=lambda args: [(args.file_path, "write")],
 )

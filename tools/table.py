@@ -14,7 +14,8 @@ _MODULES = (
 )
 
 
-def _found() -> dict[str, Tool]:
+def _load_tools() -> dict[str, Tool]:
+    """Import every tool. Raise `SetupError` if one isn't in NAMES."""
     modules = (import_module(f"interlock.tools.{name}") for name in _MODULES)
     found = {
         tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)
@@ -26,7 +27,7 @@ def _found() -> dict[str, Tool]:
     return found
 
 
-_FOUND = _found()
+_FOUND = _load_tools()
 TOOLS: dict[str, Tool] = {name: _FOUND[name] for name in NAMES}
 """In the order in which models see them."""
 ALIASES = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
@@ -48,8 +49,8 @@ _FEW_OF_TASK = (
 _FEW_OF_PLANS = ("read_file", "list_directory", "grep_search", "write_file", "exit_plan_mode")
 
 
-def few_tools(workflow: str, approval_mode: str) -> tuple[str, ...]:
-    """The tools that matter most, for models that get a short prompt."""
+def most_important_tools(workflow: str, approval_mode: str) -> tuple[str, ...]:
+    """Return the tools that matter most, for models that get a short prompt."""
     if workflow == "task":
         return _FEW_OF_TASK
     return _FEW_OF_PLANS if approval_mode == "plan" else _FEW

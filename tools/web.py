@@ -11,10 +11,10 @@ from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.messages import Message
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._addresses import note_for_people, url_problem
+from interlock.tools._addresses import private_address_warning, url_problem
 
 if TYPE_CHECKING:
-    from interlock.tools._http import Page
+    from interlock.tools._http import FetchedPage
 
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
 _HTML_S = 10
@@ -45,21 +45,21 @@ class WebFetchArgs(Args):
     )
 
 
-async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
+async def run_web_fetch(args: WebFetchArgs, context: ToolContext) -> ToolResult:
     if problem := url_problem(args.url):
         raise ToolError("invalid_url", f"{args.url!r} can't be fetched: {problem}.")
-    page = await _fetched(args.url, context)
-    title, text = await _readable(page, context)
-    return _result(args, page, title, text, context)
+    page = await _fetch_page(args.url, context)
+    title, text = await _extract_text(page, context)
+    return _format_result(args, page, title, text, context)
 
 
-async def _fetched(url: str, context: ToolContext) -> "Page":
-    from interlock.tools._http import fetch  # with a client of 45 modules that no other tool needs
+async def _fetch_page(url: str, context: ToolContext) -> "FetchedPage":
+    from interlock.tools._http import fetch_page  # with a client of 45 modules that no other tool needs
 
-    return await fetch(url, context)
+    return await fetch_page(url, context)
 
 
-async def _readable(page: "Page", context: ToolContext) -> tuple[str, str]:
+async def _extract_text(page: "FetchedPage", context: ToolContext) -> tuple[str, str]:
     """Title and text. Raises `ToolError` if it isn't text."""
     if page.content_type in _HTML or (not page.content_type and b"<html" in page.body[:_SNIFFED].lower()):
         ended = await context.processes.run(
@@ -71,23 +71,25 @@ async def _readable(page: "Page", context: ToolContext) -> tuple[str, str]:
             ours=True,
         )
         if ended.how != "exited" or ended.exit_code != 0:
-            return "", f"(The page could not be turned into text; its HTML follows.)\n{_decoded(page)}"
+            return "", f"(The page could not be turned into text; its HTML follows.)\n{_decode_body(page)}"
         title, _, text = ended.output.partition("\n")
         return title, text.strip()
     textual = page.content_type.startswith("text/") or page.content_type.endswith(("+json", "+xml", *_TEXT))
     if b"\0" in page.body[:_SNIFFED] or not (textual or not page.content_type):
         kind = page.content_type or "binary data"
         raise ToolError("not_text", f"{page.url!r} is {kind} ({len(page.body):,} bytes), not text.")
-    return "", _decoded(page)
+    return "", _decode_body(page)
 
 
-def _decoded(page: "Page") -> str:
-    from interlock.tools._html_text import decoded  # lazy: no other run needs html.parser
+def _decode_body(page: "FetchedPage") -> str:
+    from interlock.tools._html_text import decode_with_charsets  # lazy: no other run needs html.parser
 
-    return decoded(page.body, page.charset)
+    return decode_with_charsets(page.body, page.charset)
 
 
-def _result(args: WebFetchArgs, page: "Page", title: str, text: str, context: ToolContext) -> ToolResult:
+def _format_result(
+    args: WebFetchArgs, page: "FetchedPage", title: str, text: str, context: ToolContext
+) -> ToolResult:
     bad = page.status >= 400
     limit = _ERROR_CHARS if bad else args.max_chars
     lines = [f"URL: {page.url}", f"Status: {page.status} {page.reason}".rstrip()]
@@ -111,10 +113,10 @@ def _result(args: WebFetchArgs, page: "Page", title: str, text: str, context: To
     return ToolResult(status="success", content=content, meta=meta)
 
 
-async def preview(args: WebFetchArgs, _: ToolContext) -> Preview:
+async def preview_web_fetch(args: WebFetchArgs, _: ToolContext) -> Preview:
     if problem := url_problem(args.url):
         return Preview(text=args.url, problem=f"{args.url!r} can't be fetched: {problem}.")
-    note = await note_for_people(args.url)
+    note = await private_address_warning(args.url)
     return Preview(text=f"GET {args.url}" + (f"\n{note}" if note else ""))
 
 
@@ -125,8 +127,8 @@ FETCH = Tool(
     args=WebFetchArgs,
     risk="network",
     summary=lambda args: f"Fetch {args.url}",
-    run=run,
-    preview=preview,
+    run=run_web_fetch,
+    preview=preview_web_fetch,
     idempotent=True,
 )
 
@@ -141,19 +143,19 @@ class WebSearchArgs(Args):
     )
 
 
-async def _search(args: WebSearchArgs, context: ToolContext) -> ToolResult:
+async def _run_web_search(args: WebSearchArgs, context: ToolContext) -> ToolResult:
     backend = context.settings.tools.web_search
     if not backend:
         if context.ask is None:
             raise ToolError("no_model", "No model here can search; name a command in tools.webSearch.")
         text = (await context.ask("web_search", [Message(role="user", content=args.query)], "web")).text
     else:
-        text = await _by_command(backend, args.query, context)
+        text = await _search_by_command(backend, args.query, context)
     found = text.strip() or "Nothing was found."
     return ToolResult(status="success", content=clean(f"Results for {args.query!r}:\n\n{found}"))
 
 
-async def _by_command(command: str, query: str, context: ToolContext) -> str:
+async def _search_by_command(command: str, query: str, context: ToolContext) -> str:
     ended = await context.processes.run(
         shlex.split(command),
         cwd=context.workspace.root,
@@ -168,7 +170,7 @@ async def _by_command(command: str, query: str, context: ToolContext) -> str:
     return ended.output
 
 
-async def _search_preview(args: WebSearchArgs, context: ToolContext) -> Preview:
+async def _preview_web_search(args: WebSearchArgs, context: ToolContext) -> Preview:
     backend = context.settings.tools.web_search
     by = f"with `{backend}`" if backend else "with Google's search, by Gemini"
     return Preview(text=f"search the web for {args.query!r} {by}")
@@ -181,8 +183,8 @@ SEARCH = Tool(
     args=WebSearchArgs,
     risk="network",
     summary=lambda args: f"Search the web for {args.query!r}",
-    run=_search,
-    preview=_search_preview,
+    run=_run_web_search,
+    preview=_preview_web_search,
     idempotent=True,
     aliases=("google_web_search",),
 )

@@ -12,10 +12,10 @@ from pydantic.json_schema import SkipJsonSchema
 from interlock.state.calls import ToolError
 from interlock.state.text import counted
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, lines_of
-from interlock.tools._opening import Target, open_target
-from interlock.tools.matcher.edit import with_final_newline
-from interlock.tools.matcher.omission import omission, omission_message
+from interlock.tools._content import TextFile, split_lines
+from interlock.tools._opening import WriteTarget, prepare_write_target
+from interlock.tools.matcher.edit import keep_final_newline
+from interlock.tools.matcher.omission import find_omission, omission_message
 
 Content = Annotated[
     str,
@@ -31,20 +31,20 @@ class WriteFileArgs(Args):
     content: Content
 
 
-def _plan(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    target = open_target(args.file_path, context, earlier)
-    if line := omission(args.content, allowed=target.file.text if target.file else ""):
+def _plan_change(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+    target = prepare_write_target(args.file_path, context, earlier)
+    if line := find_omission(args.content, allowed=target.file.text if target.file else ""):
         raise ToolError("omission_placeholder", omission_message(line))
     content = args.content.removeprefix("\ufeff") if target.file and target.file.mark else args.content
-    after = target.encode(target.file.endings(content) if target.file else content)
-    return target.change(after, _message(target, after, args.content))
+    after = target.encode(target.file.convert_line_endings(content) if target.file else content)
+    return target.to_file_change(after, _result_message(target, after, args.content))
 
 
-def _message(target: Target, after: bytes, content: str) -> str:
+def _result_message(target: WriteTarget, after: bytes, content: str) -> str:
     if after == target.before:
-        return f"{target.shown!r} has exactly this content already; nothing had to be written."
+        return f"{target.display_path!r} has exactly this content already; nothing had to be written."
     done = "Created" if target.before is None else "Overwrote"
-    return f"{done} {target.shown!r}: {counted(len(lines_of(content)), 'line')}."
+    return f"{done} {target.display_path!r}: {counted(len(split_lines(content)), 'line')}."
 
 
 TOOL = Tool(
@@ -54,7 +54,7 @@ TOOL = Tool(
     args=WriteFileArgs,
     risk="write",
     summary=lambda args: f"Write {args.file_path}",
-    plan=partial(asyncio.to_thread, _plan),
+    plan=partial(asyncio.to_thread, _plan_change),
     paths=lambda args: [(args.file_path, "write")],
 )
 
@@ -70,12 +70,13 @@ class WriteToFileArgs(Args):
     )
 
 
-def _whole(args: WriteToFileArgs) -> WriteFileArgs:
-    return WriteFileArgs(file_path=args.path, content=_unfenced(args.content, args.path))
+def _to_write_file_args(args: WriteToFileArgs) -> WriteFileArgs:
+    return WriteFileArgs(file_path=args.path, content=_strip_code_fence(args.content, args.path))
 
 
-def _unfenced(text: str, path: str) -> str:
-    """Strip fences around a whole file, as added by models that answer in Markdown; Markdown files keep them."""
+def _strip_code_fence(text: str, path: str) -> str:
+    """Return a text without fences around the whole, as added by models that answer in Markdown; Markdown files keep
+    them."""
     lines = text.strip().splitlines()
     whole = len(lines) > 1 and lines[0].startswith(_FENCE) and lines[-1] == _FENCE
     if not whole or path.lower().endswith((".md", ".mdx", ".markdown")):
@@ -84,7 +85,7 @@ def _unfenced(text: str, path: str) -> str:
 
 
 WRITE_TO_FILE = replace(
-    TOOL.renamed("write_to_file", WriteToFileArgs, _whole),
+    TOOL.renamed("write_to_file", WriteToFileArgs, _to_write_file_args),
     description="Writes a whole text file: creates it, with its directories, or replaces all of its text."
     " To change a part of an existing file use a tool that edits parts, which is shorter and safer.",
 )
@@ -99,31 +100,36 @@ class InsertContentArgs(Args):
     content: str = Field(min_length=1, description="The lines to insert, with their indentation.")
 
 
-def _inserted(args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    target = open_target(args.path, context, earlier)
+def _plan_insertion(
+    args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, bytes]
+) -> FileChange:
+    target = prepare_write_target(args.path, context, earlier)
     file = target.file or TextFile("")
-    if line := omission(args.content, allowed=file.text):
+    if line := find_omission(args.content, allowed=file.text):
         raise ToolError("omission_placeholder", omission_message(line))
     new = args.content.replace("\r\n", "\n").removesuffix("\n") + "\n"
-    what = counted(len(lines_of(new)), "line")
+    what = counted(len(split_lines(new)), "line")
     if target.file is None:
         if args.line > 1:
-            raise ToolError("file_not_found", f"No file {target.shown!r}; to create it give line 0 or 1.")
-        return target.change(target.encode(new), f"Created {target.shown!r}: {what}.")
-    at = _offset(target, file, args.line)
+            raise ToolError(
+                "file_not_found", f"No file {target.display_path!r}; to create it give line 0 or 1."
+            )
+        return target.to_file_change(target.encode(new), f"Created {target.display_path!r}: {what}.")
+    at = _insertion_offset(target, file, args.line)
     # A last line without a line break gets one, but the file still ends as before.
     text = "\n" + new if at == len(file.text) and file.text and not file.text.endswith("\n") else new
-    raw = with_final_newline(file, file.splice([(at, at, text)]))
+    raw = keep_final_newline(file, file.replace_spans([(at, at, text)]))
     where = f"before line {args.line}" if args.line else "at its end"
-    return target.change(target.encode(raw), f"Put {what} into {target.shown!r} {where}.")
+    return target.to_file_change(target.encode(raw), f"Put {what} into {target.display_path!r} {where}.")
 
 
-def _offset(target: Target, file: TextFile, line: int) -> int:
-    lines = lines_of(file.text) if file.text else []
+def _insertion_offset(target: WriteTarget, file: TextFile, line: int) -> int:
+    """Return the offset before a line. Raise `ToolError` if the file has no such line."""
+    lines = split_lines(file.text) if file.text else []
     if line == 0 or line == len(lines) + 1:
         return len(file.text)
     if line > len(lines):
-        has = f"{target.shown!r} has {counted(len(lines), 'line')}"
+        has = f"{target.display_path!r} has {counted(len(lines), 'line')}"
         raise ToolError(
             "invalid_tool_params", f"{has}, so nothing can be put before line {line}; 0 is its end."
         )
@@ -137,6 +143,6 @@ INSERT_CONTENT = Tool(
     args=InsertContentArgs,
     risk="write",
     summary=lambda args: f"Insert into {args.path}" + (f" before line {args.line}" if args.line else ""),
-    plan=partial(asyncio.to_thread, _inserted),
+    plan=partial(asyncio.to_thread, _plan_insertion),
     paths=lambda args: [(args.path, "write")],
 )

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Options, served, turns
-from interlock.services.files.disk import path_below, private_directory, private_file
+from interlock.services.files.disk import make_private_directory, make_private_file, path_below
 from interlock.services.process.stdout import kept_stdout, own_stdout
 from interlock.state.errors import InterlockError, bug
 
 if TYPE_CHECKING:
+    from interlock.engine.client.program_drive import Call
     from interlock.state.events import Event
-    from interlock.web.api.recorder import Call
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class _Live:
     """A renderer that writes events to the run's file, and tells the server once that the run goes."""
 
     def __init__(self, path: Path) -> None:
-        private_directory(path.parent)
+        make_private_directory(path.parent)
         fresh = path.with_suffix(f".{os.getpid()}")
-        private_file(fresh)
+        make_private_file(fresh)
         self._file = fresh.open("w", encoding="utf-8", errors="backslashreplace")
         self._file.write(f"{os.getpid()}\n")
         self._file.flush()

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from interlock.engine.client.served import all_served, change, serve, unserve
-from interlock.services.files.disk import write_private
+from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
 from interlock.web.paths import BODY_LIMIT, is_shell
 from interlock.web.roles import Person
@@ -71,7 +71,7 @@ class Tokens:
     def page(self) -> str:
         """Kept, so that tabs stay signed in when the server starts again."""
         if not self._page.exists():
-            write_private(self._page, secrets.token_urlsafe(32))
+            replace_private_file(self._page, secrets.token_urlsafe(32))
         return self._page.read_text()
 
     def named(self) -> dict[str, dict[str, str]]:

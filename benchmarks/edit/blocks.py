@@ -12,9 +12,9 @@ from case import Case, Seed, seeds
 from corpus import MAKERS, cases
 from slips import by_line
 
-from interlock.tools._content import decode
-from interlock.tools.apply_diff import applied
-from interlock.tools.matcher.blocks import OFF, blocks_of
+from interlock.tools._content import decode_text_file
+from interlock.tools.apply_diff import apply_blocks
+from interlock.tools.matcher.blocks import OFF, parse_blocks
 
 _MARKERS = re.compile(r"(?m)^(?=\\?(?:<{7}|={7}|>{7}|-{7}|:start_line:|:end_line:))")
 HINTS = ("none", "right", "a few lines off", "of another state")
@@ -29,18 +29,18 @@ def as_diff(old: str, new: str, line: int) -> str:
 
 def by_apply_diff(before: bytes, old: str, new: str, line: int | None) -> bytes | None:
     """The file as `apply_diff` would write it."""
-    file = decode(before)
+    file = decode_text_file(before)
     assert file is not None
-    work = applied("file", file, blocks_of(as_diff(old, new, line or 0)))
-    after = file.encode(work.raw)
-    return None if not work.done or after == before else after
+    work = apply_blocks("file", file, parse_blocks(as_diff(old, new, line or 0)))
+    after = file.encode(work.final_text)
+    return None if not work.places or after == before else after
 
 
 def hinted_cases(random: Random, texts: list[str], per_kind: int, hint: str) -> Iterator[Case]:
     """As many cases of each class as `cases` yields; `expected`, which the edit gets, holds the line hint here."""
     for case in cases(random, texts, per_kind):
         if case.kind != _TWICE:
-            file = decode(case.before)
+            file = decode_text_file(case.before)
             yield replace(case, expected=_hint(random, file.text if file else "", case.where[0], hint))
     stream = seeds(random, texts)
     for _ in range(per_kind if _TWICE in MAKERS else 0):

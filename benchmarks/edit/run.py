@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from interlock.tools._content import decode
-from interlock.tools.matcher.edit import Problem, placed_or_repaired, raw_after
-from interlock.tools.matcher.find import find, find_exact
+from interlock.tools._content import decode_text_file
+from interlock.tools.matcher.edit import EditProblem, apply_spans, place_or_correct_edit
+from interlock.tools.matcher.find import find_exact_match, find_match
 
 HERE = str(Path(__file__).parent)
 SEED = 20240607
@@ -39,11 +39,11 @@ def _sibling(name: str) -> Any:
 
 def matcher(before: bytes, old: str, new: str, expected: int | None) -> bytes | None:
     """The file as `replace` would write it."""
-    file = decode(before)
+    file = decode_text_file(before)
     assert file is not None
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    found = placed_or_repaired("file", file.text, old, new, expected)
-    return None if isinstance(found, Problem) else file.encode(raw_after(file, found.spans))
+    found = place_or_correct_edit("file", file.text, old, new, expected)
+    return None if isinstance(found, EditProblem) else file.encode(apply_spans(file, found.spans))
 
 
 def judge(case: Any, edit: Edit) -> str:
@@ -72,7 +72,7 @@ def _helped_right(case: Any) -> bytes:
 
 def _endings(data: bytes) -> tuple[bool, ...]:
     """Byte order mark, encoding, CRLF, lone LF, final newline: what changing lines mustn't change."""
-    file = decode(data)
+    file = decode_text_file(data)
     assert file is not None
     raw = file.raw
     return (
@@ -88,7 +88,7 @@ def _inside(case: Any, after: bytes) -> bool:
     """Whether only the intended window has changed."""
     if case.right is None:
         return False
-    before, now = decode(case.before), decode(after)
+    before, now = decode_text_file(case.before), decode_text_file(after)
     assert before is not None
     assert now is not None
     start, end = case.where
@@ -142,7 +142,7 @@ def large() -> bool:
     print(f"\na file of {len(text) / 1e6:.1f} MB, 200 lines:")
     for name, old in olds.items():
         wanted = "\n".join(old)
-        look = find_exact if name == "exact" else find
+        look = find_exact_match if name == "exact" else find_match
         took = min(_timed(look, text, wanted) for _ in range(3))
         tracemalloc.start()
         look(text, wanted, "x", 1)

@@ -22,7 +22,7 @@ from interlock.services.index.index import WorkspaceIndex, open_index
 from interlock.services.index.ranking import words_of
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.search import Asked
-from interlock.tools._syntax import language_of
+from interlock.tools._syntax import detect_language
 
 sys.path.insert(0, str(Path(__file__).parent))
 from search_corpus import PACKAGES, Question, installed, questions, static_model
@@ -141,7 +141,7 @@ async def speed(folder: Path) -> None:
         left_out = {"__pycache__", "site-packages"} if name == "stdlib" else {"__pycache__"}
 
         def ignored(_folder: str, names: list[str], left_out: set[str] = left_out) -> set[str]:
-            return {n for n in names if n in left_out or ("." in n and language_of(n) is None)}
+            return {n for n in names if n in left_out or ("." in n and detect_language(n) is None)}
 
         shutil.copytree(sysconfig.get_path(name), corpus / name, ignore=ignored)
     index = index_of(folder / "home2", corpus)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.tools._syntax import Definition, definitions
+from interlock.tools._syntax import Definition, find_definitions
 
 PACKAGES = (
     "boltons==25.0.0",
@@ -53,7 +53,7 @@ def _named(file: Path) -> dict[str, list[tuple[int, int]]]:
     """Dotted name → the lines of each definition with that name."""
     names: dict[str, list[tuple[int, int]]] = {}
     around: list[Definition] = []
-    for definition in definitions(file.read_bytes(), "python"):
+    for definition in find_definitions(file.read_bytes(), "python"):
         while around and definition.start > around[-1].end:
             around.pop()
         name = ".".join(d.name for d in (*around, definition))

@@ -1,11 +1,13 @@
 """auth: shows, tests, changes and removes keys and servers of every provider."""
 
 import sys
+from contextlib import nullcontext
 from getpass import getpass
 
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Args, Parser, action, option, takes, word
 from interlock.cli.render.output import err, out, show_json, show_table
+from interlock.cli.terminal import in_foreground
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
 from interlock.state.text import counted, listed, visible
@@ -99,7 +101,8 @@ def _set(options: Options, provider: str, url: str) -> None:
 def _key(question: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
-    return getpass(question).strip()
+    with in_foreground(nullcontext()):
+        return getpass(question).strip()
 
 
 def _remove(options: Options, provider: str) -> None:

@@ -4,20 +4,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from interlock.cli.catalog import load
 from interlock.cli.parsing import Args, Parser, option, takes, word
 from interlock.cli.render.events import bar
 from interlock.cli.render.output import out, show_json
 from interlock.cli.render.text import moving_line
 from interlock.engine.client import Client
 from interlock.engine.client.doctor import (
-    check_connections,
     check_effects,
     check_machine,
     check_settings,
     check_state,
-    check_worker,
 )
 from interlock.engine.client.health import Finding, examined
+from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import InterlockError
 
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -30,7 +30,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 )
 def doctor(args: Args) -> int | None:
     home = Client.at_home().home
-    machine = [*check_machine(), *_warm(), *check_worker(home), *check_connections(home)]
+    machine = [*check_machine(), *_warm(), *_registered(home)]
     here = [*machine, *check_settings(), *check_state(home)]
     findings = [*check_effects(args.workflow)] if args.workflow else here
     findings += _records(home) if args.store else ()
@@ -41,6 +41,15 @@ def doctor(args: Args) -> int | None:
         for level, what, text in findings:
             paint.print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{text}")
     return 1 if any(finding.level == "problem" for finding in findings) else 0
+
+
+def _registered(home: Path) -> Iterator[Finding]:
+    """Yield what rooms of ours and other packages find."""
+    for entry in find_entry_points("interlock.checks"):
+        try:
+            yield from load(entry)(home)
+        except InterlockError as error:
+            yield Finding("problem", entry.name, str(error))
 
 
 def _warm() -> Iterator[Finding]:

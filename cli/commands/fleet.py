@@ -1,115 +1,30 @@
-"""fleet: runs that workers drive: works, shows how the fleet stands, limits, follows, waits for and stops runs."""
+"""fleet: runs that others drive: limits, follows, waits for and stops them."""
 
 import asyncio
-import os
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from interlock.cli.parsing import Args, Parser, action, duration, number, option, takes, word
+from interlock.cli.parsing import Args, Parser, duration, number, option, takes, word
 from interlock.cli.render.events import call_mark
-from interlock.cli.render.output import counted, elapsed, err, one_line, out, show_json, show_table
-from interlock.cli.warm.forked import FORKER
+from interlock.cli.render.output import err, one_line, out, show_json, show_table
 from interlock.engine.client import Client, Options, RunRow, state_home
 from interlock.engine.client.cancel import cancel as cancel_run
 from interlock.engine.client.fleet import (
-    STALLED_S,
     Delivery,
     Fleet,
     FleetLimit,
     delivery,
     is_on_server,
-    isolation,
     not_delivered,
-    set_up_by_hand,
 )
 from interlock.engine.client.words import call_facts
 from interlock.state.errors import EXIT_CODES, StoreError, UserError
 from interlock.state.events import Event, MessageEvent, ToolResultEvent
-from interlock.state.names import GIT_QUEUE
-
-if TYPE_CHECKING:
-    from interlock.engine.client.fleet import Job
 
 _BUSY = ("running", "queued")
 _LOOK_S = 0.5
 _TIMED_OUT = 124
-_ROWS = 50
-"""Jobs that `fleet` lists: those that are driven first."""
-
-
-@takes(
-    option("--queue NAME", "also drive runs of this queue", action="append", default=[]),
-    option("--workspaces DIR", "clone the repositories of runs below DIR", type=Path),
-    option("-s --sandbox", "run the commands of every run in the sandbox"),
-    option("--concurrency N", "runs at a time (default: 2)", type=number(int, 1), default=2),
-)
-def worker(args: Args) -> None:
-    fleet = Fleet(state_home())
-    queues = [fleet.host_queue(), *args.queue]
-    if args.workspaces:
-        queues.append(GIT_QUEUE)
-        os.environ["INTERLOCK_WORKSPACES"] = str(_made_folder(args.workspaces))
-    isolated = isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
-    if args.sandbox:
-        os.environ["INTERLOCK_SANDBOX"] = "true"
-    err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
-    err().print_all(isolated)
-    fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
-
-
-def _made_folder(path: Path) -> Path:
-    """The folder, whether or not it was there. Raises `UserError` if it can't be made."""
-    folder = path.expanduser().resolve()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--workspaces: can't make {str(path)!r}: {error.strerror}.") from error
-    return folder
-
-
-@takes(
-    action("action", "init", nargs="?", help="make the tables"),
-    option("--print", "with `init`: print the SQL, with roles for workers, submitters and viewers"),
-    Parser.json_flag,
-)
-def fleet(args: Args) -> None:
-    if args.print and not args.action:
-        raise UserError("--print belongs to: interlock fleet init --print")
-    if args.print:
-        return out().print_all(set_up_by_hand().splitlines())
-    fleet = Fleet(state_home())
-    if args.action:
-        fleet.set_up()
-        return err().print("The store and its queue are set up. Start a worker with: interlock worker")
-    workers, jobs, requests = fleet.standing()
-    queued = [job.age_s for job in jobs if not job.doing]
-    alive = sum(age < STALLED_S for age in workers.values())
-    open_now, most = fleet.connections()
-    if args.json:
-        facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
-        house = {"connections": open_now, "max_connections": most, "open_requests": requests}
-        return show_json({**facts, **house, "jobs": [job._asdict() for job in jobs]})
-    oldest = f", the oldest for {elapsed(max(queued))}" if queued else ""
-    counts = (counted(alive, "worker"), counted(len(jobs) - len(queued), "run") + " driven")
-    house = f"{open_now} of {most} connections"
-    out().print(
-        " · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request"), house])
-    )
-    if jobs:
-        show_table(
-            [_cells(job) for job in jobs[:_ROWS]],
-            ("run", "queue", "user", "priority", "job", "by", "since", "waits for"),
-        )
-    if len(jobs) > _ROWS:
-        out().print(f"{len(jobs) - _ROWS} more. See all with: interlock fleet --json")
-
-
-def _cells(job: "Job") -> tuple[str, ...]:
-    waits = f"limit of {job.waits}" if job.waits else ""
-    state, since = "driven" if job.doing else "queued", elapsed(job.age_s)
-    return (job.run, job.queue, job.user, str(job.priority), state, job.driver, since, waits)
 
 
 @takes(Parser.run_flag, option("-f --follow", "follow the run"))

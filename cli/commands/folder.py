@@ -147,14 +147,14 @@ def _show_memory(args: Args, root: Path) -> None:
 
 def _add_memory(args: Args, root: Path) -> None:
     from interlock.services.files.filesystem import replace_file
-    from interlock.tools.save_memory import with_fact
+    from interlock.tools.save_memory import add_fact_to_text
 
     name = _memory_names(root)[0]
     file = Path.home() / ".gemini" / name if vars(args)["global"] else root / name
     file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:
         before = read_text_file(file) if file.exists() else ""
-        after = with_fact(before, clean(" ".join(args.text)))
+        after = add_fact_to_text(before, clean(" ".join(args.text)))
         make_directories(file.parent, 0o755)
         replace_file(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:

@@ -1,15 +1,15 @@
 """listing: lists workflows, tools, modes, sub-agents and models, and starts a workflow file of your own."""
 
 import re
-from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 
-from interlock.cli.flags import folder_of, options_here
+from interlock.cli.flags import configuration_of, options_here
 from interlock.cli.parsing import Args, Parser, either, option, takes, word
 from interlock.cli.render.output import err, out, show_json, show_table, warn
 from interlock.cli.render.results import groups_of
 from interlock.engine.client import LISTING, PIPELINES, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
+from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import UserError
 from interlock.state.text import visible
 
@@ -36,7 +36,7 @@ def _has_own(options: Options) -> bool:
     return (
         any((folder / WORKFLOWS_FOLDER).is_dir() for folder in folders)
         or listing.is_file()
-        or bool(entry_points(group=WORKFLOWS_GROUP))
+        or bool(find_entry_points(WORKFLOWS_GROUP))
     )
 
 
@@ -117,11 +117,9 @@ def tools(args: Args) -> int | None:
 
 @takes(Parser.folder_flags, Parser.json_flag)
 def modes(args: Args) -> int | None:
-    from interlock.services.policy.modes import load_modes
-
-    folder = folder_of(args)
-    modes, problems = load_modes(*folder)
-    warn([*problems, *_ignored(*folder)])
+    configuration = configuration_of(args)
+    modes, problems = configuration.modes
+    warn([*problems, *configuration.ignored])
     if args.json:
         return show_json([mode.model_dump() for mode in modes.all()])
     rows = [
@@ -136,19 +134,11 @@ def modes(args: Args) -> int | None:
     return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
 
 
-def _ignored(root: Path, home: Path, trusted: bool) -> list[str]:
-    from interlock.services.trust import ignored_line, project_files
-
-    return [] if trusted else ignored_line(project_files(root, home), root)
-
-
 @takes(Parser.folder_flags, Parser.json_flag)
 def agents(args: Args) -> int | None:
-    from interlock.services.context.definitions import load_agents
-
-    folder = folder_of(args)
-    agents, problems = load_agents(*folder)
-    warn([*problems, *_ignored(*folder)])
+    configuration = configuration_of(args)
+    agents, problems = configuration.agents
+    warn([*problems, *configuration.ignored])
     if args.json:
         return show_json([agent.model_dump(mode="json") for agent in agents.values()])
     rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]

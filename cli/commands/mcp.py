@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.flags import MODE, folder_of, options_here
+from interlock.cli.flags import MODE, configuration_of, options_here
 from interlock.cli.near import nearest
 from interlock.cli.parsing import Args, Parser, number, one_of, option, takes, word
 from interlock.cli.render.output import (
@@ -170,7 +170,7 @@ def _add(args: Args) -> None:
         raise UserError(f"MCP server {args.name!r}: {problem}. Nothing was written.")
     file = _file(args)
     took = "replaced" if add_server(file, args.name, server) else "added"
-    trusted = args.scope == "user" or folder_of(args)[2]
+    trusted = args.scope == "user" or configuration_of(args).trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:
         then = "This folder isn't trusted, so the server doesn't count yet. Trust it with: interlock trust"

@@ -31,7 +31,15 @@ from interlock.cli.session.choices import dress
 from interlock.cli.session.commands import is_command, offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
 from interlock.cli.session.deciding import MenuKeys, Panel
-from interlock.cli.session.editing import STYLE, InputHistory, Pastes, input_buffer, input_control, input_keys
+from interlock.cli.session.editing import (
+    STYLE,
+    InputHistory,
+    Pastes,
+    SessionInput,
+    input_buffer,
+    input_control,
+    input_keys,
+)
 from interlock.cli.session.painting import HeldOutput, cut_lines, once, size
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
@@ -86,6 +94,7 @@ class App:
                 [input_keys(self.session, self.buffer, self.pastes, self._next_mode), self._keys()]
             ),
             style=STYLE,
+            input=SessionInput(sys.stdin),
             output=self.output,
             color_depth=None if self.color else ColorDepth.DEPTH_1_BIT,
         )

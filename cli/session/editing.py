@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,8 +21,9 @@ from prompt_toolkit.filters import (
     vi_navigation_mode,
 )
 from prompt_toolkit.history import History
-from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
 from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, Processor
@@ -29,8 +31,9 @@ from prompt_toolkit.styles import Style
 
 from interlock.cli.session.programs import image_from_clipboard, image_named
 from interlock.cli.session.session import Session
-from interlock.services.files.disk import private_directory
-from interlock.services.files.filesystem import locked, replace_file, sha256
+from interlock.cli.terminal import in_foreground
+from interlock.services.files.disk import make_private_directory
+from interlock.services.files.filesystem import lock_folder, replace_file, sha256
 from interlock.state.errors import InterlockError
 
 _FOLDED_LINES, _FOLDED_CHARS = 10, 1_000
@@ -113,8 +116,8 @@ class InputHistory(History):
             return
         line = json.dumps({k: v for k, v in entry.items() if v}, ensure_ascii=True) + "\n"
         try:
-            private_directory(self.path.parent)
-            with locked(self.path.parent):
+            make_private_directory(self.path.parent)
+            with lock_folder(self.path.parent):
                 if self.path.exists() and self.path.stat().st_size > _FILE_SIZE:
                     replace_file(self.path, "".join(f"{kept}\n" for kept in self._lines()).encode())
                 handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -143,8 +146,26 @@ def _entry(line: str) -> tuple[str, list[str]] | None:
     return (text, [*map(str, pasted)]) if text else None
 
 
-_SHIFT_ENTER = ("\x1b[13;2u", "\x1b[27;2;13~")
-"""Shift-Enter, from terminals that report it (kitty's protocol, xterm's modifyOtherKeys)."""
+_KITTY, _XTERM = "\x1b[13;2u", "\x1b[27;2;13~"
+"""Shift-Enter, from terminals that report it. prompt_toolkit takes xterm's for Enter, and kitty's for seven keys."""
+
+
+class SessionInput(Vt100Input):
+    """The terminal's keys, with Ctrl-J for Shift-Enter."""
+
+    def raw_mode(self) -> AbstractContextManager[None]:
+        return in_foreground(super().raw_mode())
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return in_foreground(super().cooked_mode())
+
+    def read_keys(self) -> list[KeyPress]:
+        found = list[KeyPress]()
+        for key in super().read_keys():
+            found.append(KeyPress(Keys.ControlJ, _XTERM) if key.data == _XTERM else key)
+            if "".join(one.data for one in found[-len(_KITTY) :]) == _KITTY:
+                found[-len(_KITTY) :] = [KeyPress(Keys.ControlJ, _KITTY)]
+        return found
 
 
 STYLE = Style.from_dict(
@@ -198,8 +219,6 @@ def input_keys(
     session: Session, buffer: Buffer, pastes: Pastes, next_mode: Callable[[], None]
 ) -> KeyBindings:
     """The input's keys, besides those of emacs and vi. `next_mode` switches the approval mode."""
-    for sequence in _SHIFT_ENTER:
-        ANSI_SEQUENCES[sequence] = Keys.ControlJ
     keys, typing = KeyBindings(), has_focus(buffer)
     offered = Condition(lambda: buffer.complete_state is not None)
     _add_sending(keys, typing, buffer)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from interlock.cli.driving import is_plain
+from interlock.cli.terminal import set_terminal
 from interlock.engine.client import Options, first_model
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, TIERS
@@ -63,11 +64,11 @@ def _quiet(input_flags: int, local_flags: int) -> Generator[None]:
     quiet[3] &= ~local_flags
     ends = signal.signal(signal.SIGTERM, _leave)
     try:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, quiet)
+        set_terminal(quiet)
         yield
     finally:
         with suppress(termios.error):  # the terminal is gone
-            termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+            set_terminal(before)
         signal.signal(signal.SIGTERM, ends)
 
 
@@ -146,9 +147,11 @@ def _line(question: str, hidden: bool = False) -> str:
         return line
     from prompt_toolkit import PromptSession
 
+    from interlock.cli.session.editing import SessionInput
     from interlock.cli.session.painting import HeldOutput
 
-    return PromptSession[str](output=HeldOutput(sys.stdout), is_password=hidden).prompt(question)
+    typed, shown = SessionInput(sys.stdin), HeldOutput(sys.stdout)
+    return PromptSession[str](input=typed, output=shown, is_password=hidden).prompt(question)
 
 
 def _typed(prompt: str, default: str, check: Callable[[str], str]) -> str:

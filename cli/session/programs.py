@@ -26,7 +26,7 @@ from interlock.cli.render.results import result_lines
 from interlock.cli.session.session import Session
 from interlock.cli.session.wording import in_session
 from interlock.engine.client.requests import Request, brief
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.events import ToolOutput, ToolStart
@@ -260,7 +260,7 @@ def _read_by(command: tuple[str, ...]) -> bytes:
 
 
 def _from_apple(folder: Path) -> bytes:
-    private_directory(folder)
+    make_private_directory(folder)
     file = folder / "clipboard.png"
     _read_by(("osascript", "-e", _APPLE.format(file=str(file))))
     data = file.read_bytes() if file.exists() else b""
@@ -269,7 +269,7 @@ def _from_apple(folder: Path) -> bytes:
 
 
 def _saved(data: bytes, folder: Path) -> Path:
-    private_directory(folder)
+    make_private_directory(folder)
     replace_file(file := folder / f"{sha256(data)[:16]}.png", data)
     return file
 

@@ -145,9 +145,9 @@ def _kept(conn: socket, pid: int) -> int:
             signal.signal(number, pass_on)
     with suppress(OSError):
         conn.sendall(GO)
-    from interlock.services.secrets.hidden import hide
+    from interlock.services.secrets.hidden import hide_process_memory
 
-    hide()
+    hide_process_memory()
     while os.WIFSTOPPED(status := _told(conn)):
         _wait_for_the_stop(pid)
         os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes over; SIGCONT is handed on

@@ -11,15 +11,15 @@ import select
 import signal
 import socket
 import sys
-import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from interlock.cli import warm
+from interlock.cli.terminal import FOREGROUND
 from interlock.cli.warm.forker import MOST, PROGRAM, Forks, as_text, close_all_but, import_all, rehearse, tell
 
 _RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap", "Cpus_", "Mems_", "SigBlk", "SigIgn")
@@ -194,24 +194,21 @@ def _heed_job_control(client: int, told: int) -> None:
         tell(told, _STOPPED)
         os.killpg(0, signal.SIGSTOP)  # the shell continues the client, and this
 
-    def waits(take: Callable[..., Any]) -> Callable[..., Any]:
-        def taken(*given: Any) -> Any:
-            while not _in_front(client):
-                os.kill(os.getpid(), signal.SIGTTIN)
-                time.sleep(0.05)  # the main thread stops
-            return take(*given)
-
-        return taken
+    def wait() -> None:
+        while not _in_front(client):
+            os.kill(os.getpid(), signal.SIGTTIN)
+            time.sleep(0.05)  # the main thread stops
 
     class Waits(io.FileIO):
         def readinto(self, buffer: Any, /) -> int | None:
             select.select([self], [], [])
-            return waits(super().readinto)(buffer)
+            wait()
+            return super().readinto(buffer)
 
     for number in (signal.SIGTSTP, signal.SIGTTIN):
         signal.signal(number, stop)
     if os.isatty(0):
-        termios.tcsetattr, termios.tcflush = waits(termios.tcsetattr), waits(termios.tcflush)
+        FOREGROUND.wait = wait
         sys.stdin = sys.__stdin__ = as_text(Waits(0, closefd=False), sys.stdin)
 
 

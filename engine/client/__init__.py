@@ -5,6 +5,7 @@ medium, and says who is asked (`Asker`); what follows a drive happens here. Noth
 driven, and a front end that only looks needs no more than sqlite3.
 """
 
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -27,7 +28,7 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.rooms import EXPORTER, load_entry
+from interlock.engine.rooms import NO_EXPORTER, find_exporter
 from interlock.engine.store import Store, reading
 from interlock.engine.store import runs as rows
 from interlock.engine.store.address import state_home
@@ -83,12 +84,14 @@ __all__ = [
 
 def deliver() -> list[str]:
     """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
-    return load_entry(EXPORTER).deliver()
+    exporter = find_exporter()
+    return exporter.load().deliver() if exporter and exporter.module in sys.modules else []
 
 
 def telemetry_problem(settings: "Settings") -> str:
     """Why telemetry can't work although settings ask for it; empty: it can."""
-    return load_entry(EXPORTER).problem_of(settings.telemetry)
+    exporter = find_exporter()
+    return exporter.load().problem_of(settings.telemetry) if exporter else NO_EXPORTER
 
 
 class Client(Views):

@@ -48,10 +48,7 @@ def take_model(talk: "Conversation", name: str) -> None:
 
 def modes(talk: "Conversation") -> dict[str, str]:
     """Mode of work → when to use it."""
-    from interlock.services.policy.modes import load_modes
-
-    options, root = talk.options, talk.workspace
-    found, _ = load_modes(root, options.user_home, options.trusts(root))
+    found, _ = talk.options.configuration(talk.workspace).modes
     return {mode.slug: mode.when_to_use or mode.name for mode in found.all()}
 
 

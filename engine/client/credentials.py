@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dotenv import dotenv_values
 
 from interlock.engine.options import Options
-from interlock.services.config.formats import DotEnv, load_dotenv, set_variables
+from interlock.services.config.formats import DotEnv, set_variables
 from interlock.services.models.names import PROVIDERS, check_address, check_package
 from interlock.services.models.probe import models_at
 from interlock.state.errors import UserError
@@ -141,8 +141,7 @@ def check_provider(provider: str) -> str:
 
 
 def _loaded(options: Options) -> DotEnv:
-    root = (options.workspace or Path.cwd()).resolve()
-    return load_dotenv(start=root, home=options.user_home, env=options.env, trusted=options.trusts(root))
+    return options.configuration((options.workspace or Path.cwd()).resolve()).environment
 
 
 def _file(options: Options) -> Path:

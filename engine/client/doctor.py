@@ -5,26 +5,24 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from interlock.engine.client import Client, telemetry_problem
-from interlock.engine.client.fleet import Fleet, isolation
 from interlock.engine.client.health import OURS, Finding, damaged_pages
-from interlock.services.config.formats import load_dotenv
 from interlock.services.files.disk import close_to_others
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.process.supervisor import bound_note, escape_note
-from interlock.services.secrets.environment import kept_back
+from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import amount, counted, place
-from interlock.tools._syntax import EXTRA, grammars, installed
+from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
 
 if TYPE_CHECKING:
-    from interlock.services.config.settings import HookLayer
+    from interlock.services.configuration import Configuration
     from interlock.state.settings import Settings
 
 
@@ -58,7 +56,12 @@ def check_machine() -> Iterator[Finding]:
     for what, found, level, without in (
         ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
         ("git", shutil.which("git"), "note", "git status isn't shown, and nothing can be undone"),
-        ("code", f"definitions in {len(grammars())} languages" * installed(), "note", no_code),
+        (
+            "code",
+            f"definitions in {len(grammar_modules())} languages" * is_parser_installed(),
+            "note",
+            no_code,
+        ),
         (
             "dot",
             shutil.which("dot"),
@@ -81,47 +84,15 @@ def _sandbox() -> Finding:
         return Finding("note", "sandbox", str(error))
 
 
-def check_worker(home: Path) -> Iterator[Finding]:
-    """What a worker on this host would isolate; nothing where runs are in a file."""
-    try:
-        Fleet(home)
-        lines = isolation(os.environ, everything=False, clones=True)
-    except SandboxError as error:
-        yield Finding("note", "worker", str(error))
-    except UserError:
-        return
-    else:
-        yield from (Finding("ok", "worker", line) for line in lines)
-
-
-_CROWDED = 0.8
-
-
-def check_connections(home: Path) -> Iterator[Finding]:
-    """How full the store's server is; nothing where runs are in a file."""
-    try:
-        open_now, most = Fleet(home).connections()
-    except UserError:
-        return
-    except InterlockError as error:
-        yield Finding("note", "connections", str(error))
-    else:
-        full = open_now >= most * _CROWDED
-        advice = ". Raise max_connections, or start fewer workers" if full else ""
-        yield Finding("note" if full else "ok", "connections", f"{open_now} of {most} are open{advice}")
-
-
 def check_settings() -> Iterator[Finding]:
     """This folder's settings, and everything that they and the folder bring."""
-    from interlock.services.config.settings import load_settings
+    from interlock.services.configuration import configuration_here
     from interlock.services.models.names import check_credentials
-    from interlock.services.trust import is_trusted
 
-    root, home = Path.cwd().resolve(), Path.home()
+    root = Path.cwd().resolve()
+    configuration = configuration_here(root)
     try:
-        trusted = is_trusted(root, home)
-        env = load_dotenv(start=root, home=home, env=dict(os.environ), trusted=trusted).values
-        loaded = load_settings(workspace=root, home=home, env=env, overrides={}, trusted=trusted)
+        env, loaded = configuration.environment.values, configuration.loaded
     except InterlockError as error:
         yield Finding("problem", "settings", str(error))
         return
@@ -129,10 +100,10 @@ def check_settings() -> Iterator[Finding]:
     unknown = [f"{where}: unknown setting {key!r}" for where, key in loaded.unknown]
     yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
     yield from _notify(loaded.settings)
-    yield from _found(root, home, trusted, loaded.settings)
-    yield from _left_out(root, home, env, loaded.settings)
-    yield from _hooks(loaded.hooks, env, root)
-    yield from _policies(root, home, trusted, loaded.settings)
+    yield from _found(configuration)
+    yield from _left_out(configuration)
+    yield from _hooks(configuration)
+    yield from _policies(configuration)
     try:
         check_credentials(loaded.settings, env)
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
@@ -177,35 +148,35 @@ def _telemetry(settings: "Settings") -> Iterator[Finding]:
         yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
 
 
-def _found(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
+def _found(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.context.definitions import found
-    from interlock.services.policy.modes import load_modes
 
-    modes, problems = load_modes(root, home, trusted)
-    slugs = [mode.slug for mode in modes.all()]
-    for one in found(root, home, settings.context.file_names, slugs, trusted):
+    (modes, problems), settings = configuration.modes, configuration.loaded.settings
+    slugs, sources = [mode.slug for mode in modes.all()], configuration.sources
+    names = settings.context.file_names
+    for one in found(sources.root, sources.home, names, slugs, configuration.trusted):
         yield Finding("ok" if one.used else "note", one.what, place(one.text))
     yield from (Finding("note", "modes", place(problem)) for problem in problems)
     if own := [mode.slug for mode in modes.all() if mode.source != "built-in"]:
         yield Finding("ok", "modes", f"{', '.join(own)} (interlock modes)")
-    yield from _brought(root, home, trusted, settings)
+    yield from _brought(configuration, settings)
 
 
-def _brought(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.context.definitions import load_agents, load_skills
+def _brought(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
     from interlock.services.mcp.spec import specs_of
 
-    agents, problems = load_agents(root, home, trusted)
+    root, home = configuration.sources.root, configuration.sources.home
+    agents, problems = configuration.agents
     yield from (Finding("note", "agents", place(problem)) for problem in problems)
     if own := [name for name, agent in agents.items() if agent.source != "interlock"]:
         yield Finding("ok", "agents", ", ".join(own))
-    skills, problems = load_skills(root, home, trusted)
+    skills, problems = configuration.skills
     yield from (Finding("note", "skills", place(problem)) for problem in problems)
     if skills:
         yield Finding("ok", "skills", ", ".join(skills))
     for file in settings.processor_files(root, home):
         why = "" if file.is_file() else "there is no such file"
-        if not trusted and file.resolve().is_relative_to(root):
+        if not configuration.trusted and file.resolve().is_relative_to(root):
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", place(text))
@@ -230,27 +201,23 @@ def _notify(settings: "Settings") -> Iterator[Finding]:
         yield Finding("ok", "notify", f"when a run waits: {', '.join(ways)}")
 
 
-def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.trust import ignored_line, is_trusted, project_files
-
-    if not is_trusted(root, home):
-        yield from (Finding("note", "trust", t) for t in ignored_line(project_files(root, home), root))
-    if names := sorted(kept_back(env, settings.security.environment)):
+def _left_out(configuration: "Configuration") -> Iterator[Finding]:
+    yield from (Finding("note", "trust", text) for text in configuration.ignored)
+    settings, env = configuration.loaded.settings, configuration.environment.values
+    if names := sorted(withheld_variables(env, settings.security.environment)):
         yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
 
-def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.context.definitions import load_agents
+def _policies(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.files.workspace import open_workspace
-    from interlock.services.policy.books import Books
-    from interlock.services.policy.load import Places, load_rules, rule_files
+    from interlock.services.policy.books import WorkspaceRules
     from interlock.services.policy.policy import RulePolicy
 
-    files = rule_files(Places(root, home, trusted))
+    settings = configuration.loaded.settings
     try:
-        rules, problems = load_rules(files)
-        books = Books(rules, settings, open_workspace(root, settings))
-        idle = books.idle(load_agents(root, home, trusted)[0], settings.mcp_servers)
+        texts, rules, problems = configuration.rules
+        books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
+        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
         prefixes = RulePolicy(books).wide_prefixes()
         wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]
@@ -258,18 +225,17 @@ def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> It
         yield Finding("problem", "policies", str(error))
         return
     yield from (Finding("note", "policies", text) for text in (*map(str, problems), *wide))
-    yield Finding("ok", "policies", _named(file for file, _ in files) or "no file: the shipped rules")
+    yield Finding("ok", "policies", _named(Path(text.path) for text in texts) or "no file: the shipped rules")
 
 
 def _named(files: Iterable[Path]) -> str:
     return ", ".join(place(str(file)) for file in files)
 
 
-def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str], root: Path) -> Iterator[Finding]:
-    from interlock.services.hooks.configured import load_hooks
-
+def _hooks(configuration: "Configuration") -> Iterator[Finding]:
+    root = configuration.sources.root
     try:
-        book = load_hooks(layers, env)
+        book = configuration.hooks
         yield from (Finding("note", "hooks", text) for text in book.problems)
         for hook in {hook.id: hook for hook in book.hooks}.values():
             if own := sorted({p.relative_to(root) for p in scripts_of(hook.command, root) if p.is_file()}):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.outcome import dumped, shown_output
-from interlock.engine.graph_files import kept_graph
+from interlock.engine.driver.outcome import dump_output, shown_output
+from interlock.engine.graph_files import recorded_kind
 from interlock.engine.masking import masked, redactor_at
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
@@ -30,15 +30,15 @@ def output_of(home: Path, run: RunRow) -> Mapping[str, Any]:
         if conn is None:
             return {}
         values, source = state_at(home, run.run), read_options(conn, run.run).get("source")
-        if source and kept_graph(source):
-            return masked(values, redactor_at(Path(run.workspace), home))
+        if (stored := recorded_kind(source or {}).stored_output(values)) is not None:
+            return masked(stored, redactor_at(Path(run.workspace), home))
         try:
             pipeline, _ = begun_with(
                 run.run, run.workflow, Options(home, workspace=Path(run.workspace), source=source)
             )
         except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
             return {}
-        output = dumped(pipeline.leave(values, _context(home, run, conn)))
+        output = dump_output(pipeline.leave(values, _context(home, run, conn)))
         return shown_output(pipeline, output, redactor_at(Path(run.workspace), home))
 
 

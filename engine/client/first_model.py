@@ -35,14 +35,8 @@ def is_needed(options: Options) -> bool:
 
 def settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str]]":
     """The settings of a folder, and the environment with its `.env` files."""
-    from interlock.services.config.formats import load_dotenv
-    from interlock.services.config.settings import load_settings
-
-    root, home = (options.workspace or Path.cwd()).resolve(), options.user_home
-    trusted = options.trusts(root)
-    env = load_dotenv(start=root, home=home, env=options.env, trusted=trusted).values
-    loaded = load_settings(workspace=root, home=home, env=env, overrides=options.overrides, trusted=trusted)
-    return loaded.settings, env
+    configuration = options.configuration((options.workspace or Path.cwd()).resolve())
+    return configuration.loaded.settings, configuration.environment.values
 
 
 def check_model(settings: "Settings", name: str) -> None:

@@ -1,7 +1,7 @@
-"""fleet: what front ends do with runs that workers drive: set up, work, look, stop, and copy between stores."""
+"""fleet: what front ends do with runs that workers drive: look, stop, limit, and copy between stores."""
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.read import named_runs
-from interlock.engine.rooms import MIRRORS, WORKERS, load_entry
+from interlock.engine.rooms import load_of_fleet
 from interlock.engine.store import (
     Store,
     admission,
@@ -20,7 +20,8 @@ from interlock.engine.store import (
 )
 from interlock.engine.store.address import address_of, placed
 from interlock.engine.store.connection import NO_SERVER, Connection
-from interlock.engine.store.queue import Delivery, Job
+from interlock.engine.store.jobs import Job
+from interlock.engine.store.queue import Delivery
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import RunError, UserError
 from interlock.state.names import GIT_QUEUE
@@ -63,7 +64,9 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
 
     found = as_option(text, deliver)
     try:
-        load_entry(MIRRORS).check_there(Repository(found["url"], found["ref"]))
+        load_of_fleet("interlock.repositories", "git", "Runs on a repository need").check_there(
+            Repository(found["url"], found["ref"])
+        )
     except RunError as error:
         raise UserError(f"--repo: {error}") from error
     return found
@@ -93,7 +96,7 @@ def no_worker(home: Path, queued: Sequence[str]) -> str:
         return ""
     with reading(home) as conn:
         assert conn is not None
-        found = queue.unserved(conn, queued, STALLED_S)
+        found = conn.jobs.unserved(queued, STALLED_S) if queue.has_queue(conn) else []
     if not found:
         return ""
     name, waits_s = max(found, key=lambda one: one[1])
@@ -146,16 +149,6 @@ def migrate(home: Path) -> None:
     Store(home).open()
 
 
-def set_up_by_hand() -> str:
-    """SQL that does what `Fleet.set_up` does, with three roles beside it. Raises `ConfigError` without the extra."""
-    return load_entry(WORKERS).set_up_by_hand()
-
-
-def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
-    """What keeps the commands of a worker's runs from its keys and from each other: `fleet/setup.py`."""
-    return load_entry(WORKERS).isolation(env, everything=everything, clones=clones)
-
-
 @dataclass(frozen=True)
 class Fleet:
     """Raises `UserError` for a store that is a file."""
@@ -165,10 +158,6 @@ class Fleet:
     def __post_init__(self) -> None:
         if not is_on_server(self.home):
             raise UserError(NO_SERVER)
-
-    def set_up(self) -> None:
-        """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
-        load_entry(WORKERS).set_up(self.home)
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
@@ -184,12 +173,6 @@ class Fleet:
         """The queue of runs whose files are on this host."""
         return queue.host_queue()
 
-    def work(
-        self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: Any
-    ) -> None:
-        """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
-        load_entry(WORKERS).work(self.home, queues, concurrency, report, start)
-
     def standing(self) -> tuple[dict[int, float], list[Job], int]:
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
         with self._reading() as conn:
@@ -198,7 +181,7 @@ class Fleet:
     def connections(self) -> tuple[int, int]:
         """Connections to the store's server, of everybody who uses it, and how many it takes."""
         with self._reading() as conn:
-            return queue.connections(conn)
+            return conn.jobs.connections()
 
     def cancel(self, run: str) -> bool | None:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does.

@@ -40,11 +40,8 @@ class Available:
         return self._own
 
     def _found(self) -> Own:
-        from interlock.services.context.definitions import load_commands, load_skills
-
-        home, trusted = self._options.user_home, self._options.trusts(self._root)
-        commands = load_commands(self._root, home, trusted)
-        skills, _ = load_skills(self._root, home, trusted)
+        configuration = self._options.configuration(self._root)
+        commands, (skills, _) = configuration.commands, configuration.skills
         try:
             servers = tuple(settings_of(self._root).mcp_servers)
         except InterlockError:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from interlock.engine.driver.decisions import OUTCOMES
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire
-from interlock.engine.graph_files import kept_graph
+from interlock.engine.graph_files import recorded_kind
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
 from interlock.engine.store import Store, reading, views
@@ -19,6 +19,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
+from interlock.graphs import _asking
 from interlock.graphs._asking import actions_decided, answer_text
 from interlock.graphs._langgraph import is_interrupt_id
 from interlock.services.transcript import ChainTranscript
@@ -42,8 +43,8 @@ class Opened:
 
     app: Any
     config: Any
-    foreign: bool
-    """Whether it is a graph of LangGraph's that knows nothing of Interlock."""
+    conversation_head: Callable[[Mapping[str, Any]], str | None]
+    """The newest record of the conversation that a state holds (`Pipeline.conversation_head`)."""
 
 
 def _bare(options: Options) -> Options:
@@ -56,10 +57,9 @@ def opened(options: Options, run: str) -> Generator[Opened]:
 
     Raises `InterlockError`.
     """
-    from interlock.engine.driver.drive import saver_for
     from interlock.engine.driver.of_run import check_code_of, kept_source, with_own_nodes, workflow_of
     from interlock.engine.store.approvals import SqlApprovals
-    from interlock.graphs.foreign import Foreign
+    from interlock.engine.store.foreign import saver_for
 
     store = Store(options.home)
     row = find_run(options.home, run)
@@ -69,15 +69,16 @@ def opened(options: Options, run: str) -> Generator[Opened]:
     except CodeForbiddenError:
         from interlock.engine.client.as_recorded import AsRecorded
 
-        theirs = kept_graph(kept_source(options.home, run)) is not None
+        kind = recorded_kind(kept_source(options.home, run))
         with closing(store.connect()) as conn:
-            yield Opened(AsRecorded(conn, run), {"configurable": {"thread_id": run}}, theirs)
+            app = AsRecorded(conn, run)
+            yield Opened(app, {"configurable": {"thread_id": run}}, kind.conversation_head)
         return
     chosen = with_own_nodes(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
         app = chosen.declared(prepared.settings.agents.max_depth).compile(saver)
-        yield Opened(app, {"configurable": {"thread_id": run}}, isinstance(chosen, Foreign))
+        yield Opened(app, {"configurable": {"thread_id": run}}, chosen.conversation_head)
 
 
 def _at(config: Any, checkpoint: Mapping[str, Any]) -> Any:
@@ -119,15 +120,11 @@ async def update(
     from interlock.engine.driver.of_run import check_to_drive, workflow_of
     from interlock.engine.driver.stop import Stop
     from interlock.engine.store.approvals import supersede
-    from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)
     row, defined, _ = check_to_drive(find_run(options.home, run), _bare(options))
     chosen, prepared = workflow_of(row, _bare(options), defined)
-    if not isinstance(chosen, Foreign):
-        raise UserError(
-            f"The state of {chosen.name!r} can't be written: fork the run (copy), or send it a prompt."
-        )
+    chosen.check_writable()
     lease = await acquire(store, run, wait=False)
     try:
         drive = Drive(store, lease, chosen, prepared, EventBus([], redact=prepared.redact), Stop())
@@ -242,15 +239,13 @@ _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", 
 
 
 def is_breakpoint(asked: Waiting) -> bool:
-    """Whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
-    request = asked.request
-    is_theirs = request.key.startswith("interrupt:")
-    return is_theirs and request.kind == "approval" and len(request.choices) == 1 and not request.parameters
+    """Return whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
+    return _asking.is_breakpoint(asked.request)
 
 
 def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
     first = asked[0].request
-    if not first.key.startswith("interrupt:"):
+    if not _asking.is_of_interrupt(first):
         return [decision_of(asked[0], answer)]
     if first.kind == "question":
         return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]

@@ -133,10 +133,8 @@ def beside(client: "Client", run: str, swap: str | None = None) -> dict[str, Any
 
     Raises `UserError`.
     """
-    from interlock.engine.travel.replay import points
-
     made = client.replay(run, swap=swap)
-    pairs = zip_longest(points(client.home, made.run), made.points)
+    pairs = zip_longest(made.recorded, made.points)
     return {
         "steps": [
             {

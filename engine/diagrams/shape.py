@@ -10,8 +10,8 @@ from statemachine import State, StateChart
 
 from interlock.engine.read.lives import Life
 from interlock.engine.read.run_path import Counts, Place, RunPath
-from interlock.graphs._fusing import Branch, Task
 from interlock.graphs._graph import Compiled, Subgraph
+from interlock.graphs._together import Branch, Task
 from interlock.state.charts import leaf_of, name_of
 from interlock.state.names import RAISED, display_name
 from interlock.state.node import Group, NodeSpec, Part, spec_of
@@ -114,8 +114,11 @@ def subgraphs(graph: Compiled) -> dict[str, Compiled]:
 
 
 def _names(graph: Any) -> list[str]:
-    """Its nodes in order; an `@entrypoint` is one."""
-    return [*graph.builder.nodes] if hasattr(graph, "builder") else [*graph.nodes]
+    """Its nodes in order, without names of earlier versions; an `@entrypoint` is one."""
+    if not hasattr(graph, "builder"):
+        return [*graph.nodes]
+    found: dict[str, Any] = {name: spec.runnable for name, spec in graph.builder.nodes.items()}
+    return [name for name, task in found.items() if not isinstance(task, Task) or task.node == name]
 
 
 def connections(graph: Compiled) -> list[Edge]:
@@ -154,7 +157,8 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
                 for label, target in ends.items():
                     yield Edge(source, target, (label,))
 
-    for source, spec in graph.builder.nodes.items():  # where a foreign node's `Command` may lead
+    for source in _names(graph):  # where a foreign node's `Command` may lead
+        spec: Any = graph.builder.nodes[source]
         named: Any = spec.ends
         labels: dict[str, str] = dict(named) if isinstance(named, dict) else dict.fromkeys(named, "")  # pyright: ignore[reportUnknownArgumentType]
         for target, label in labels.items():

@@ -23,12 +23,11 @@ from interlock.engine.store.model_calls import SqlModelLog
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.usage import Usage
-from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools, skill_tools
+from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.models.chat import ChatModels
-from interlock.services.policy.modes import mode_tools
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.process.supervised import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
@@ -41,7 +40,7 @@ from interlock.state.tooling import Tool, Toolset
 from interlock.tools.apply_diff import TOOL as APPLY_DIFF
 from interlock.tools.control import ACTIVATE_SKILL
 from interlock.tools.progress import UPDATE_TODO_LIST
-from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
+from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tools
 
 if TYPE_CHECKING:
     from interlock.services.checks.repair import RepairFiles
@@ -125,9 +124,12 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
     outputs, index = _files_of_run(prepared, info, store, conn), OnFirstUse(partial(_index, prepared, store))
-    transcript, journal = _record(prepared, info, store, connections)
+    redact, plans = prepared.redact, prepared.workspace.plans
+    transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
+    journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, redact, plans)
     processes, commands = of_run = _processes(prepared, outputs)
-    servers = _servers(prepared, partial(open_servers, prepared, outputs, emit, journal.keep_reply))
+    opened = partial(open_servers, prepared, outputs, emit, journal.keep_reply)
+    servers = OnFirstUse(opened) if prepared.settings.mcp_servers else _NoServers(opened)
     policy = _policy(prepared, commands if prepared.options.repository else processes, servers)
     models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
@@ -135,6 +137,16 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
     kept = _snapshots(prepared, info, store, connections)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
+    options = prepared.options
+    context = WorkspaceContext(
+        info=info,
+        settings=prepared.settings,
+        env=prepared.env,
+        workspace=prepared.workspace,
+        flags=Flags(options.system_prompt, options.append_system_prompt, options.ide_context),
+        home=options.user_home,
+        trusted=prepared.trusted,
+    )
     agents.root = deps = Deps(
         info=info,
         settings=prepared.settings,
@@ -147,7 +159,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         journal=journal,
         effects=effects_of(conn, info.run, epoch, prepared.redact),
         approvals=approvals,
-        context=_context(prepared, info),
+        context=context,
         outputs=outputs,
         steps=connections.steps,
         snapshots=kept,
@@ -171,19 +183,10 @@ def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connec
     if store.blobs:
         from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 
-        prepared.workspace.bring = partial(bring_output, store)
+        prepared.workspace.fetch_output = partial(bring_output, store)
         bring_plans(conn, store.home, info.run)
         outputs = replace(outputs, keep=partial(keep_output, store))
     return outputs
-
-
-def _record(
-    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
-) -> tuple[ChainTranscript, SqlJournal]:
-    conn, redact = connections.conn, prepared.redact
-    transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
-    journal = partial(SqlJournal, conn, transcript, store.outputs, info.run, connections.epoch)
-    return transcript, journal(redact, prepared.workspace.plans)
 
 
 def _index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
@@ -261,13 +264,9 @@ def open_servers(
         outputs=outputs,
         emit=emit,
         home=prepared.options.home,
-        learn=prepared.redact.learn,
+        learn=prepared.redact.add_secrets,
         keep=keep,
     )
-
-
-def _servers(prepared: RunConfig, make: "Callable[[], Servers]") -> "OnFirstUse[Servers]":
-    return OnFirstUse(make) if prepared.settings.mcp_servers else _NoServers(make)
 
 
 def _policy(
@@ -275,9 +274,9 @@ def _policy(
 ) -> "RulePolicy":
     def made() -> "RulePolicy":
         policy = prepared.policy
-        policy.run_checkers_with(processes)
+        policy.set_checker_processes(processes)
         if prepared.settings.mcp_servers:
-            policy = policy.with_servers(servers().names(), servers().annotations)
+            policy = policy.for_servers(servers().names(), servers().annotations)
         return policy
 
     return cast("RulePolicy", OnFirstUse(made))
@@ -362,8 +361,7 @@ def _toolset(
 
 
 def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
-    tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
-    tools |= {**mode_tools(prepared.modes), **prepared.discovered}
+    tools = {**TOOLS, **prepared.defined_tools, **prepared.discovered}
     task = prepared.settings.task
     off = {
         ACTIVATE_SKILL.name: not prepared.skills,
@@ -379,7 +377,9 @@ def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) 
     """Omit tools that end a sub-agent or belong to another loop, and those that start one if settings allow none."""
     if prepared.is_brief and info.workflow not in _ALL_TOOLS:
         return {
-            name: tools[name] for name in few_tools(info.workflow, prepared.approval_mode) if name in tools
+            name: tools[name]
+            for name in most_important_tools(info.workflow, prepared.approval_mode)
+            if name in tools
         }
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
     if info.workflow == "task":
@@ -422,19 +422,3 @@ def _repair_files(prepared: RunConfig) -> "RepairFiles":
     from interlock.services.checks.table import CheckTable
 
     return RepairFiles(prepared.workspace.root, CheckTable(prepared.options.check))
-
-
-def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:
-    return WorkspaceContext(
-        info=info,
-        settings=prepared.settings,
-        env=prepared.env,
-        workspace=prepared.workspace,
-        flags=Flags(
-            prepared.options.system_prompt,
-            prepared.options.append_system_prompt,
-            prepared.options.ide_context,
-        ),
-        home=prepared.options.user_home,
-        trusted=prepared.trusted,
-    )

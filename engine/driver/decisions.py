@@ -18,7 +18,7 @@ from interlock.engine.store.approvals import (
     put_in_queue,
     this_user,
 )
-from interlock.engine.store.request_ids import is_foreign, place_of
+from interlock.engine.store.request_ids import is_about_call, place_of
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
@@ -76,6 +76,8 @@ def _cancelled(
 ) -> list[tuple[str, Decision]]:
     """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
     batches = {place_of(name)[0]: decision for name, decision in named if decision.choice == "cancel"}
+    if not batches:
+        return []
     batches.pop(0, None)  # requests of hooks: in no batch
     decided = {name for name, _ in named}
     return [
@@ -101,14 +103,14 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str,
             f"Request {name!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
         )
     args = None
-    if is_foreign(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
+    if not is_about_call(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
         from interlock.graphs._asking import check_answer
 
         check_answer(name, decision.text or "", schema)
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         check_edit(request, args)
-        if not is_foreign(name):  # its tools may have the names of ours
+        if is_about_call(name):  # a node's tools may have the names of ours
             _check_arguments(name, request["tool_name"], args)
     return Answer(
         choice=decision.choice,

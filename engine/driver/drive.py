@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import chain
-from pathlib import Path
 from typing import Any, cast
 
 from langgraph.errors import GraphDrained
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
-from pydantic import TypeAdapter
 
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
 from interlock.engine.driver.event_bus import EventBus
@@ -21,31 +19,26 @@ from interlock.engine.driver.secret_notice import SecretNotice
 from interlock.engine.driver.stop import Stop, may_block, overdue
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
-from interlock.engine.store.approvals import ready_answers, supersede
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.approvals import supersede
 from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.foreign import ForeignSaver, Memory, given_answers, note_node_sources, paused_at
+from interlock.engine.store.foreign import saver_for
 from interlock.engine.store.model_calls import usage_of, usage_stats
-from interlock.engine.store.runs import fence, how_it_ended, lost
-from interlock.engine.store.saver import ClassKeepingSaver, Saver, raise_id_clock
+from interlock.engine.store.runs import fence, lost
+from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._graph import Compiled
-from interlock.graphs._langgraph import is_internal, lost_nodes
-from interlock.graphs._node_sources import node_sources
+from interlock.graphs._langgraph import lost_nodes
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign, NodeError, Workflow, input_of, told_of
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments
 from interlock.services.models.names import turn_tracing_off
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
-from interlock.state.errors import InputError, InterlockError, RunError, SetupError, UserError
+from interlock.state.errors import RunError, UserError
 from interlock.state.events import ErrorEvent
-from interlock.state.journal import Approvals
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
-from interlock.state.task import CHILD
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
@@ -53,7 +46,7 @@ RECURSION_LIMIT = 1_000_000
 """LangGraph's own bound on supersteps; ours is on turns (`state/run.py`)."""
 
 
-def _info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
+def _run_info(prepared: RunConfig, run: str, pipeline: Pipeline) -> RunInfo:
     asks, brief = prepared.options.interactive, prepared.is_brief
     return RunInfo(
         run,
@@ -101,15 +94,14 @@ class Drive:
             fence(self.conn, lease)
             steps = StepLog(prepared.redact, self.conn, lease.run)
             raise_id_clock(self.conn, lease.run)
-            options, info = prepared.options, _info(prepared, lease.run, pipeline)
+            options, info = prepared.options, _run_info(prepared, lease.run, pipeline)
             turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
             stop.token.loop = self._loop
             connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
             self.services = rewired(compose(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-            if isinstance(self._saver, ClassKeepingSaver):
-                self._saver.notice = SecretNotice(prepared.redact, self._warn)
-                self._saver.stores(self.services.deps.effects)
+            self._saver.notice = SecretNotice(prepared.redact, self._warn)
+            self._saver.stores(self.services.deps.effects)
             self._graph = pipeline.declared(prepared.settings.agents.max_depth)
             self.app: Compiled = self._graph.compile(self._saver)
             thread = {**(options.context or {}), "thread_id": lease.run}
@@ -127,10 +119,9 @@ class Drive:
 
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
-        theirs = isinstance(self.pipeline, Foreign | Workflow)
-        end = may_block(self.lease.run, timeout_s, self.lease.note_end) if theirs else None
-        if isinstance(self.pipeline, Foreign):
-            note_node_sources(self.conn, self.lease.run, node_sources(self.pipeline.graph))
+        blocks = self.pipeline.runs_user_code
+        end = may_block(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
+        self._saver.begin_drive(self.lease.run, self.app)
         self.stop.token.overdue = overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
@@ -157,28 +148,20 @@ class Drive:
         """
         snapshot = await self._snapshot()
         with diagnosed(self.store.path):
-            check_stored(self.lease.run, self._graph, self.app, snapshot, self._saver)
+            check_resumable(self.lease.run, self._graph, self.app, snapshot, self._saver)
             answers = self._answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
     async def _snapshot(self) -> StateSnapshot:
         """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
-        try:
-            with diagnosed(self.store.path):
-                return await self.app.aget_state(self.config, subgraphs=True)
-        except InterlockError:
-            raise
-        except Exception as error:
-            if isinstance(self.pipeline, Foreign):
-                raise NodeError.of(error) from error
-            raise
+        with self.pipeline.reading_state(), diagnosed(self.store.path):
+            return await self.app.aget_state(self.config, subgraphs=True)
 
     async def _stream(self, graph_input: Any) -> None:
         try:
-            with told_of(self.pipeline):
-                await self.pipeline.advance(
-                    self.app, graph_input, self.config, self.services.deps, self.stop.control
-                )
+            await self.pipeline.advance(
+                self.app, graph_input, self.config, self.services.deps, self.stop.control
+            )
         except GraphDrained:
             return
         finally:
@@ -186,18 +169,15 @@ class Drive:
             self.conn.flush(last=True)
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
-        """Interrupt id → what it is resumed with, for pending ones with an answer or whose subtask is over."""
-        if isinstance(self.pipeline, Foreign):
-            waits = {item.id for item in pending(snapshot)}
-            self.halted = paused_at(self._saver, self.app, snapshot, self.lease.run)
-            self.awaited = {*waits, *self.halted}
-            answers = {} if self.halted else given_answers(self.conn, self.lease.run)
-            return {name: given for name, given in answers.items() if name in waits}
-        waiting = {item.id: child_in(item.value) for item in pending(snapshot)}
-        self.awaited = {*waiting}
-        answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
-        over = {name: True for name, child in waiting.items() if child and how_it_ended(self.conn, child)}
-        return {**answered, **over}
+        """Return interrupt id → what it is resumed with, for pending ones that can go on."""
+        run, waiting = self.lease.run, {item.id: item.value for item in pending(snapshot)}
+        self.halted = self._saver.halted_at(run, self.app, snapshot)
+        self.awaited = {*waiting, *self.halted}
+        return {} if self.halted else self._saver.answers(run, waiting)
+
+    def end_run(self) -> None:
+        """Note that the run is done."""
+        self._saver.end_run(self.lease.run)
 
     async def close(self) -> None:
         """End what the drive started, then close its connections."""
@@ -211,32 +191,23 @@ class Drive:
             self._stack.close()
 
 
-def saver_for(
-    workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
-) -> Saver:
-    """The saver of a drive; `path`: of the store, where a foreign graph's memories are, too."""
-    if isinstance(workflow, Workflow):
-        return ClassKeepingSaver(conn, steps, workflow.outcome)
-    if not isinstance(workflow, Foreign):
-        return Saver(conn, steps, workflow.outcome)
-    return ForeignSaver(conn, steps, workflow, approvals, Memory(path))
-
-
 def pending(snapshot: StateSnapshot) -> list[Interrupt]:
     """Interrupts of the innermost tasks only: an outer task repeats those of its subgraphs, answered ones included."""
-    each = (pending(inner) if (inner := _under_way(task)) else task.interrupts for task in snapshot.tasks)
+    each = (
+        pending(inner) if (inner := _inner_snapshot(task)) else task.interrupts for task in snapshot.tasks
+    )
     return [*chain.from_iterable(each)]
 
 
-def _under_way(task: PregelTask) -> StateSnapshot | None:
+def _inner_snapshot(task: PregelTask) -> StateSnapshot | None:
     """The graph inside a task; None: there is none, or it is over, and what waits is the task itself, or another."""
     return task.state if isinstance(task.state, StateSnapshot) and task.state.tasks else None
 
 
-async def is_due(drive: Drive) -> bool:
+async def has_due_task(drive: Drive) -> bool:
     """Whether any task can proceed, instead of all being done or waiting."""
     snapshot, _ = await drive.resume_input()
-    if snapshot.created_at is None and isinstance(drive.pipeline, Foreign):
+    if snapshot.created_at is None:
         return True  # it was given nothing: the graph says so
     if drive.asks_again:
         return not drive.halted
@@ -249,13 +220,13 @@ def _only_waits(snapshot: StateSnapshot) -> bool:
     If none waits, as in a nested graph that was killed with nothing but its input, the next step is due.
     """
     waits = [
-        _only_waits(inner) if (inner := _under_way(task)) else bool(task.interrupts)
+        _only_waits(inner) if (inner := _inner_snapshot(task)) else bool(task.interrupts)
         for task in snapshot.tasks
     ]
     return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))
 
 
-def check_stored(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
+def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
     """Raises `RunError` if a pending node is gone, or the graph lacks a stored channel.
 
     `docs/internals.md#runs-of-an-earlier-version`.
@@ -266,25 +237,17 @@ def check_stored(run: str, graph: Any, app: Any, snapshot: StateSnapshot, saver:
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
     if lost := lost_nodes(values, app.nodes):
-        raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
+        raise _cannot_resume_error(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
-    lost = [key for key in values if key not in known and not is_internal(key)]
-    if lost and not isinstance(saver, ForeignSaver):  # LangGraph leaves out what its graph has no key for
-        raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
+    if lost := saver.lost_keys(values, known):
+        raise _cannot_resume_error(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
         inner = graph.subgraphs.get(task.name)
         if inner is not None and isinstance(task.state, StateSnapshot):
-            check_stored(run, inner.graph, inner.compiled, task.state, saver)
+            check_resumable(run, inner.graph, inner.compiled, task.state, saver)
 
 
-def child_in(interrupted: object) -> str:
-    """The run an interrupt waits for; empty: it waits for a person."""
-    if isinstance(interrupted, str) and interrupted.startswith(CHILD):
-        return interrupted.removeprefix(CHILD)
-    return ""
-
-
-def _refused(run: str, what: str) -> RunError:
+def _cannot_resume_error(run: str, what: str) -> RunError:
     return RunError(
         f"Run {run!r} can't be resumed: {what}, which this version doesn't have. Resume it with the version or the "
         f"workflow file that began it, or start another; what it did: interlock show {run}"
@@ -307,12 +270,12 @@ def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
         stats,
         lambda record: usage_of(drive.conn, run, record),
         list(prepared.agents),
-        _attached(prepared),
+        _attachment_messages(prepared),
         prepared.options.compress,
     )
 
 
-def _attached(prepared: RunConfig) -> list[Message]:
+def _attachment_messages(prepared: RunConfig) -> list[Message]:
     """Raises `InputError` naming a file that can't be shown."""
     options = prepared.options
     if not (options.attach or options.notes):
@@ -325,54 +288,24 @@ def _attached(prepared: RunConfig) -> list[Message]:
 def first_state(
     chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
 ) -> dict[str, Any]:
-    if isinstance(chosen, Foreign):
-        return chosen.enter(input, context)
-    entered = chosen.enter(input, context)
-    if (mode := entered.get("approval_mode", context.approval_mode)) != context.approval_mode:
-        raise SetupError(
-            f"{chosen.name!r} begins in the approval mode {mode!r}, but the run was started in "
-            f"{context.approval_mode!r}. Only a person switches it: leave it out of `enter`."
-        )
-    state = {**entered, **_channels(prepared), **hooked(drive, "startup")}
-    return TypeAdapter(Any).dump_python(state, mode="json") if isinstance(chosen, Workflow) else state
+    """Return the state that a run's row holds, JSON-like."""
+    return chosen.first_state(
+        input, context, lambda: {**_run_channels(prepared), **hook_channels(drive, "startup")}
+    )
 
 
 def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: str) -> Any:
-    """What a graph begins with, of the state that its run's row holds."""
-    if isinstance(chosen, Foreign | Workflow):
-        first = chosen.started(first)
-    return first if isinstance(chosen, Foreign) else {**first, **hooked(drive, session)}
+    """Return what a graph begins with. `first`: the state in its run's row; `session`: why the session begins."""
+    return chosen.graph_input(first, hook_channels(drive, session))
 
 
-def check_context(chosen: Pipeline, context: Mapping[str, Any] | None) -> None:
-    """Raises `InputError` if a LangGraph graph's own context doesn't fit, or another workflow is given one."""
-    if isinstance(chosen, Foreign):
-        chosen.contextual(context)
-    elif context:
-        raise InputError(f"{chosen.name!r} takes no context: only graphs of LangGraph do.", "context")
-
-
-def check_guard(chosen: Pipeline, guard: bool) -> None:
-    """Raises `InputError` if the workflow has no tools that could be guarded."""
-    if guard and not isinstance(chosen, Foreign):
-        raise InputError(
-            f"{chosen.name!r} guards its calls without --guard: that is for graphs of LangGraph.", "guard"
-        )
-    if guard and isinstance(chosen, Foreign) and not chosen.has_tools():
-        raise InputError(
-            f"--guard finds no ToolNode in {chosen.name!r}. Put the tools that its nodes call under guarded(…), from "
-            "interlock.workflow.",
-            "guard",
-        )
-
-
-def _channels(prepared: RunConfig) -> dict[str, str]:
+def _run_channels(prepared: RunConfig) -> dict[str, str]:
     wanted = prepared.options.protocol or prepared.settings.tools.protocol
     known = {"mode": "", "chosen_mode": prepared.chosen_mode}
-    return {**known, **modes_asked(prepared), "protocol": prepared.protocol_of(wanted)}
+    return {**known, **requested_modes(prepared), "protocol": prepared.protocol_of(wanted)}
 
 
-def modes_asked(prepared: RunConfig, approval_mode: str | None = None) -> dict[str, str]:
+def requested_modes(prepared: RunConfig, approval_mode: str | None = None) -> dict[str, str]:
     """Modes and protocol passed now; otherwise a run keeps its own."""
     protocol = prepared.options.protocol
     chosen = {"approval_mode": approval_mode, "chosen_mode": approval_mode}
@@ -380,16 +313,15 @@ def modes_asked(prepared: RunConfig, approval_mode: str | None = None) -> dict[s
     return {name: value for name, value in asked.items() if value}
 
 
-def switched(asked: Mapping[str, str], now: Mapping[str, Any]) -> Mapping[str, str]:
-    """What is asked, if the person may switch the run's approval mode to it. Raises `RunError`."""
+def check_mode_switch(asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
+    """Raise `RunError` if a person may not switch the run's approval mode to the one asked for."""
     mode, before = asked.get("approval_mode"), mode_of(now)
     if mode and before and mode != before.partition(".")[0]:
         step(ApprovalModeChart, before, f"use_{mode}")
-    return asked
 
 
-def postponed(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
-    """Lines about what was passed now and differs, while a pass is under way."""
+def postponed_mode_warnings(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
+    """Return a line for each mode that differs from the run's and counts only from its next prompt on."""
     goes_on = "counts from the next prompt: this one goes on as it began."
     ends = "doesn't count: this run goes on as it began, and takes no further prompt."
     return [
@@ -399,7 +331,7 @@ def postponed(chosen: Pipeline, asked: Mapping[str, str], now: Mapping[str, Any]
     ]
 
 
-def hooked(drive: Drive, session: str) -> dict[str, str]:
+def hook_channels(drive: Drive, session: str) -> dict[str, str]:
     """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
     configured = drive.services.deps.hooks.configured
     return {
@@ -408,7 +340,7 @@ def hooked(drive: Drive, session: str) -> dict[str, str]:
     }
 
 
-def next_pass(
+def next_prompt_state(
     chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
 ) -> dict[str, Any] | None:
     """State for another prompt or a retry after the graph has ended; None: just report its end again."""
@@ -421,7 +353,7 @@ def next_pass(
     return more
 
 
-async def taken_up(
+async def further_input(
     chosen: Pipeline,
     prepared: RunConfig,
     given: Any,
@@ -429,9 +361,9 @@ async def taken_up(
     drive: Drive,
     context: WorkflowContext,
 ) -> Any:
-    """What a LangGraph graph goes on with: a further input of its own, which ends what waits, or as it is given.
+    """Return what a graph goes on with: another input, which ends what waits, or a `Command` or None as given.
 
-    `at`: the checkpoint to go on from instead of the newest. Raises `InputError`.
+    `at`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that doesn't fit.
     """
     drive.config["configurable"].update(at)
     drive.asks_again = given is None
@@ -440,5 +372,5 @@ async def taken_up(
         supersede(drive.conn, drive.lease.run)
     if given is None or isinstance(given, Command):
         return cast(Any, given)
-    input = input_of(given)
+    input = chosen.input_as_given(given)
     return graph_input(chosen, first_state(chosen, input, drive, context, prepared), drive, "")

@@ -65,14 +65,14 @@ class RedactedEvents:
             return
         for key in [key for key in self._streams if key != own and _ends(event, key)]:
             stream, last = self._streams.pop(key)
-            if rest := stream.end():
+            if rest := stream.flush():
                 yield _with(last, rest)
 
     def _whole(self, event: Event) -> Event:
         fields = {name: value for name, value in event.__dict__.items() if name != "type"}
         if isinstance(event, Result):
             del fields["output"]  # made of redacted text already, or returned verbatim
-        changed = {name: new for name, old in fields.items() if (new := self._redact.json(old)) != old}
+        changed = {name: new for name, old in fields.items() if (new := self._redact.redact_json(old)) != old}
         return event.model_copy(update=changed) if changed else event
 
 

@@ -59,7 +59,7 @@ class Notice:
             "waiting": [_shown(request) for request in outcome.pending],
             "resume_command": f"interlock resume {run.run}",
         }
-        return cls(prepared, home, prepared.redact.json(payload))
+        return cls(prepared, home, prepared.redact.redact_json(payload))
 
     @property
     def event(self) -> NotificationEvent | None:

@@ -1,7 +1,7 @@
 """outcome: how a drive ended, for programs and renderers; and how a pass interrupted by a new prompt is closed."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -18,13 +18,11 @@ from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store, keep_option, note_error, read_options, stopped
 from interlock.engine.store.approvals import number_requests, ready_answers, supersede
 from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.runs import end_run, first_task
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign, Workflow
+from interlock.engine.store.runs import first_task
+from interlock.graphs._pipeline import Ending, Pipeline
 from interlock.prompts import load
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolResult, cancelled
-from interlock.state.conversation import refusals_in, warnings_of
 from interlock.state.errors import (
     ENDED_WELL,
     EXIT_CODES,
@@ -51,22 +49,22 @@ def conclude(
 ) -> Outcome:
     """Read the outcome off the last snapshot; an error is noted in the run's row. `snapshot` None: `error` says why."""
     run, redact = drive.lease.run, drive.services.transcript.redact
-    details = redact.json(_error_fields(error, drive))
-    output, waiting = dict[str, Any](), list[Pending]()
+    details = redact.redact_json(_error_fields(error, drive))
+    output, waiting, ending = dict[str, Any](), list[Pending](), Ending()
     if error is not None or snapshot is None:
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
     elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # otherwise it ended before the stop
         status = "failed" if drive.stop.why == "lost" else drive.stop.why
-        code, details = EXIT_CODES[status], details or _stopped(drive, status)
+        code, details = EXIT_CODES[status], details or _stop_error(drive, status)
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
-        waiting = redact.json(_requests(drive, snapshot))
+        waiting = redact.redact_json(_pending_requests(drive, snapshot))
     else:
-        output = dumped(pipeline.leave(snapshot.values, context))
-        status = _told(pipeline, output).get("status", "done")
-        details = _named(_told(pipeline, output).get("error")) or details
+        output = dump_output(pipeline.leave(snapshot.values, context))
+        ending = pipeline.ending(snapshot.values, output)
+        status, details = ending.status, _workflow_error(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
-    _note(drive, pipeline, status, details)
+    _note_end(drive, status, details)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -77,18 +75,18 @@ def conclude(
         error=details,
         stats=context.stats(),
         pending=waiting,
-        resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
-        carried_on_by=_told(pipeline, output).get(pipeline.hands_over_to),
-        trace=redact(_trace(error)),
-        warnings=redact.json([*warnings, *_refusals(pipeline, snapshot, output)]),
+        resume_command=f"interlock resume {run}" if _can_resume(pipeline, status, output) else None,
+        carried_on_by=ending.carried_on_by,
+        trace=redact(_traceback_text(error)),
+        warnings=redact.redact_json([*warnings, *ending.warnings]),
     )
 
 
-def _stopped(drive: Drive, why: str) -> dict[str, str] | None:
+def _stop_error(drive: Drive, why: str) -> dict[str, str] | None:
     return stopped(why, first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
 
 
-def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str] | None) -> None:
+def _note_end(drive: Drive, status: str, details: dict[str, str] | None) -> None:
     if not drive.lease.held:  # another process has the run and its row
         return
     is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER
@@ -101,26 +99,15 @@ def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str]
 
         with drive.conn.transaction() as conn:
             leave_stopped(conn, drive.lease.run, drive.stop.why)
-    if isinstance(pipeline, Foreign) and status == "done":
-        end_run(drive.conn, drive.lease.run)
+    if status == "done":
+        drive.end_run()
 
 
-def _told(pipeline: Pipeline, output: dict[str, Any]) -> dict[str, Any]:
-    """The output where it says how the run ended: a foreign graph's keys are its own."""
-    return {} if isinstance(pipeline, Foreign) else output
-
-
-def _refusals(pipeline: Pipeline, snapshot: StateSnapshot | None, output: dict[str, Any]) -> list[str]:
-    if snapshot is None or not output or isinstance(pipeline, Foreign):
-        return []
-    return warnings_of(refusals_in(snapshot.values))
-
-
-def _trace(error: Exception | None) -> str:
+def _traceback_text(error: Exception | None) -> str:
     return "".join(traceback.format_exception(error)) if error else ""
 
 
-def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: RunConfig) -> Outcome:
+def unrecorded_outcome(run: str, pipeline: Pipeline, error: StoreError, prepared: RunConfig) -> Outcome:
     """The outcome of a drive whose store became unusable: reported here and nowhere else."""
     redact = prepared.redact
     return Outcome(
@@ -128,14 +115,14 @@ def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: RunCon
         workflow=pipeline.name,
         status="failed",
         exit_code=error.exit_code,
-        error=redact.json({"type": error.kind, "message": str(error)}),
-        trace=redact(_trace(error)),
+        error=redact.redact_json({"type": error.kind, "message": str(error)}),
+        trace=redact(_traceback_text(error)),
         resume_command=f"interlock resume {run}",
-        warnings=redact.json(prepared.warnings),
+        warnings=redact.redact_json(prepared.warnings),
     )
 
 
-def left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
+def outcome_left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
     """The decision is persisted already; the process driving the run picks it up."""
     if not decisions:
         raise error
@@ -182,13 +169,13 @@ def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], op
     return queued(row.run, row.workflow)
 
 
-def answered(store: Store, run: str) -> set[str]:
+def answered_interrupts(store: Store, run: str) -> set[str]:
     """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
     with diagnosed(store.path), closing(store.connect()) as conn:
         return {*ready_answers(conn, run)}
 
 
-def dumped(result: WorkflowOutput) -> dict[str, Any]:
+def dump_output(result: WorkflowOutput) -> dict[str, Any]:
     """Dump the result; null fields are omitted if optional, kept if required or values of somebody's graph."""
     kept = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
     kept |= dict.fromkeys(result.model_extra or ())
@@ -202,7 +189,7 @@ def shown_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -
     """The output without secrets, if nodes of the user's own wrote it: what ours return is redacted before, or is
     returned as it is on purpose.
     """
-    return masked(output, redact) if isinstance(pipeline, Foreign | Workflow) else output
+    return masked(output, redact) if pipeline.runs_user_code else output
 
 
 def result_event(outcome: Outcome) -> Result:
@@ -220,7 +207,7 @@ def result_event(outcome: Outcome) -> Result:
     )
 
 
-def _requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
+def _pending_requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
     if drive.lease.held:
         number_requests(drive.conn, drive.lease.run)
@@ -228,12 +215,12 @@ def _requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]
 
 
-def _goes_on(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
+def _can_resume(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
     """Whether a resume has something to do."""
     return status not in ENDED_WELL and (pipeline.continues or not output)
 
 
-def _named(error: dict[str, str] | None) -> dict[str, str] | None:
+def _workflow_error(error: Mapping[str, str] | None) -> dict[str, str] | None:
     """A workflow's error in the run's format: `edit` calls its type `code`."""
     return {"type": error.get("type") or error["code"], "message": error["message"]} if error else None
 
@@ -249,20 +236,20 @@ def _error_fields(error: Exception | None, drive: Drive) -> dict[str, str] | Non
     return {"type": "bug", "message": message}
 
 
-def end_cut_short(drive: Drive, snapshot: StateSnapshot, prompt: str) -> tuple[str, str]:
+def close_interrupted_prompt(drive: Drive, snapshot: StateSnapshot, prompt: str) -> tuple[str, str]:
     """Close the interrupted pass at `snapshot`; return the next prompt, and a head without open calls.
 
     The prompt includes what the user said but the conversation doesn't hold yet, as LangGraph drops the remaining
     tasks when a pass starts. Finished calls keep their results; all others are answered as cancelled.
     """
-    head = _with_answers(drive, _furthest(drive, snapshot))
+    head = _answer_open_calls(drive, _furthest_head(drive, snapshot))
     supersede(drive.conn, drive.lease.run)
     waits = str(snapshot.values.get("prompt") or "")
     unheard = drive.services.transcript.message(waits).text if waits else ""
     return f"{unheard}\n\n{prompt}" if unheard else prompt, head
 
 
-def _furthest(drive: Drive, snapshot: StateSnapshot) -> str:
+def _furthest_head(drive: Drive, snapshot: StateSnapshot) -> str:
     """The conversation's head, or a later one reached by the part in progress."""
     transcript = drive.services.transcript
     head = str(snapshot.values.get("head") or "")
@@ -273,7 +260,7 @@ def _furthest(drive: Drive, snapshot: StateSnapshot) -> str:
     return head
 
 
-def _with_answers(drive: Drive, head: str) -> str:
+def _answer_open_calls(drive: Drive, head: str) -> str:
     """Answer every open call: no request is made while one has no answer."""
     transcript = drive.services.transcript
     if not head or not (left := open_calls(transcript.read(head))):
@@ -282,7 +269,7 @@ def _with_answers(drive: Drive, head: str) -> str:
     calls = [*transcript.message(asked).tool_calls]
     answers: list[Message] = []
     for call in left:
-        result = _result(drive, asked, calls.index(call))
+        result = _result_of_cut_call(drive, asked, calls.index(call))
         answers.append(
             Message(
                 role="tool",
@@ -295,7 +282,7 @@ def _with_answers(drive: Drive, head: str) -> str:
     return transcript.append(head, answers)
 
 
-def _result(drive: Drive, asked: str, index: int) -> ToolResult:
+def _result_of_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
     journal = drive.services.journal
     key = journal.latest(asked, index)
     call = journal.call(key)

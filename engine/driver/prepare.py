@@ -1,43 +1,44 @@
 """prepare: loads a run's settings, environment, workspace, policy and model, before anything is written."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.engine.driver.budget import no_price
 from interlock.engine.driver.rights import (
     Definitions,
     RunRules,
-    commands_of,
     fingerprint,
-    lost_definitions,
     protected_paths,
+    rights_of,
     run_rules,
 )
 from interlock.engine.masking import redactor_of
 from interlock.engine.options import Options
 from interlock.services.checks import VIEWS
-from interlock.services.config.formats import load_dotenv
-from interlock.services.config.settings import FOLDERS, load_settings, read_object
-from interlock.services.context.definitions import Skill, load_agents, load_skills
+from interlock.services.config.settings import FOLDERS, read_object
+from interlock.services.configuration import Configuration, Sources, load_configuration
+from interlock.services.context.definitions import Skill, agent_tools, skill_tools
+from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
-from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
+from interlock.services.hooks.configured import HookBook, event_named
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve, with_whole_path
-from interlock.services.policy.books import Books
-from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
-from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
+from interlock.services.policy.books import WorkspaceRules
+from interlock.services.policy.load import ADMIN_FOLDERS, user_rule_folder
+from interlock.services.policy.modes import PROJECT_FILE, ModeBook, restrict_mode_tools
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.aside import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
-    known_environment,
+    foreign_run_environment,
     tool_environment,
 )
-from interlock.services.secrets.redaction import Redactor, marks_in
-from interlock.services.trust import ignored_line, is_trusted, new_hooks, project_files, shown_path
+from interlock.services.secrets.redaction import Redactor, count_marks
+from interlock.services.trust import new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
@@ -49,35 +50,53 @@ if TYPE_CHECKING:
     from interlock.services.policy.policy import RulePolicy
 
 
-def trust_warnings(root: Path, options: Options, trusted: bool, hooks: list[Hook]) -> list[str]:
-    """What was ignored as untrusted, or which of the project's hooks are new."""
-    if trusted:
-        return new_hooks(root, options.user_home, hooks)
-    return ignored_line(project_files(root, options.user_home), root)
+def configuration_of(options: Options, root: Path) -> Configuration:
+    """Return what the files of the folder `root`, of the user and the options configure a run by."""
+    overrides: dict[str, Any] = dict(options.overrides)
+    flags: tuple[tuple[str, str, object], ...] = (
+        ("model", "name", options.model),
+        ("context", "includeDirectories", [*map(str, options.include_directories)]),
+        ("tools", "allowed", [*options.allowed_tools]),
+        ("tools", "sandbox", options.sandbox),
+    )
+    for section, key, value in flags:
+        if value:
+            overrides[section] = {**overrides.get(section, {}), key: value}
+    return load_configuration(
+        Sources(
+            root,
+            options.user_home,
+            options.env,
+            overrides,
+            trusted=options.skip_trust or (None if options.repository is None else False),
+            admin=ADMIN_FOLDERS if options.admin_policies is None else options.admin_policies,
+            policies=options.policy_files,
+        )
+    )
 
 
-def check_model(
-    settings: Settings, env: Mapping[str, str], options: Options, root: Path, trusted: bool
-) -> None:
+def check_model(configuration: Configuration, options: Options) -> None:
     """`check_credentials`, but raises `UntrustedError` for a key or an alias that only ignored files have."""
     try:
-        check_credentials(settings, env, options.model)
+        check_credentials(configuration.loaded.settings, configuration.environment.values, options.model)
     except UserError as error:
-        if trusted:
+        if configuration.trusted:
             raise
-        found = _key(root, options) if isinstance(error, CredentialsError) else _alias(root, options.model)
+        root = configuration.sources.root
+        keys = isinstance(error, CredentialsError)
+        found = _ignored_key(configuration) if keys else _ignored_alias(root, options.model)
         if found is None:
             raise
         raise needed(*found, root) from error
 
 
-def checked_modes(options: Options, root: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
-    """`load_modes`, but raises `InputError` for an unknown mode, `UntrustedError` for one only the project has."""
-    modes, problems = load_modes(root, options.user_home, trusted)
-    name = options.mode
+def check_mode(configuration: Configuration, name: str | None) -> None:
+    """Raise `InputError` for a mode of work that doesn't exist, `UntrustedError` for one only the project has."""
+    modes, _ = configuration.modes
     if not name or modes.get(name):
-        return modes, problems
-    if not trusted and load_modes(root, options.user_home, True)[0].get(name):
+        return
+    root = configuration.sources.root
+    if not configuration.trusted and configuration.if_trusted().modes[0].get(name):
         raise needed(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.all()]
     hint = nearest(name, slugs)
@@ -96,22 +115,18 @@ def check_hooks(event: HookEvent, root: Path, options: Options) -> None:
             raise needed(f"A hook for {event}", file.path, root)
 
 
-def check_definitions(lost: Sequence[str], root: Path, options: Options, env: Mapping[str, str]) -> None:
+def check_definitions(lost: Sequence[str], configuration: Configuration) -> None:
     """Raise `UntrustedError` if a resumed run would lack what it began with because its folder isn't trusted now.
 
     `lost`: the hooks, agents, modes and servers that it began with and that don't count now.
     """
     if not lost:
         return
-    loaded = load_settings(
-        workspace=root, home=options.user_home, env=env, overrides=_overrides(options), trusted=True
-    )
-    theirs, hooks = _own(options, root, True), load_hooks(loaded.hooks, env)
-    servers = loaded.settings.mcp_servers
-    there = Definitions(hooks.hooks, theirs.agents.values(), theirs.modes.all(), servers).kept()
+    there = Definitions.of(configuration.if_trusted()).kept()
     if gone := [name for name in lost if name in there]:
         raise UntrustedError(
-            f"The run began with {', '.join(gone)}, which counts only if the folder {str(root)!r} is trusted. "
+            f"The run began with {', '.join(gone)}, which counts only if the folder "
+            f"{str(configuration.sources.root)!r} is trusted. "
             "Resume it with --skip-trust, or trust the folder: interlock trust"
         )
 
@@ -123,28 +138,22 @@ def needed(what: str, file: Path, root: Path) -> UntrustedError:
     )
 
 
-def _key(root: Path, options: Options) -> tuple[str, Path] | None:
+def _ignored_key(configuration: Configuration) -> tuple[str, Path] | None:
     """The first API key in an ignored `.env`; every provider's variable ends in `_API_KEY`."""
-    own = load_dotenv(start=root, home=options.user_home, env={}, trusted=False).values
-    theirs = load_dotenv(start=root, home=options.user_home, env={}, trusted=True)
+    nothing_set = replace(configuration.sources, env={})
+    own = load_configuration(replace(nothing_set, trusted=False)).environment.values
+    theirs = load_configuration(replace(nothing_set, trusted=True)).environment
     names = [n for n in theirs.values if n.endswith("_API_KEY") and n not in own]
     return (f"The key {names[0]}", theirs.files[0]) if names else None
 
 
-def _alias(root: Path, model: str | None) -> tuple[str, Path] | None:
+def _ignored_alias(root: Path, model: str | None) -> tuple[str, Path] | None:
     for file in (root / folder / "settings.json" for folder in FOLDERS):
         section = (read_object(file) or {}).get("model")
         aliases = cast(dict[str, Any], section).get("aliases") if isinstance(section, dict) else None
         if isinstance(aliases, dict) and model in aliases:
             return f"Model {model!r}", file
     return None
-
-
-def untraced(env: Mapping[str, str]) -> list[str]:
-    """A line that names the variable by which LangGraph would send traces of a graph, which we don't."""
-    names = (f"{maker}_TRACING{version}" for maker in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2"))
-    found = next((name for name in names if env.get(name, "").casefold() in ("1", "true")), "")
-    return [f"{found} is set, but Interlock sends no traces."] if found else []
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,7 @@ class RunConfig:
     env: Mapping[str, str]
     workspace: FolderWorkspace
     approval_mode: str
-    books: Books
+    books: WorkspaceRules
     limits: Limits
     trusted: bool
     warnings: list[str]
@@ -166,6 +175,8 @@ class RunConfig:
     hooks: HookBook
     sandbox: Sandbox | None
     redact: Redactor
+    defined_tools: Mapping[str, Tool]
+    """Those that start agents, activate skills and switch modes."""
     discovered: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Set once the project's discovery command has run."""
 
@@ -182,7 +193,7 @@ class RunConfig:
     def policy(self) -> "RulePolicy":
         from interlock.services.policy.policy import RulePolicy  # deferred: no request waits for it
 
-        return RulePolicy(self.books, user_folder(self.options.user_home))
+        return RulePolicy(self.books, user_rule_folder(self.options.user_home))
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -207,7 +218,7 @@ class RunConfig:
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
         """The environment passed to commands, hooks and servers."""
-        made = known_environment if self.options.repository else tool_environment
+        made = foreign_run_environment if self.options.repository else tool_environment
         return made(self.env, rules=self.settings.security.environment)
 
 
@@ -242,45 +253,52 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
     root = _root(options)
     left = [*set_aside_left(options.home, root)]  # first: below, files of the workspace are obeyed
-    trusted = options.skip_trust or (options.repository is None and is_trusted(root, options.user_home))
-    home, over = options.user_home, _overrides(options)
-    dotenv = load_dotenv(start=root, home=home, env=options.env, trusted=trusted)
-    loaded = load_settings(workspace=root, home=home, env=dotenv.values, overrides=over, trusted=trusted)
-    settings = loaded.settings
+    configuration = configuration_of(options, root)
+    env, trusted = configuration.environment.values, configuration.trusted
     if needs_model and options.fake is None:
-        check_model(settings, dotenv.values, options, root, trusted)
+        check_model(configuration, options)
     _tidy_views(options.home)
-    places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
-    redact, own = redactor_of(settings, dotenv.values, options.home), _own(options, root, trusted)
-    defined = Definitions(hooks.hooks, own.agents.values(), own.modes.all(), settings.mcp_servers)
-    rules = run_rules(options, read_files(rule_files(places)), settings, defined, redact)
-    if not trusted and options.rights is not None and options.repository is None:
-        check_definitions(lost_definitions(rules, defined), root, options, dotenv.values)
-    programs = commands_of(settings, hooks.hooks, rules.now)
-    protected = protected_paths(options, places, settings, dotenv.values, programs)
-    workspace = open_workspace(root, rules.settings, options.home / "outputs", protected, options.buffers)
-    books, settings = _books(options, rules, settings, workspace), rules.settings
-    sandbox = _sandbox(options, workspace, settings, dotenv.values)
-    idle = books.idle(own.agents, settings.mcp_servers)
-    warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*books.problems, *idle))]
-    warnings += [*own.problems, *hooks.problems, *trust_warnings(root, options, trusted, [*hooks.hooks])]
+    hooks, own_redactor = configuration.hooks, partial(_redactor, configuration, options.home)
+    (agents, bad), (skills, useless), (modes, broken) = (
+        configuration.agents,
+        configuration.skills,
+        configuration.modes,
+    )
+    check_mode(configuration, options.mode)
+    now = configuration.once(("rights", options.home), lambda: rights_of(configuration, own_redactor()))
+    rules = run_rules(options, configuration, now)
+    if rules.changed and not trusted and options.repository is None:
+        check_definitions(
+            [name for name in rules.kept["defined"] if name not in now["defined"]], configuration
+        )
+    settings, protected = rules.settings, _protected(options, rules, configuration)
+    workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
+    books, problems = _books(options, rules, configuration, workspace)
+    defined_tools = configuration.once(
+        "tools", lambda: {**agent_tools(agents), **skill_tools(skills), **restrict_mode_tools(modes)}
+    )
+    sandbox = _sandbox(options, workspace, settings, env)
+    warnings = [*configuration.loaded.warnings, *configuration.environment.warnings, *rules.warnings()]
+    warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.ignored]
+    warnings += new_hooks(root, options.user_home, hooks.hooks) if trusted else []
     return RunConfig(
         # Whether a flag, settings or the environment asked for the sandbox: a resumed run has it too.
         options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
         settings=settings,
-        env=dotenv.values,
+        env=env,
         workspace=workspace,
         approval_mode=options.approval_mode or settings.general.default_approval_mode,
         books=books,
-        limits=_limits(options, settings, dotenv.values),
+        limits=_limits(options, settings, env),
         trusted=trusted,
         warnings=[*warnings, *left],
-        agents=own.agents,
-        skills=own.skills,
-        modes=ModeBook(own.modes.all(), rules.modes),
+        agents=agents,
+        skills=skills,
+        modes=ModeBook(modes.all(), rules.modes) if rules.modes else modes,
         hooks=hooks,
         sandbox=sandbox,
-        redact=redactor_of(settings, dotenv.values, options.home),
+        defined_tools=defined_tools,
+        redact=copy(own_redactor()),  # a run learns secrets of its own
     )
 
 
@@ -292,20 +310,9 @@ def _tidy_views(home: Path) -> None:
         remove_left_views(home)
 
 
-class _Own(NamedTuple):
-    """What the user and a trusted project define besides settings, and a line for each unusable file."""
-
-    agents: Mapping[str, AgentDefinition]
-    skills: Mapping[str, Skill]
-    modes: ModeBook
-    problems: list[str]
-
-
-def _own(options: Options, root: Path, trusted: bool) -> _Own:
-    agents, bad = load_agents(root, options.user_home, trusted)
-    skills, useless = load_skills(root, options.user_home, trusted)
-    modes, broken = checked_modes(options, root, trusted)
-    return _Own(agents, skills, modes, [*bad, *useless, *broken])
+def _redactor(configuration: Configuration, home: Path) -> Redactor:
+    settings, env = configuration.loaded.settings, configuration.environment.values
+    return configuration.once(("redactor", home), lambda: redactor_of(settings, env, home))
 
 
 def _root(options: Options) -> Path:
@@ -331,16 +338,37 @@ def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
     """Raises `UntrustedError` for a named agent that only the untrusted project has."""
     name, root = getattr(input, "agent", None), prepared.workspace.root
     if not prepared.trusted and isinstance(name, str) and name not in prepared.agents:
-        theirs = load_agents(root, prepared.options.user_home, True)[0].get(name)
+        theirs = configuration_of(prepared.options, root).if_trusted().agents[0].get(name)
         if theirs is not None:
             raise needed(f"Agent {name!r}", Path(theirs.source), root)
 
 
-def _books(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> Books:
-    scope = Scope(interactive=options.interactive)
-    programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
-    made = partial(Books, workspace=workspace, scope=scope, programs=programs)
-    return made(rules.now, settings, began=made(rules.then, rules.settings) if rules.changed else None)
+def _books(
+    options: Options, rules: RunRules, configuration: Configuration, workspace: FolderWorkspace
+) -> tuple[WorkspaceRules, list[str]]:
+    """Return the rules of a run, and a line for each that can't count."""
+    scope, settings = Scope(interactive=options.interactive), rules.settings
+
+    def made() -> tuple[WorkspaceRules, list[str]]:
+        programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
+        of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
+        books = of(rules.now, began=of(rules.then) if rules.changed else None)
+        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
+        return books, [*map(str, (*books.problems, *idle))]
+
+    books, problems = made() if rules.changed else configuration.once(("books", options.interactive), made)
+    return books.in_workspace(workspace), problems
+
+
+def _protected(options: Options, rules: RunRules, configuration: Configuration) -> ProtectedPaths:
+    """Return the protected paths for one drive, which notes what its tools make."""
+
+    def made() -> ProtectedPaths:
+        return protected_paths(options, configuration, rules.now)
+
+    own = rules.now is configuration.rules.rules
+    known = configuration.once(("protected", options.home, options.check), made) if own else made()
+    return ProtectedPaths(known.memory, known.places, known.home)
 
 
 def _sandbox(
@@ -364,29 +392,10 @@ def without_secrets(prompt: str, prepared: RunConfig) -> str:
     shown = prepared.redact(prompt)
     if shown != prompt:
         prepared.warnings.append(
-            f"The prompt holds a secret; the model gets {', '.join(marks_in(shown))} in its place. Name a variable or "
-            "a file that holds it; or set security.redactSecrets to false."
+            f"The prompt holds a secret; the model gets {', '.join(count_marks(shown))} in its place. Name a variable "
+            "or a file that holds it; or set security.redactSecrets to false."
         )
     return shown
-
-
-def _rule_places(options: Options, root: Path, trusted: bool) -> Places:
-    admin = ADMIN_FOLDERS if options.admin_policies is None else options.admin_policies
-    return Places(root, options.user_home, trusted, admin, options.policy_files)
-
-
-def _overrides(options: Options) -> dict[str, Any]:
-    overrides: dict[str, Any] = dict(options.overrides)
-    flags: tuple[tuple[str, str, object], ...] = (
-        ("model", "name", options.model),
-        ("context", "includeDirectories", [*map(str, options.include_directories)]),
-        ("tools", "allowed", [*options.allowed_tools]),
-        ("tools", "sandbox", options.sandbox),
-    )
-    for section, key, value in flags:
-        if value:
-            overrides[section] = {**overrides.get(section, {}), key: value}
-    return overrides
 
 
 def _limits(options: Options, settings: Settings, env: Mapping[str, str]) -> Limits:

@@ -1,7 +1,6 @@
 """rights: the rules a run started with, how they have changed since, and the paths that are protected."""
 
 import json
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,21 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.options import Options
+from interlock.services.configuration import Configuration
 from interlock.services.context.memory import git_root, load_memory, replacement_file
-from interlock.services.files.ignore import git_directory
+from interlock.services.files.ignore import find_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
     ProtectedPaths,
-    named_by_git,
+    git_configuration_paths,
+    paths_named_by_git,
     program_folders,
-    users_configuration,
 )
+from interlock.services.files.stamps import real_path
 from interlock.services.hooks.configured import Hook, matcher
 from interlock.services.hooks.scripts import scripts_of
-from interlock.services.policy.fields import Problem
-from interlock.services.policy.load import Places, RuleText, rules_of
+from interlock.services.policy.fields import RuleProblem
+from interlock.services.policy.load import RuleText, parse_rule_files
 from interlock.services.policy.rule import ADMIN, Rule
-from interlock.services.secrets.environment import is_secret
+from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
@@ -58,7 +59,7 @@ class RunRules:
     """The rules of a run: those it started with apply, and so do later prohibitions."""
 
     now: list[Rule]
-    problems: list[Problem]
+    problems: list[RuleProblem]
     then: list[Rule]
     settings: Settings
     """Current settings, except that those about rights are as they were."""
@@ -88,6 +89,11 @@ class Definitions:
     modes: Iterable[Mode]
     servers: Mapping[str, McpServer]
 
+    @classmethod
+    def of(cls, configuration: Configuration) -> "Definitions":
+        hooks, (agents, _), (modes, _) = configuration.hooks, configuration.agents, configuration.modes
+        return cls(hooks.hooks, agents.values(), modes.all(), configuration.loaded.settings.mcp_servers)
+
     def kept(self) -> dict[str, Any]:
         """Each by a name for people, with what decides whether it is the same."""
         hooks: dict[str, Any] = {}
@@ -105,18 +111,21 @@ class Definitions:
         return {**hooks, **agents, **modes, **servers}
 
 
-def run_rules(
-    options: Options, texts: Sequence[RuleText], settings: Settings, defined: Definitions, redact: Redactor
-) -> RunRules:
-    """`texts`: the current rule files; `options.rights`: what the run started with."""
-    rules, problems = rules_of(texts)
-    now = redact.json({**_rights(texts, settings), "defined": defined.kept()})
-    if options.rights is None or options.new_rules:
+def rights_of(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
+    """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
+    rights = _rights(configuration.rules.texts, configuration.loaded.settings)
+    return redact.redact_json({**rights, "defined": Definitions.of(configuration).kept()})
+
+
+def run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
+    """`now`: its `rights_of`; `options.rights`: what the run started with."""
+    (texts, rules, problems), settings = configuration.rules, configuration.loaded.settings
+    if options.rights is None or options.new_rules or options.rights == now:
         return RunRules(rules, problems, rules, settings, now, ())
     if options.repository:
         return _of_another_host(options.rights, texts, settings)
     then = _begun_with(options.rights, now, options)
-    before = rules_of([RuleText(*file) for file in then["files"]])[0]
+    before = parse_rule_files([RuleText(*file) for file in then["files"]])[0]
     changed = _changes(then, now)
     before += [rule for name in changed if (rule := _until_confirmed(name, then["defined"].get(name)))]
     modes = [
@@ -127,18 +136,12 @@ def run_rules(
     return RunRules(rules, problems, before, _as_then(settings, then), then, changed, modes)
 
 
-def lost_definitions(rules: RunRules, defined: Definitions) -> list[str]:
-    """Return what a run began with that isn't defined any more: hooks, agents, modes and servers, by their names."""
-    now = defined.kept()
-    return [name for name in rules.kept.get("defined", ()) if name not in now]
-
-
 def _of_another_host(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:
     """The rules a run was submitted with, and on top of them the admin's of the host that drives it."""
     then: dict[str, Any] = {"defined": dict[str, Any](), **kept}
     files = [RuleText(*file) for file in then["files"]]
     admins, own = [t for t in texts if t.tier == ADMIN], [t for t in files if t.tier != ADMIN]
-    (before, _), (rules, problems) = rules_of(files), rules_of([*admins, *own])
+    (before, _), (rules, problems) = parse_rule_files(files), parse_rule_files([*admins, *own])
     changed = ["the admin's policies"] if {*admins} != {t for t in files if t.tier == ADMIN} else []
     theirs = {key: value for key, value in then["settings"].items() if not key.startswith(_OF_HOST)}
     return RunRules(rules, problems, before, _as_then(settings, {"settings": theirs}), then, changed)
@@ -222,7 +225,7 @@ def _mark(name: str, server: McpServer) -> str:
 
 def fingerprint(server: McpServer) -> str:
     """What a server is: another program or address under its name has none of its rights. Tokens may change."""
-    env = {key: value for key, value in server.env.items() if not is_secret(key)}
+    env = {key: value for key, value in server.env.items() if not is_secret_name(key)}
     reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
     return _hash(json.dumps(reached, sort_keys=True))
 
@@ -231,14 +234,14 @@ def _hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def protected_paths(
-    options: Options,
-    places: Places,
-    settings: Settings,
-    env: Mapping[str, str],
-    programs: Iterable[str],
-) -> ProtectedPaths:
-    """The files that control the program, wherever they are. `programs`: from `commands_of`."""
+def protected_paths(options: Options, configuration: Configuration, rules: Sequence[Rule]) -> ProtectedPaths:
+    """Return the files that control the program, wherever they are. `rules`: those of the run, with their checkers."""
+    settings, env, places = (
+        configuration.loaded.settings,
+        configuration.environment.values,
+        configuration.places,
+    )
+    programs = _commands_of(settings, configuration.hooks.hooks, rules)
     names, home = settings.context.file_names, places.home
     roots = [places.root, *(places.root / Path(d).expanduser() for d in settings.context.include_directories)]
     custom = settings.context.file_filtering.custom_ignore_files
@@ -261,11 +264,11 @@ def protected_paths(
         "your own settings": (home / name for name in SETTINGS_FOLDERS),
         "where runs are kept": (options.home,),
     }
-    whole = {places.root, Path("/"), _real(home)}
+    whole = {places.root, Path("/"), real_path(home)}
     found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
-    made = ProtectedPaths(memory=names, places=found, home=_real(home))
-    for root in map(_real, roots):  # a workspace in a project's settings
-        if inside := made.named(root.relative_to(git_root(root) or "/")):
+    made = ProtectedPaths(memory=names, places=found, home=real_path(home))
+    for root in map(real_path, roots):  # a workspace in a project's settings
+        if inside := made.protection_by_name(root.relative_to(git_root(root) or "/")):
             found[root] = inside.what
     return made
 
@@ -287,25 +290,21 @@ def _of_check(command: str, root: Path) -> Iterator[Path]:
 
 def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
     """Yield where each path leads, and the path itself, if it is a link."""
-    real = cache(_real)  # many are in the same folders
+    real = cache(real_path)  # many are in the same folders
     for what, paths in lists.items():
         for path in paths:
             yield real(path), what
             yield real(path.parent) / path.name, what
 
 
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
 def _of_git(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := git_root(root)) is not None:
-        for config in (git_directory(tree) / "config", *users_configuration(env)):
-            yield from (path for path, _ in named_by_git(config, tree))
+        for config in (find_git_directory(tree) / "config", *git_configuration_paths(env)):
+            yield from (path for path, _ in paths_named_by_git(config, tree))
 
 
-def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
+def _commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
     """The command lines of hooks, safety checkers, MCP servers and discovered tools."""
     yield from (shlex.join(f"{k}={v}" for k, v in hook.env.items()) + f" {hook.command}" for hook in hooks)
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)

@@ -12,18 +12,16 @@ from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.decisions import cancels_run, record_decisions
 from interlock.engine.driver.drive import (
     Drive,
-    check_context,
-    check_guard,
+    check_mode_switch,
     context_of,
     first_state,
+    further_input,
     graph_input,
-    hooked,
-    is_due,
-    modes_asked,
-    next_pass,
-    postponed,
-    switched,
-    taken_up,
+    has_due_task,
+    hook_channels,
+    next_prompt_state,
+    postponed_mode_warnings,
+    requested_modes,
 )
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
@@ -42,27 +40,26 @@ from interlock.engine.driver.of_run import (
     workflow_of,
 )
 from interlock.engine.driver.outcome import (
-    answered,
+    answered_interrupts,
     cancelled_run,
+    close_interrupted_prompt,
     conclude,
-    end_cut_short,
-    left_to_driver,
     left_to_workers,
+    outcome_left_to_driver,
     queued,
-    unrecorded,
+    unrecorded_outcome,
 )
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
     prepare,
-    untraced,
     with_input,
     without_secrets,
 )
 from interlock.engine.driver.stop import Stop, end_if_blocked
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.rooms import EXPORTER, load_entry
+from interlock.engine.rooms import NO_EXPORTER, find_exporter
 from interlock.engine.store import Store, change_first_input, forget_error, keep_option
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.diagnosis import diagnosed
@@ -72,7 +69,7 @@ from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign, NodeError
+from interlock.graphs.foreign import NodeError
 from interlock.prompts import digest
 from interlock.state.deps import Stopped, to_its_end
 from interlock.state.errors import (
@@ -110,7 +107,7 @@ class Rewire:
     services: Callable[[DriveServices], DriveServices] = lambda own: own
     workflow: Callable[[Pipeline], Pipeline] = lambda own: own
     asked: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the recorded prompt was given, as `modes_asked`."""
+    """What the recorded prompt was given, as `requested_modes`."""
 
 
 @dataclass(frozen=True)
@@ -140,29 +137,28 @@ async def begin(
     follow: bool = True,
 ) -> Outcome:
     options = submitted(options)
-    chosen, source = _chosen(workflow, options)
+    chosen, source = _find_workflow(workflow, options)
     inputs = chosen.validated(input)
-    check_guard(chosen, options.guard)
+    chosen.check_guard(options.guard)
     prepared = prepare(with_input(replace(options, source=source), inputs), needs_model(chosen, options))
-    prepared.warnings.extend(
-        [
-            *chosen.notes,
-            *chosen.doubts(inputs),
-            *(untraced(prepared.env) if isinstance(chosen, Foreign) else ()),
-        ]
-    )
-    check_context(chosen, options.context)
+    prepared.warnings.extend(chosen.initial_warnings(inputs, prepared.env))
+    chosen.graph_context(options.context)
     check_input(inputs, prepared)
     store = Store(options.home).open()
     title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
-    kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
+    kept = {
+        **prepared.redact.redact_json(kept_options(prepared.options)),
+        "context_prompts": digest("context"),
+    }
     name = new_run_id() if run_id is None else check_run_id(run_id)
     root = place_of(options) or str(prepared.workspace.root)
 
     if options.schedule:
         from interlock.engine.driver.schedule import keep
 
-        return keep(store, options, str(workflow), title, root, kept, prepared.redact.json(dict(input)))
+        return keep(
+            store, options, str(workflow), title, root, kept, prepared.redact.redact_json(dict(input))
+        )
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
@@ -172,12 +168,12 @@ async def begin(
 
     door = _Door(store, options, renderers, stop)
     if options.queue:
-        return await _queued(door, chosen, prepared, name, start)
-    outcome = await _through_tasks(await _driven(door, chosen, prepared, name, start), door)
-    return await _carried_on(outcome, door) if follow else outcome
+        return await _store_queued_run(door, chosen, prepared, name, start)
+    outcome = await _drive_subtasks(await _drive_in_folder(door, chosen, prepared, name, start), door)
+    return await _drive_following_run(outcome, door) if follow else outcome
 
 
-def _chosen(workflow: str | Pipeline, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
+def _find_workflow(workflow: str | Pipeline, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
     if isinstance(workflow, str):
         return find_workflow(workflow, options)
     register(workflow)
@@ -215,9 +211,11 @@ async def go_on(
         return left_to_workers(store, row, decisions, options)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
-    outcome = await _through_tasks(await _resumed(row, door, decisions, now, instead or was_cut, later), door)
+    outcome = await _drive_subtasks(
+        await _resume_run(row, door, decisions, now, instead or was_cut, later), door
+    )
     if follow and rewire is None:
-        outcome = await _carried_on(outcome, door)
+        outcome = await _drive_following_run(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
         return await go_on(outcome.run, [], later, options, renderers, stop, rewire)
     return replace(outcome, warnings=[*outcome.warnings, *([_UNSENT] if later else [])])
@@ -238,26 +236,30 @@ async def take_up(
     prepared.warnings.extend(told)
 
     async def first(drive: Drive, context: WorkflowContext) -> Any:
-        _seal(drive, row, defined, told)
-        _keep_context(drive, prepared, options)
-        return await taken_up(chosen, prepared, given, at, drive, context)
+        _seal_definition(drive, row, defined, told)
+        _store_context(drive, prepared, options)
+        return await further_input(chosen, prepared, given, at, drive, context)
 
-    return await _driven(_Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first)
+    return await _drive_in_folder(
+        _Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first
+    )
 
 
-def _seal(drive: Drive, row: RunRow, defined: Definition, told: Sequence[str]) -> None:
+def _seal_definition(drive: Drive, row: RunRow, defined: Definition, told: Sequence[str]) -> None:
     """Count a run as this host's own from now on, which a person at a terminal let go on after they were `told`."""
     if told:
         seal(drive.store.home, row.run, defined)
 
 
-def _keep_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
+def _store_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
     """Keep a context that was given now: who resumes the run next, through whichever door, goes on with it."""
     if options.context is not None:
-        keep_option(drive.conn, drive.lease.run, "context", prepared.redact.json(dict(options.context)))
+        keep_option(
+            drive.conn, drive.lease.run, "context", prepared.redact.redact_json(dict(options.context))
+        )
 
 
-async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
+async def _drive_subtasks(outcome: Outcome, door: _Door) -> Outcome:
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
     home = door.store.home
     while outcome.workflow == "task" and not door.stop.why:
@@ -266,25 +268,25 @@ async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
         following = below if waits else above(home, run) if outcome.status in ("done", "cancelled") else None
         if following is None:
             break
-        outcome = await _resumed(find_run(home, following), door.for_others)
+        outcome = await _resume_run(find_run(home, following), door.for_others)
     if outcome.workflow != "task" or (top := topmost(home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
 
 
-async def _carried_on(outcome: Outcome, door: _Door) -> Outcome:
+async def _drive_following_run(outcome: Outcome, door: _Door) -> Outcome:
     """Drive the run that carries on an ended one's work, if its pipeline names one; return how that ended."""
     while run := outcome.carried_on_by:
         if why := door.stop.why:
             code, command = EXIT_CODES[why], f"interlock resume {run}"
             return replace(outcome, run=run, status=why, exit_code=code, resume_command=command)
         warnings = outcome.warnings
-        outcome = await _resumed(find_run(door.store.home, run), door.for_others)
+        outcome = await _resume_run(find_run(door.store.home, run), door.for_others)
         outcome = replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
     return outcome
 
 
-async def _resumed(
+async def _resume_run(
     row: RunRow,
     door: _Door,
     decisions: Sequence[Decision] = (),
@@ -298,55 +300,55 @@ async def _resumed(
     chosen, prepared = workflow_of(row, options, defined)
     prepared.warnings.extend(told)
     if (prompt or later) and chosen.follow_up is None:
-        raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt. {_instead_of_prompt(row)}")
+        raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt. {_no_prompt_hint(row)}")
     without_secrets(prompt or "", prepared)
-    asked = door.rewire.asked if door.rewire else modes_asked(prepared, options.approval_mode)
+    asked = door.rewire.asked if door.rewire else requested_modes(prepared, options.approval_mode)
     move_if_gone(store, row, prepared)
     record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
-        _seal(drive, row, defined, told)
+        _seal_definition(drive, row, defined, told)
         keep_option(drive.conn, row.run, "rights", prepared.options.rights or {})
-        _keep_context(drive, prepared, options)
+        _store_context(drive, prepared, options)
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
         now_defined = read_definition(drive.conn, row.run)
         check_served(row, now_defined, options)
         before: dict[str, str] = now_defined.options.get(_NEXT) or {}
         if snapshot.tasks and prompt and instead and chosen.follow_up:
-            text, head["head"] = end_cut_short(drive, snapshot, prompt)
+            text, head["head"] = close_interrupted_prompt(drive, snapshot, prompt)
         elif snapshot.tasks:
-            if isinstance(chosen, Foreign):  # its tools are guarded by the mode of each drive
-                _keep_mode(drive, asked)
-            elif asked:
-                prepared.warnings.extend(postponed(chosen, asked, snapshot.values))
-                keep_option(drive.conn, row.run, _NEXT, {**before, **asked})
+            at_once, later = chosen.split_modes(asked)
+            _store_mode(drive, at_once)
+            if later:
+                prepared.warnings.extend(postponed_mode_warnings(chosen, later, snapshot.values))
+                keep_option(drive.conn, row.run, _NEXT, {**before, **later})
             return answers
         if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
             first = change_first_input(drive.conn, row.run, now_defined.input, asked)
             return graph_input(chosen, first, drive, "startup")
-        if (more := next_pass(chosen, row, text, context)) is None:
+        if (more := next_prompt_state(chosen, row, text, context)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
-        now = switched({**before, **asked}, snapshot.values)
-        _keep_mode(drive, now)
+        check_mode_switch(now := {**before, **asked}, snapshot.values)
+        _store_mode(drive, now)
         if before:
             keep_option(drive.conn, row.run, _NEXT, {})
-        return {**more, **head, **now, **hooked(drive, "resume")}
+        return {**more, **head, **now, **hook_channels(drive, "resume")}
 
     try:
-        return await _driven(door, chosen, prepared, row.run, following)
+        return await _drive_in_folder(door, chosen, prepared, row.run, following)
     except BusyError as error:
-        return left_to_driver(row, decisions, error)
+        return outcome_left_to_driver(row, decisions, error)
 
 
-def _keep_mode(drive: Drive, asked: Mapping[str, str]) -> None:
+def _store_mode(drive: Drive, asked: Mapping[str, str]) -> None:
     """Keep an approval mode that was chosen now, also for after the next question."""
     if mode := asked.get("approval_mode"):
         keep_option(drive.conn, drive.lease.run, "approval_mode", mode)
 
 
-def _instead_of_prompt(row: RunRow) -> str:
+def _no_prompt_hint(row: RunRow) -> str:
     """What a person can do with a run that takes no prompt."""
     if row.status in ENDED:
         return "It is over; start another."
@@ -355,31 +357,42 @@ def _instead_of_prompt(row: RunRow) -> str:
     return f"Let it go on without one: interlock resume {row.run}"
 
 
-async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
+async def _drive_in_folder(
+    door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
+) -> Outcome:
     """Drive the run in its own folder, whoever drives it from where."""
     root = prepared.workspace.root
     with working_in(root) as inside:
         if not inside and prepared.options.source and root.is_dir():
             prepared.warnings.append(_OUTSIDE.format(run=run, folder=str(root), here=str(Path.cwd())))
-        return await _followed(door, chosen, prepared, run, first)
+        return await _drive_with_telemetry(door, chosen, prepared, run, first)
 
 
-async def _followed(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
+async def _drive_with_telemetry(
+    door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
+) -> Outcome:
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
-    prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
+    prepared = await _await_unless_stopped(with_discovered(prepared, store.home), run, stop)
     if not prepared.settings.telemetry.enabled or door.rewire is not None:
-        return await _held(door, chosen, prepared, run, first)
+        return await _drive_under_lease(door, chosen, prepared, run, first)
+    if (exporter := find_exporter()) is None:
+        prepared.warnings.append(NO_EXPORTER)
+        return await _drive_under_lease(door, chosen, prepared, run, first)
     settings, env, warnings = prepared.settings.telemetry, prepared.env, prepared.warnings
-    with load_entry(EXPORTER).followed(settings, env, warnings, store, run) as (env, more):
+    with exporter.load().followed(settings, env, warnings, store, run) as (env, more):
         told = replace(prepared, env=env)
-        return await _held(replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first)
+        return await _drive_under_lease(
+            replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first
+        )
 
 
-async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
+async def _drive_under_lease(
+    door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
+) -> Outcome:
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     bus = EventBus(door.renderers, redact=prepared.redact)
-    lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
+    lease = await _acquire_lease(store, run, prepared.options.stale_after_s, stop)
     is_told = prepared.settings.general.notify.wanted and door.rewire is None
     before = [request.id for request in waiting_requests(store.home, run)] if is_told else ()
 
@@ -391,19 +404,23 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
                     if placed := prepared.options.placed:
                         with drive.conn.transaction(synced=True) as conn:
                             placed(conn)
-                    return await _advanced(drive, chosen, prepared, first), drive.awaited
+                    return await _advance_to_outcome(drive, chosen, prepared, first), drive.awaited
                 finally:
                     await to_its_end(drive.close())
         finally:
             lease.release()
 
     outcome, awaited = await driven(lease, first)
-    while outcome.status == "waiting" and not stop.why and not awaited.isdisjoint(answered(store, run)):
+    while (
+        outcome.status == "waiting"
+        and not stop.why
+        and not awaited.isdisjoint(answered_interrupts(store, run))
+    ):
         try:
-            lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
+            lease = await _acquire_lease(store, run, prepared.options.stale_after_s, stop)
         except BusyError:  # whoever decided drives it
             break
-        outcome, awaited = await driven(lease, _decisions)
+        outcome, awaited = await driven(lease, _resume_with_answers)
     if lease.asked == "cancel" and outcome.status in ("waiting", *STOPPED):
         with store.writing() as conn:
             cancel_run(conn, run)
@@ -412,12 +429,14 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
     return await announced(outcome, bus, notice)
 
 
-async def _queued(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
+async def _store_queued_run(
+    door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
+) -> Outcome:
     """Store a new run, and the job that lets a worker drive it, in one transaction."""
     from interlock.engine.store.queue import put_job  # its packages come with an extra
 
     bus = EventBus(door.renderers, redact=prepared.redact)
-    lease = await _acquired(door.store, run, prepared.options.stale_after_s, door.stop)
+    lease = await _acquire_lease(door.store, run, prepared.options.stale_after_s, door.stop)
     try:
         with diagnosed(door.store.path):
             drive = Drive(door.store, lease, chosen, prepared, bus, door.stop)
@@ -433,12 +452,12 @@ async def _queued(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, 
     return queued(run, chosen.name, prepared.warnings)
 
 
-async def _decisions(drive: Drive, _context: WorkflowContext) -> Any:
+async def _resume_with_answers(drive: Drive, _context: WorkflowContext) -> Any:
     _, answers = await drive.resume_input()
     return answers
 
 
-async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:
+async def _acquire_lease(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:
     loop = asyncio.get_running_loop()
 
     def lost() -> None:  # called from the heartbeat thread
@@ -449,10 +468,10 @@ async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) ->
         end_if_blocked(run)
 
     work = acquire(store, run, stale_after_s=stale_after_s, on_lost=lost, on_stop=stopped)
-    return await _unless_stopped(work, run, stop)
+    return await _await_unless_stopped(work, run, stop)
 
 
-async def _unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) -> T:
+async def _await_unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) -> T:
     try:
         with stop.token.guarded():
             return await work
@@ -460,7 +479,7 @@ async def _unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) ->
         raise StoppedError(_NOT_DRIVEN.format(run=run)) from stopped
 
 
-async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: _First) -> Outcome:
+async def _advance_to_outcome(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: _First) -> Outcome:
     run, context = drive.lease.run, context_of(drive, prepared)
     begun = await first(drive, context)  # before its first event: whoever hears that finds the run's row
     drive.bus(Init(session_id=run, model=prepared.model, workflow=chosen.name))
@@ -469,9 +488,9 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
     error: Exception | None = None
     snapshot: StateSnapshot | None = None
     try:
-        if begun is not None or await is_due(drive):
+        if begun is not None or await has_due_task(drive):
             forget_error(drive.conn, run)
-            snapshot = await _uncut(drive, drive.advance(begun, prepared.limits.timeout_s))
+            snapshot = await _advance_uncut(drive, drive.advance(begun, prepared.limits.timeout_s))
     except Exception as problem:
         error = problem  # becomes the outcome: work so far is kept, and the run can be resumed
     try:
@@ -485,9 +504,9 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
     except NodeError as refused:
         return conclude(drive, chosen, None, context, error or refused, prepared.warnings)
     except StoreError as broken:
-        return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
+        return unrecorded_outcome(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
 
 
-async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
+async def _advance_uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
     """Run in a separate task: cancelling the caller's would interrupt LangGraph in the middle of a write."""
     return await to_its_end(advance, cancelled=drive.stop)

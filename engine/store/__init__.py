@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
-from interlock.engine.rooms import STORES, load_entry
-from interlock.engine.store.address import ADDRESS
+from interlock.engine.rooms import load_of_fleet
+from interlock.engine.store.address import ADDRESS, address_of
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.seals import PROGRESS, resealed
 from interlock.engine.store.sqlite import Sqlite
-from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory
+from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory
 from interlock.state.clock import unix_time
-from interlock.state.errors import STOPPED, ConfigError, StoreError, UserError
+from interlock.state.errors import STOPPED, StoreError, UserError
 from interlock.state.text import clean
 
 
@@ -32,12 +32,8 @@ def adapter_of(path: Path) -> Adapter:
         ) from error
     except OSError:
         return Sqlite(path)
-    try:
-        adapter: type[Adapter] = load_entry(STORES["postgresql"])
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "Runs in PostgreSQL need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
-        ) from error
+    scheme = address_of(path).partition(":")[0] or "postgresql"
+    adapter: type[Adapter] = load_of_fleet("interlock.stores", scheme, "Runs in PostgreSQL need")
     return adapter(path)
 
 
@@ -104,7 +100,7 @@ class Store:
     def open(self) -> Self:
         """Create the folder and the tables if missing. Raises `StoreError` in one line."""
         try:
-            private_directory(self.outputs)
+            make_private_directory(self.outputs)
         except OSError as error:
             raise StoreError(
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from interlock.services.files.disk import private_directory, write_private
+from interlock.services.files.disk import make_private_directory, replace_private_file
+from interlock.state.entry_points import find_entry_point
 from interlock.state.errors import ConfigError
 
 PARTS = (
@@ -31,11 +32,13 @@ PARTS = (
 """What is in the state directory."""
 ADDRESS = "store.url"
 """File of a state directory that names the server; readable by its owner only: the address may hold a password."""
-_SCHEME = re.compile(r"postgres(?:ql)?://")
 
 
 def is_server(url: str) -> bool:
-    return bool(_SCHEME.match(url))
+    """Whether it names a database server, whatever is installed to reach it."""
+    scheme, is_address, _ = url.partition("://")
+    known = scheme in ("postgresql", "postgres") or find_entry_point("interlock.stores", scheme)
+    return bool(is_address and known)
 
 
 def placed(home: Path, url: str) -> Path:
@@ -52,8 +55,8 @@ def placed(home: Path, url: str) -> Path:
         )
     found = home / "stores" / hashlib.sha256(without_password(url).encode()).hexdigest()[:12]
     if _read(found) != url:
-        private_directory(found)
-        write_private(found / ADDRESS, url)
+        make_private_directory(found)
+        replace_private_file(found / ADDRESS, url)
     return found
 
 

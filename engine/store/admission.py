@@ -17,50 +17,12 @@ from interlock.engine.store.queue import (
     DRIVE,
     HELD,
     Submitted,
-    has_job,
     has_queue,
     in_seconds,
     is_due,
     priority_and_steps,
     put_job,
     submitted,
-)
-from interlock.engine.store.rows import Statement
-
-# A server may end without giving a turn back: it counts while somebody drives the run, or is about to.
-_DRIVEN = """
-select count(*) from procrastinate_jobs j
-where status = 'doing' and args ->> 'admitted' is not null and args ->> cast($1 as text) = $2 and id <> $3 and (
-    args ->> 'server' is null or cast(args ->> 'admitted' as double precision) > extract(epoch from now()) - 60
-    or exists (select 1 from lease l where l.run = j.lock and l.held = 1))
-"""
-_HELD = (
-    f"select distinct queue_name from procrastinate_jobs where status = 'todo' and queue_name like '{HELD}%'"
-)
-_NOW = "jsonb_build_object('admitted', extract(epoch from now()))"
-ADMITTED = f"args = args || {_NOW}"
-# The turn of a server is taken with that: nobody else fetches it.
-_RELEASED = Statement(
-    f"""
-update procrastinate_jobs j
-set queue_name = coalesce(j.args ->> 'server', (select r.queue from runs r where r.run = j.lock), j.queue_name),
-    status = case when j.args ->> 'server' is null then j.status else 'doing' end,
-    args = case when j.args ->> 'server' is null then j.args else j.args || {_NOW} end
-where j.id in (
-    select id from procrastinate_jobs where status = 'todo' and queue_name = $1 order by priority desc, id limit $2)
-returning j.lock
-""",
-    ("procrastinate_jobs",),
-)
-_ADMIT = Statement(f"update procrastinate_jobs set {ADMITTED} where id = $1", ("procrastinate_jobs",))
-_NOT_ADMITTED = Statement(
-    "update procrastinate_jobs set args = args - 'admitted' where id = $1 and args ->> 'admitted' is not null",
-    ("procrastinate_jobs",),
-)
-_LOOK_NOW = Statement(
-    "update procrastinate_jobs set scheduled_at = now() "
-    "where status = 'todo' and scheduled_at > now() and args ->> 'waits' is not null",
-    ("procrastinate_jobs",),
 )
 
 
@@ -77,13 +39,17 @@ def admit(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
     if wait := full_for(conn, limits, job):
         put_back(conn, run, whose, wait, deaths, model)
         return wait.why
-    conn.run(_ADMIT, (job,))
+    conn.jobs.admit(job)
     return ""
 
 
 def full_for(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
     """What a job must wait for."""
-    full = (one for one in limits if one.runs is not None and _driven(conn, one, job) >= one.runs)
+    full = (
+        one
+        for one in limits
+        if one.runs is not None and conn.jobs.count_driven(one.kind, one.name, job) >= one.runs
+    )
     if first := next(full, None):
         return wait_for_runs(first)
     return wait_for(conn, limits) if limits else None
@@ -109,24 +75,28 @@ def waits_no_more(conn: Connection, run: str) -> None:
 
 def leave(conn: Connection, job: int) -> None:
     """Inside a transaction: what the job drove is driven no more; whoever waited for that may go on."""
-    if conn.run(_NOT_ADMITTED, (job,)).rowcount:
+    if conn.jobs.end_admitted(job):
         release(conn)
 
 
 def release(conn: Connection) -> None:
     """Inside a transaction: let workers take the jobs that waited for runs to end, as far as there is room."""
-    for (held,) in conn.execute(_HELD).fetchall():
+    for held in conn.jobs.held_queues():
         kind, _, name = held.removeprefix(HELD).partition(" ")
         limit = next(iter(applying(conn, {kind: name})), None)
-        room = None if limit is None or limit.runs is None else max(0, limit.runs - _driven(conn, limit))
-        for (run,) in conn.run(_RELEASED, (held, room)).fetchall():
+        room = (
+            None
+            if limit is None or limit.runs is None
+            else max(0, limit.runs - conn.jobs.count_driven(limit.kind, limit.name))
+        )
+        for run in conn.jobs.release(held, room):
             note_error(conn, run, None)
 
 
 def look_again(conn: Connection) -> None:
     """Inside a transaction, after a change of limits: let every job that waits for one look whether it must."""
     release(conn)
-    conn.run(_LOOK_NOW)
+    conn.jobs.hurry()
 
 
 def used_of(conn: Connection, limit: Limit) -> dict[str, float]:
@@ -136,29 +106,13 @@ def used_of(conn: Connection, limit: Limit) -> dict[str, float]:
     use = used(conn, [limit])
     minute, day, month = (use.get((limit.kind, limit.name, p), []) for p in ("minute", "day", "month"))
     found: dict[str, float] = {
-        "runs": _driven(conn, limit),
+        "runs": conn.jobs.count_driven(limit.kind, limit.name),
         "requests": total(one.requests for one in minute),
         "tokens": total(one.tokens for one in minute),
         "usd_per_day": total(one.usd for one in day),
         "usd_per_month": total(one.usd for one in month),
     }
     return {name: figure for name, figure in found.items() if getattr(limit, name) is not None}
-
-
-def _driven(conn: Connection, limit: Limit, but: int = 0) -> int:
-    return conn.execute(_DRIVEN, (limit.kind, limit.name, but)).fetchone()[0]
-
-
-_FOUND = (
-    "select id, queue_name, args ->> 'user', args ->> 'workflow', status = 'doing', "
-    "coalesce(scheduled_at > now(), false) from procrastinate_jobs where args ->> 'server' is not null "
-    "and (queueing_lock = $1 and status = 'todo' or lock = $1 and status = 'doing')"
-)
-_LEAVE = Statement(
-    "delete from procrastinate_jobs where args ->> 'server' is not null "
-    "and (queueing_lock = $1 and status = 'todo' or lock = $1 and status = 'doing')",
-    ("procrastinate_jobs",),
-)
 
 
 def server_queue() -> str:
@@ -174,7 +128,7 @@ def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None
     """
     if not has_queue(conn):
         return False
-    if conn.execute(_FOUND, (run,)).fetchone():
+    if conn.jobs.turn(run):
         return True
     if conn.execute("select 1 from runs where run = $1", (run,)).fetchone():
         kept = submitted(conn, run)
@@ -182,11 +136,11 @@ def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None
     server = server_queue()
     priority, _ = priority_and_steps(conn, run, whose, server)
     args: dict[str, Any] = {"run": run, "user": whose.user, "workflow": whose.workflow, "server": server}
-    later: dict[str, Any] = {}
+    at = None
     if after_s is not None:
         args |= {"waits": 1}  # a change of limits lets it look at once
-        later = {"schedule_at": in_seconds(conn, after_s)}
-    conn.jobs.put(DRIVE, run, server, args, priority=priority, **later)
+        at = in_seconds(conn, after_s)
+    conn.jobs.put(DRIVE, run, server, args, priority, at)
     return True
 
 
@@ -195,26 +149,24 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
 
     None: somebody cancelled the run. `model`: whose limit stopped it before.
     """
-    found = conn.execute(_FOUND, (run,)).fetchone()
-    if found is None:
+    turn = conn.jobs.turn(run)
+    if turn is None:
         return None
-    job, queue, user, workflow, is_taken, is_early = found
-    if is_taken:
+    if turn.is_taken:
         return ""
-    if is_early:
+    if turn.is_early:
         return "The limit that stopped it has no room yet."
-    names = {"user": user, "workflow": workflow, **({"model": model} if model else {})}
-    if wait := full_for(conn, applying(conn, names), job):
-        if wait.seconds is None and not queue.startswith(HELD):
-            held = f"{HELD}{wait.whose}"
-            conn.update("procrastinate_jobs", {"queue_name": held}, {"id": job})
+    names = {"user": turn.user, "workflow": turn.workflow, **({"model": model} if model else {})}
+    if wait := full_for(conn, applying(conn, names), turn.job):
+        if wait.seconds is None and not turn.queue.startswith(HELD):
+            conn.jobs.hold(turn.job, f"{HELD}{wait.whose}")
         _note(conn, run, wait)
         return wait.why
-    if queue.startswith(HELD):
+    if turn.queue.startswith(HELD):
         release(conn)  # takes the turns of those who are first in line
-        return "" if conn.execute(_FOUND, (run,)).fetchone()[4] else "Others are first in line."
-    conn.update("procrastinate_jobs", {"status": "doing"}, {"id": job})
-    conn.run(_ADMIT, (job,))
+        now = conn.jobs.turn(run)
+        return "" if now and now.is_taken else "Others are first in line."
+    conn.jobs.take_turn(turn.job)
     note_error(conn, run, None)
     return ""
 
@@ -228,23 +180,21 @@ def _note(conn: Connection, run: str, wait: Wait) -> None:
 
 def leave_turn(conn: Connection, run: str) -> None:
     """Inside a transaction: whoever waited for that may go on."""
-    if has_queue(conn) and conn.run(_LEAVE, (run,)).rowcount:
+    if has_queue(conn) and conn.jobs.end_turn(run):
         release(conn)
 
 
 def leave_other_turns(conn: Connection, runs: Collection[str]) -> None:
     """Inside a transaction: give back what this host's servers left, except the turns of these runs."""
-    sql = "select lock from procrastinate_jobs where args ->> 'server' = $1 and status in ('todo', 'doing')"
-    for (run,) in conn.execute(sql, (server_queue(),)).fetchall() if has_queue(conn) else ():
+    for run in conn.jobs.runs_of_server(server_queue()) if has_queue(conn) else ():
         if run not in runs:
             leave_turn(conn, run)
 
 
 def stands(conn: Connection, run: str) -> bool:
-    return has_queue(conn) and has_job(conn, run)
+    return has_queue(conn) and conn.jobs.has(run)
 
 
 def is_stopped(conn: Connection, run: str) -> bool:
     """Whether somebody asked for the end of a run that a server drives."""
-    sql = "select abort_requested from procrastinate_jobs where lock = $1 and status = 'doing'"
-    return has_queue(conn) and bool((found := conn.execute(sql, (run,)).fetchone()) and found[0])
+    return has_queue(conn) and conn.jobs.is_asked_to_stop(run)

@@ -81,7 +81,7 @@ class SqlApprovals:
         return f"{self.run}-{earlier + 1}.{call.index + 1}{again}"
 
     def as_kept(self, request: ApprovalRequest) -> ApprovalRequest:
-        return self.redact.request(request)
+        return self.redact.redact_request(request)
 
     def get(self, key: str) -> ApprovalRequest | None:
         text = self._value("request", key)

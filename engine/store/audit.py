@@ -25,7 +25,7 @@ from interlock.engine.store.connection import Connection, Rows
 from interlock.engine.store.recorded import AUDITED, UNSET, JsonForm, body_text, columns_of, key_text, sha
 from interlock.engine.store.rows import Plus, Row, Write, conditions, given, shape
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.disk import private_directory, write_private
+from interlock.services.files.disk import make_private_directory, replace_private_file
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError
 
@@ -64,9 +64,9 @@ def _read(path: Path, chosen: bool) -> Key:
 
 
 def _make(path: Path) -> None:
-    private_directory(path.parent)
+    make_private_directory(path.parent)
     text = base64.b64encode(_PKCS8 + secrets.token_bytes(32)).decode()
-    write_private(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
+    replace_private_file(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
 
 
 REMOVED = "removed"
@@ -264,7 +264,7 @@ def _sorted_out(notes: list[Note]) -> Iterable[Note]:
 
 def begin(conn: Connection, path: Path) -> Audit:
     """Begin the chain, inside the migration that made its table. It takes over, unverified, rows that had none."""
-    private_directory(folder_of(path))  # for the head, wherever the key is
+    make_private_directory(folder_of(path))  # for the head, wherever the key is
     made = Audit(conn, path)
     if conn.stored("select 1 from audit").fetchone() is None:
         found = [

@@ -201,7 +201,7 @@ def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
     known: set[str] = set()
     for name, run, parent, body, file in conn.execute("select id, run, parent, body, file from chain"):
         known.add(name)
-        data = blobs.read(body, file)
+        data = blobs.read_body(body, file)
         if not isinstance(data, bytes) or record_id(parent, data) != name:
             yield f"message {name[:12]}… of run {run} was changed, or its file is missing"
     for run, name in conn.execute(

@@ -13,8 +13,8 @@ from interlock.engine.store import Store, among, explained, listed_as_keys, read
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.rows import Condition
 from interlock.services.files.blobs import Blobs
-from interlock.services.files.disk import path_below, private_directory
-from interlock.services.files.filesystem import replace_file, store_file
+from interlock.services.files.disk import make_private_directory, path_below
+from interlock.services.files.filesystem import replace_file, store_content
 from interlock.state.clock import unix_time
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def bring_output(store: Store, name: str) -> None:
     with explained(store.path), closing(store.connect()) as conn:
         body = blob(conn, f"outputs/{name}")
     if body is not None:
-        store_file(store.outputs, name, body)
+        store_content(store.outputs, name, body)
 
 
 def keep_plans(conn: Connection, run: str, plans: Path, kept: dict[Path, int]) -> None:
@@ -158,7 +158,7 @@ def put_plan(conn: Connection | None, home: Path, run: str, name: str, body: byt
         put_blob(conn, f"plans/{run}/{name}", body, owner=run)
         return
     file = path_below(home / "plans" / run, name)
-    private_directory(file.parent)
+    make_private_directory(file.parent)
     replace_file(file, body)
 
 

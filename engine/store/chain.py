@@ -10,7 +10,7 @@ from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import note_files
-from interlock.services.files.blobs import Blobs, deflated
+from interlock.services.files.blobs import Blobs, deflate_body
 from interlock.services.transcript import ChainTranscript, StoredRecord
 from interlock.state.messages import Message
 
@@ -23,7 +23,7 @@ class SqlChain:
 
     def add(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
         note_files(self.conn, run, body, record.file)
-        row = record._replace(body=deflated(record.body)) if record.body else record
+        row = record._replace(body=deflate_body(record.body)) if record.body else record
         self.conn.insert("chain", {"id": name, "run": run, **row._asdict()}, "keep")
 
     def find(self, name: str) -> StoredRecord | None:

@@ -2,11 +2,12 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
+from interlock.engine.store.jobs import Jobs
 from interlock.engine.store.recorded import JsonForm, is_audited
 from interlock.engine.store.rows import Again, Row, Statement, Write, deletion, insertion, updating
 from interlock.engine.store.tables import TABLE
@@ -62,18 +63,6 @@ class BufferedCheckpoints(Protocol):
 
 CHECKPOINTS = frozenset(("checkpoints", "writes"))
 """The tables of buffered checkpoints."""
-
-
-class Jobs(Protocol):
-    """The queue's jobs, in the open transaction of a connection."""
-
-    def put(self, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any) -> None:
-        """Put a job; nothing if one with this lock waits: whoever takes that sees what changed."""
-        ...
-
-    def cancel(self, job: int) -> None:
-        """Take a job back, or ask the worker that has it to stop."""
-        ...
 
 
 NO_SERVER = (

@@ -11,7 +11,7 @@ from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
-from interlock.services.files.blobs import Blobs, inflated
+from interlock.services.files.blobs import Blobs, inflate_body
 from interlock.services.transcript import continued_by, record_id
 from interlock.state.messages import Message
 
@@ -72,7 +72,7 @@ def sequence(text: str) -> None:
 
 
 def record(body: bytes) -> None:
-    body = inflated(body)
+    body = inflate_body(body)
     if body and "root" not in mapping(body):  # empty: the record is in a file
         Message.model_validate_json(body)
 
@@ -100,7 +100,7 @@ def damage(home: Path, run: str) -> Iterator[str]:
         known = {row["id"] for row in conn.execute("select id from chain")}
         head = _newest(home, conn, run)
         for row in rows:
-            body = blobs.read(row["body"], row["file"])
+            body = blobs.read_body(row["body"], row["file"])
             if not isinstance(body, bytes) or record_id(row["parent"], body) != row["id"]:
                 yield f"record {row['id'][:12]}… was changed, or its file is missing"
             elif not row["parent"] and (old := continued_by(body)) and old not in known:

@@ -1,7 +1,7 @@
 """foreign: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,15 +12,18 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.store.base import BaseStore, Item, Op, PutOp, Result
 from langgraph.types import Interrupt
+from typing_extensions import override
 
 from interlock.engine.store import keep_option, read_options
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.runs import end_run
 from interlock.engine.store.saver import ClassKeepingSaver, Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import _langgraph
 from interlock.graphs._asking import pause_of, requests_of, value_of
-from interlock.graphs._stored import hiding_serializer, unstorable
-from interlock.graphs.foreign import Foreign
+from interlock.graphs._node_sources import node_sources
+from interlock.graphs._pipeline import Pipeline
+from interlock.graphs._stored import StoredForm, unstorable
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.clock import unix_time
 from interlock.state.errors import RunError
@@ -44,18 +47,17 @@ class ForeignSaver(ClassKeepingSaver):
     """
 
     def __init__(
-        self, conn: Connection, steps: StepLog, workflow: Foreign, approvals: Approvals, memory: Any
+        self, conn: Connection, steps: StepLog, form: StoredForm, approvals: Approvals, memory: Any
     ) -> None:
         """`memory`: the store that nodes find as `runtime.store`."""
         own_form = (OwnForm.__module__, OwnForm.__name__)
-        super().__init__(conn, steps, types={*workflow.types, own_form})
+        super().__init__(conn, steps, types={*form.types, own_form})
         self.memory = memory
-        self._own: Any = getattr(workflow.graph.checkpointer, "serde", None)
-        """The serializer of the saver that the graph was compiled with; None: it has none."""
-        self._hides = hiding_serializer(workflow.graph) is not None
+        self._own, self._hides = form.serde, form.hides
         self._approvals = approvals
         self._one = threading.RLock()
 
+    @override
     def put(
         self,
         config: RunnableConfig,
@@ -112,6 +114,7 @@ class ForeignSaver(ClassKeepingSaver):
         found = self._own.loads_typed((value.kind, value.data))
         return self.serde.loads_typed((value.packed, found)) if value.packed else found
 
+    @override
     def stores(self, effects: Effects) -> None:
         super().stores(effects)
         if self._hides:
@@ -126,6 +129,7 @@ class ForeignSaver(ClassKeepingSaver):
             checkpoint={**found.checkpoint, "channel_values": values}, pending_writes=writes
         )
 
+    @override
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
@@ -143,6 +147,7 @@ class ForeignSaver(ClassKeepingSaver):
                 self._approvals.withdraw(f"interrupt:{task_id}:")
             self._commit()
 
+    @override
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._one:
             found = super().get_tuple(config)
@@ -180,7 +185,30 @@ class ForeignSaver(ClassKeepingSaver):
         for key in keys:
             self.conn.update("approvals", {"interrupt": item.id}, {"run": thread, "key": key})
 
-    def ran_before(self, snapshot: Any) -> list[str]:
+    @override
+    def begin_drive(self, run: str, app: Any) -> None:
+        note_node_sources(self.conn, run, node_sources(app))
+
+    @override
+    def end_run(self, run: str) -> None:
+        end_run(self.conn, run)
+
+    @override
+    def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
+        return ()  # LangGraph leaves out what its graph has no key for
+
+    @override
+    def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:
+        if not _langgraph.has_breakpoints(app):
+            return set()
+        found = _langgraph.stops_at(app, snapshot, self._ran_before)
+        return {name for name, *about in found if self._pause(run, name, pause_of(name, *about))}
+
+    @override
+    def answers(self, run: str, waiting: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: given for name, given in given_answers(self.conn, run).items() if name in waiting}
+
+    def _ran_before(self, snapshot: Any) -> list[str]:
         """The nodes of the superstep that ended with this checkpoint."""
         if not snapshot.metadata or snapshot.metadata["source"] != "loop":
             return []
@@ -191,7 +219,7 @@ class ForeignSaver(ClassKeepingSaver):
             for (node,) in self.conn.execute(nodes, (run, parent[-12:]), tables=("step_rows", "step_kinds"))
         ]
 
-    def pause(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
+    def _pause(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
         """Ask at a breakpoint, once; whether it still waits for a person."""
         self._approvals.ask(request)
         with self.conn.transaction() as conn:
@@ -199,15 +227,19 @@ class ForeignSaver(ClassKeepingSaver):
             conn.update("approvals", {"interrupt": checkpoint}, where)
         return self._approvals.answer(request.key) is None
 
+    @override
     def _note_waiting(self, thread: str, interrupts: Any) -> None:
         """They are noted already."""
 
-    def _status(self, values: dict[str, Any], before: str) -> tuple[str, str]:  # noqa: ARG002 - LangGraph knows
+    @override
+    def _status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
         return "open", ""
 
+    @override
     def _is_over(self, namespace: str) -> bool:
         return ":" in namespace  # without, a graph that remembers from call to call
 
+    @override
     def list(self, *args: Any, **named: Any) -> Iterator[CheckpointTuple]:
         yield from map(self._read, super().list(*args, **named))
 
@@ -225,6 +257,17 @@ class _Hiding:
 
     def loads_typed(self, row: tuple[str, bytes]) -> Any:
         return self.unformed(self.serde.loads_typed(row))
+
+
+def saver_for(
+    workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
+) -> Saver:
+    """Return the saver of a workflow's runs. `path`: of the store, which holds the memories of graphs, too."""
+    return workflow.saver(
+        lambda outcome: Saver(conn, steps, outcome),
+        lambda outcome: ClassKeepingSaver(conn, steps, outcome),
+        lambda form: ForeignSaver(conn, steps, form, approvals, Memory(path)),
+    )
 
 
 @contextmanager
@@ -279,14 +322,6 @@ class Memory(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return self.batch(ops)
-
-
-def paused_at(saver: Saver, app: Any, snapshot: Any, run: str) -> set[str]:
-    """The breakpoints that the graph stands at and nobody has let it pass yet, each named by its checkpoint."""
-    if not isinstance(saver, ForeignSaver) or not _langgraph.has_breakpoints(app):
-        return set()
-    found = _langgraph.stops_at(app, snapshot, saver.ran_before)
-    return {name for name, *about in found if saver.pause(run, name, pause_of(name, *about))}
 
 
 def note_node_sources(conn: Connection, run: str, sources: Mapping[str, Any]) -> None:

@@ -76,7 +76,7 @@ class HookLog:
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
         text = reply.model_dump_json()
-        file = blobs_of(self.conn, self.outputs).keep(text.encode())
+        file = blobs_of(self.conn, self.outputs).store_if_long(text.encode())
         row = {"state": "done", "reply": None if file else text, "reply_file": file}
         row |= {"done_at": unix_time(), "epoch": self.epoch}
         with self.conn.transaction() as conn:
@@ -117,5 +117,5 @@ class HookLog:
         conn.insert("hook_calls", row, again)
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
-        text = blobs_of(self.conn, self.outputs).text(text, file, "A hook's reply")
+        text = blobs_of(self.conn, self.outputs).read_text(text, file, "A hook's reply")
         return Reply.model_validate_json(text) if text else None

@@ -106,15 +106,15 @@ class SqlJournal:
         row = self._row(key) or self._new(call, "intent")
         if row.state == "done":
             return
-        text = self.redact.planned(planned).model_dump_json() if planned else None
+        text = self.redact.redact_planned(planned).model_dump_json() if planned else None
         row = row._replace(state="intent", planned=text, intent_at=unix_time(), epoch=self.epoch)
         with self.conn.transaction(synced=True):
             self._put(key, row)
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row = self._row(key) or self._new(call, "done")
-        text = self.redact.result(result).model_dump_json()
-        file = blobs_of(self.conn, self.outputs).keep(text.encode())
+        text = self.redact.redact_result(result).model_dump_json()
+        file = blobs_of(self.conn, self.outputs).store_if_long(text.encode())
         done = row._replace(
             state="done",
             result=None if file else text,
@@ -171,7 +171,7 @@ class SqlJournal:
 
     def keep_reply(self, asked: str, answer: JsonValue) -> None:
         """Keep what an MCP server said, for replays. `asked`: JSON that names the server, and what of it."""
-        reply = json.dumps(self.redact.json(answer))
+        reply = json.dumps(self.redact.redact_json(answer))
         row = {"run": self.run, "asked": asked, "reply": reply, "at": unix_time()}
         self.conn.insert("server_replies", row, "replace")
 
@@ -183,7 +183,9 @@ class SqlJournal:
             self._put(key, row._replace(result=text, record=record))
 
     def _result(self, row: _Row) -> ToolResult | None:
-        text = blobs_of(self.conn, self.outputs).text(row.result, row.result_file, "The result of a call")
+        text = blobs_of(self.conn, self.outputs).read_text(
+            row.result, row.result_file, "The result of a call"
+        )
         if not text:
             return None
         result = ToolResult.model_validate_json(text)

@@ -69,6 +69,6 @@ def _files_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
     found, blobs = set[str](), blobs_of(conn, outputs)
     for text, file in rows:
         named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
-        body = blobs.read(text, named) or text or b""
+        body = blobs.read_body(text, named) or text or b""
         found |= _names_in(body if isinstance(body, bytes) else str(body).encode(errors="replace"), named)
     return found

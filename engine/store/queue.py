@@ -1,6 +1,6 @@
 """queue: a job says "drive this run until it parks or ends". It is put in the transaction that gives a reason to.
 
-The jobs are Procrastinate's, in the store's database. The truth about a run is its row, never its job's status
+How a database keeps jobs is its queue's business (`jobs.py`). The truth about a run is its row, never its job's status
 (`docs/internals.md#a-run-and-its-job`).
 """
 
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from interlock.engine.store import among, kept_repository, listed_as_keys, note_error, stopped
+from interlock.engine.store import kept_repository, note_error, stopped
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.jobs import Job, Unsure
 from interlock.engine.store.runs import IS_SUBTASK, end_lease, first_task, with_subtasks
 from interlock.state.errors import PASSING, StoreError
 
@@ -19,23 +20,8 @@ DRIVE = "interlock.drive"
 _OF_HOST = "host:"
 HELD = "held:"
 """Begins the queues that no worker serves (`admission.py`)."""
-_LEVEL = 1_000_000
+LEVEL = 1_000_000
 """Places in the line of one priority."""
-
-
-class Job(NamedTuple):
-    run: str
-    queue: str
-    doing: bool
-    driver: str
-    """Host and process; empty: it waits."""
-    deaths: int
-    """Times that its process or worker died."""
-    age_s: float
-    user: str
-    priority: int
-    waits: str
-    """For which limit; empty: for none."""
 
 
 class Submitted(NamedTuple):
@@ -45,21 +31,6 @@ class Submitted(NamedTuple):
     priority: int
     workflow: str
     queue: str
-
-
-class Unsure(NamedTuple):
-    """A run that a job drives, or that none does, with what changes while somebody really drives it."""
-
-    run: str
-    job: int | None
-    queue: str
-    worker: int | None
-    """Who has the job."""
-    stalled: bool
-    """The job's worker gives no sign of life."""
-    epoch: int
-    beat: int
-    held: int
 
 
 def host_queue() -> str:
@@ -77,12 +48,14 @@ def put_job(
     the store has no queue.
     """
     need_queue(conn)
-    later: Any = {"schedule_at": in_seconds(conn, after_s)} if after_s else {}
+    at = in_seconds(conn, after_s) if after_s else None
     whose = submitted(conn, run)
-    later["priority"], steps = priority_and_steps(conn, run, whose, queue)
+    priority, steps = priority_and_steps(conn, run, whose, queue)
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
-    conn.jobs.put(DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
+    conn.jobs.put(
+        DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), priority, at
+    )
 
 
 def need_queue(conn: Connection | None) -> Connection:
@@ -93,18 +66,12 @@ def need_queue(conn: Connection | None) -> Connection:
 
 
 def has_queue(conn: Connection) -> bool:
-    return conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
+    return conn.jobs.exist()
 
 
 def in_seconds(conn: Connection, after_s: float) -> datetime:
     """That time, on the database's clock."""
-    return conn.execute("select now()").fetchone()[0] + timedelta(seconds=after_s)
-
-
-def has_job(conn: Connection, run: str) -> bool:
-    """Whether a run has a job, of a server or of workers, that waits or is done."""
-    sql = "select 1 from procrastinate_jobs where lock = $1 and status in ('todo', 'doing') limit 1"
-    return conn.execute(sql, (run,)).fetchone() is not None
+    return conn.jobs.now() + timedelta(seconds=after_s)
 
 
 def submitted(conn: Connection, run: str) -> Submitted:
@@ -120,14 +87,14 @@ def priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str)
     Users take turns, each in the order of their own runs. Nobody who comes later gets in before the front of the line.
     A run that is put back keeps its place; one that has begun and has none goes first.
     """
-    top = whose.priority * _LEVEL
-    place = (run, queue, top - _LEVEL, top, whose.user)
-    kept, front, last, steps = conn.execute(_PLACE, place).fetchone()
+    top = whose.priority * LEVEL
+    kept, front, last = conn.jobs.places(run, whose.user, queue, top - LEVEL, top)
+    steps = _steps_of(conn, run)
     if kept is not None:
         return kept, steps
     if front is None or steps:
         return top if front is None else min(front + 1, top), steps
-    return front if last is None else max(min(front, last - 1), top - _LEVEL + 1), steps
+    return front if last is None else max(min(front, last - 1), top - LEVEL + 1), steps
 
 
 def hand_to_workers(
@@ -161,15 +128,8 @@ def take_back(conn: Connection, run: str) -> bool | None:
     A worker that has a run that is done delivers what it changed, and isn't stopped.
     """
     note_stopped(conn, run, "cancelled")
-    found = conn.execute(_STOPPABLE, (run,)).fetchall()
-    for job, _ in found:
-        conn.jobs.cancel(job)
-    return any(doing for _, doing in found) if found else None
-
-
-def unsure(conn: Connection, stalled_s: float) -> list[Unsure]:
-    """Runs of workers that may be abandoned. `stalled_s`: seconds without a worker's heartbeat."""
-    return [Unsure(*row) for row in conn.execute(_UNSURE, (stalled_s,)).fetchall()]
+    is_done = conn.execute("select 1 from runs where run = $1 and status = 'done'", (run,)).fetchone()
+    return conn.jobs.stop(run, only_turns=is_done is not None)
 
 
 def take_over(conn: Connection, found: Unsure) -> None:
@@ -177,14 +137,7 @@ def take_over(conn: Connection, found: Unsure) -> None:
     if found.job is None:
         put_job(conn, found.run, found.queue)
         return
-    # A worker may die after it put a run back and before its job's end: then the newer job counts.
-    newer = "select exists (select 1 from procrastinate_jobs where queueing_lock = $1 and status = 'todo')"
-    (there,) = conn.execute(newer, (found.run,)).fetchone()
-    end = "finish_job_v1(id, 'failed', true)" if there else "retry_job_v2(id, now(), null, null, null)"
-    # Only while it is being done: another worker's sweep may have been quicker.
-    conn.execute(
-        f"select procrastinate_{end} from procrastinate_jobs where id = $1 and status = 'doing'", (found.job,)
-    )
+    conn.jobs.put_back(found.job, found.run)
     if found.held and not is_due(conn, found.run):
         for one in with_subtasks(conn, first_task(conn, found.run)):
             end_lease(conn, one)  # it was cancelled, and nobody else would end it: its host is gone
@@ -207,12 +160,16 @@ def delivery(conn: Connection, run: str) -> Delivery:
     kept = kept_repository(conn, run)
     kept_back = [path for path in kept.get("kept_back", "").split("\n") if path]
     left: list[str] = json.loads(kept.get("left_behind", "[]"))
-    return Delivery(has_job(conn, run), kept.get("pushed_by", ""), kept_back, left)
+    return Delivery(conn.jobs.has(run), kept.get("pushed_by", ""), kept_back, left)
 
 
 def got_further(conn: Connection, run: str, steps: int) -> bool:
     """Whether the run, with its subtasks, is further than it was when it had taken so many steps."""
-    return conn.execute(f"{_FAMILY} select {_TAKEN}", (run,)).fetchone()[0] > steps
+    return _steps_of(conn, run) > steps
+
+
+def _steps_of(conn: Connection, run: str) -> int:
+    return conn.execute(_STEPS, (run,)).fetchone()[0]
 
 
 def is_due(conn: Connection, run: str) -> bool:
@@ -261,107 +218,21 @@ def _reopen(conn: Connection, run: str) -> None:
 
 def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
-    workers: dict[int, float] = dict(conn.execute(_WORKERS).fetchall())
-    jobs = [Job(*facts, waits=_waits(error)) for *facts, error in conn.execute(_JOBS)]
-    return workers, jobs, conn.execute(_REQUESTS).fetchone()[0]
+    return conn.jobs.workers(), conn.jobs.all_jobs(), conn.execute(_REQUESTS).fetchone()[0]
 
 
-def connections(conn: Connection) -> tuple[int, int]:
-    """Connections to this store's server, of everybody who uses it, and how many it takes."""
-    return conn.execute(_CONNECTIONS).fetchone()
-
-
-def unserved(conn: Connection, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
-    """Queue and seconds of waiting of each of these runs that could go on, if no worker at all gives a sign of life."""
-    values = (listed_as_keys(runs), stalled_s)
-    return conn.execute(_UNSERVED, values).fetchall() if has_queue(conn) else []
-
-
-def _waits(error: str | None) -> str:
-    found: dict[str, str] = json.loads(error) if error else {}
-    return found["of"] if found.get("type") == "limit" else ""
-
-
-_LINE = (
-    "from procrastinate_jobs where status = 'todo' and queue_name = $2 and priority > $3 and priority <= $4"
-)
-_FAMILY = f"""
+_STEPS = f"""
 with recursive family (run) as (
     select run from runs where run = $1
     union select c.run from runs c join family f on c.parent = f.run where {IS_SUBTASK}
 )
-"""
-_TAKEN = "(select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f)"
-_PLACE = f"""
-{_FAMILY}
-select (select priority from procrastinate_jobs where lock = $1 and status = 'doing'),
-       (select max(priority) {_LINE}), (select min(priority) {_LINE} and args ->> 'user' = $5),
-       {_TAKEN}
+select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f
 """
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
-_NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
-_PASSES = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING}"
-_MAY_GO_ON = f"{_PASSES} and {_NOT_ASKED}"
+NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
+PASSES = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING}"
+_MAY_GO_ON = f"{PASSES} and {NOT_ASKED}"
 _IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
-_STALLED = (
-    "coalesce(w.id is null and j.args ->> 'server' is null "
-    "or w.last_heartbeat < now() - make_interval(secs => cast($1 as double precision)), false)"
-)
-_SIGNS = "coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)"
-# Those with a job; those without one that wait for nobody, of whom only indexes are read; and those that are over,
-# whose worker died before it delivered what they changed.
-_UNSURE = f"""
-with loose as materialized (
-    select r.run from runs r where r.queue is not null and r.status = 'open' and {_NOT_ASKED} and not exists (
-        select 1 from procrastinate_jobs t where t.lock = r.run and t.status in ('todo', 'doing'))
-)
-select r.run, j.id, r.queue, j.worker_id, {_STALLED}, {_SIGNS}
-from procrastinate_jobs j join runs r on r.run = j.lock and r.status = 'open'
-    and (r.queue is not null or j.args ->> 'server' is not null)
-left join procrastinate_workers w on w.id = j.worker_id left join lease l on l.run = r.run
-where j.status = 'doing'
-union all
-select r.run, null, r.queue, null, false, {_SIGNS}
-from loose o cross join lateral (select run, queue, error from runs where run = o.run limit 1) r
-left join lease l on l.run = r.run where {_PASSES}
-union all
-select r.run, j.id, r.queue, j.worker_id, true, 0, 0, 0
-from procrastinate_jobs j join runs r on r.run = j.lock and r.status <> 'open'
-left join procrastinate_workers w on w.id = j.worker_id
-where j.status = 'doing' and ({_STALLED})
-"""
-_WORKERS = """
-select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
-from procrastinate_workers order by id
-"""
-_AGE = (
-    "cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id)) "
-    "as double precision)"
-)
-_UNSERVED = f"""
-select j.queue_name, {_AGE} from procrastinate_jobs j
-where j.status = 'todo' and j.queueing_lock in {among()} and j.queue_name not like '{HELD}%' and not exists (
-    select 1 from procrastinate_workers
-    where last_heartbeat > now() - make_interval(secs => cast($2 as double precision)))
-"""
-_STOPPABLE = """
-select j.id, j.status = 'doing' from procrastinate_jobs j join runs r on r.run = j.lock
-where j.lock = $1 and j.status in ('todo', 'doing') and (r.status <> 'done' or j.args ->> 'server' is not null)
-"""
-_JOBS = f"""
-select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
-       j.attempts + coalesce(cast(j.args ->> 'deaths' as integer), 0),
-       {_AGE},
-       coalesce(j.args ->> 'user', ''), cast(ceil(cast(j.priority as double precision) / {_LEVEL}) as integer),
-       case when j.status = 'todo' then r.error end
-from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1 left join runs r on r.run = j.lock
-where j.status in ('todo', 'doing') and j.task_name = '{DRIVE}' order by j.status = 'todo', j.priority desc, j.id
-"""
-_CONNECTIONS = (
-    "select (select count(*) from pg_stat_activity where datname is not null), "
-    "cast(current_setting('max_connections') as integer) "
-    "- cast(current_setting('superuser_reserved_connections') as integer)"
-)
 _REQUESTS = (
     "select count(*) from approvals a join runs r on r.run = a.run "
     f"where {_ASKED} and r.status not in ('done', 'failed', 'cancelled')"

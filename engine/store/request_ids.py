@@ -4,7 +4,7 @@
 def place_of(name: str) -> tuple[int, int]:
     """Batch and call from an id like `k3m9x2pa-2.1`, for sorting in call order instead of the order of asking.
 
-    Requests from hooks, like `k3m9x2pa-h1`, come first; a foreign graph has only its own, like `k3m9x2pa-q1`.
+    Requests from hooks, like `k3m9x2pa-h1`, come first; those that nodes ask themselves are like `k3m9x2pa-q1`.
     """
     place = name.rpartition("-")[2]
     if place.startswith(("h", "q")):
@@ -13,6 +13,6 @@ def place_of(name: str) -> tuple[int, int]:
     return int(batch), int(call)
 
 
-def is_foreign(name: str) -> bool:
-    """Whether a foreign graph made the request of this id."""
-    return name.rpartition("-")[2].startswith("q")
+def is_about_call(name: str) -> bool:
+    """Return whether the request with this id is about one of the model's calls, not asked by a node."""
+    return not name.rpartition("-")[2].startswith("q")

@@ -1,7 +1,16 @@
 """saver: LangGraph's checkpoints in the store, with `runs`, `approvals` and `steps` in the same transactions."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Container,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -22,8 +31,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
 from interlock.engine.store import checkpoint_of, packed, unpacked
+from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.rows import Condition, conditions, shape
+from interlock.engine.store.runs import child_in, how_it_ended
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.graphs import _langgraph
@@ -33,6 +44,12 @@ from interlock.state.clock import unix_time
 from interlock.state.errors import ENDED_WELL, RunError, exception_line
 from interlock.state.journal import Effects
 from interlock.state.text import clean
+
+Notice = Callable[[str, Any], None]
+
+
+def notice_nothing(_what: str, _value: Any) -> None:
+    """For stores that nobody watches."""
 
 
 class Serde(JsonPlusSerializer):
@@ -82,6 +99,8 @@ class Saver(BaseCheckpointSaver[int]):
         self.conn = conn
         self.steps = steps or StepLog()
         self._outcome = outcome
+        self.notice: Notice = notice_nothing
+        """Told of each value that is stored as it is, and what it is."""
         self._waiting: dict[tuple[str, str], _Rows] = {}
         self._stored: dict[str, set[str]] = {}
         """Thread → nested namespaces with rows on disk."""
@@ -327,6 +346,34 @@ class Saver(BaseCheckpointSaver[int]):
                 where = {"run": thread, "key": key, "interrupt": Condition("is distinct from", item.id)}
                 self.conn.update("approvals", {"interrupt": item.id}, where)
 
+    def stores(self, effects: Effects) -> None:
+        """Store results of effects as the state is stored."""
+
+    def begin_drive(self, run: str, app: Any) -> None:
+        """Keep what a later replay compares of the graph as it is now."""
+
+    def end_run(self, run: str) -> None:
+        """Note that a run is done, where its checkpoints don't say so."""
+
+    def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
+        """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
+        return [key for key in values if key not in known and not _langgraph.is_internal(key)]
+
+    def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
+        """Return the breakpoints that a run stands at and nobody has let it pass yet."""
+        return set()
+
+    def answers(self, run: str, waiting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return interrupt id → what it is resumed with, for those with an answer or whose subtask is over.
+
+        `waiting`: interrupt id → its value.
+        """
+        ready = {name: True for name in ready_answers(self.conn, run) if name in waiting}
+        below = {name: child_in(value) for name, value in waiting.items()}
+        return ready | {
+            name: True for name, child in below.items() if child and how_it_ended(self.conn, child)
+        }
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self.get_tuple(config)
 
@@ -346,13 +393,6 @@ class Saver(BaseCheckpointSaver[int]):
         self.delete_thread(thread_id)
 
 
-Notice = Callable[[str, Any], None]
-
-
-def notice_nothing(_what: str, _value: Any) -> None:
-    """For stores that nobody watches."""
-
-
 class ClassKeepingSaver(Saver):
     """The state of a workflow of the user's own comes back with the types that its nodes wrote, or is refused."""
 
@@ -363,11 +403,8 @@ class ClassKeepingSaver(Saver):
         super().__init__(conn, steps, outcome)
         self.known = Storable(frozenset(types) | _langgraph.storable_types())
         self.serde = ClassKeepingSerde(self.known)
-        self.notice: Notice = notice_nothing
-        """Told of each value that is stored as it is, and what it is."""
 
     def stores(self, effects: Effects) -> None:
-        """Results of effects are stored as the state is."""
         effects.serde, effects.known, effects.notice = self.serde, self.known, self.notice
 
     def put(

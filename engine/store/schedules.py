@@ -1,4 +1,4 @@
-"""schedules: runs that workers start at set times, each by a job of Procrastinate's that is due at the next one."""
+"""schedules: runs that workers start at set times, each by a job that is due at the next one."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import in_seconds
-from interlock.engine.store.rows import Statement
 from interlock.state.errors import ConfigError, UserError
 
 START = "interlock.start"
@@ -87,12 +86,8 @@ def find(conn: Connection, name: str) -> Schedule | None:
 
 def listed(conn: Connection) -> list[tuple[Schedule, datetime | None]]:
     """Every schedule, with its next time; None: it is being started."""
-    names = ", ".join(f"s.{name}" for name in Schedule._fields)
-    rows = conn.execute(
-        f"select {names}, j.scheduled_at from schedules s left join procrastinate_jobs j "
-        "on j.queueing_lock = 'schedule:' || s.name and j.status = 'todo' order by s.name"
-    ).fetchall()
-    return [(_schedule(row[:-1]), row[-1]) for row in rows]
+    rows = conn.execute(f"select {', '.join(Schedule._fields)} from schedules order by name").fetchall()
+    return [(found := _schedule(row), conn.jobs.due(_lock_of(found.name))) for row in rows]
 
 
 def _schedule(row: Any) -> Schedule:
@@ -102,7 +97,7 @@ def _schedule(row: Any) -> Schedule:
 
 def remove(conn: Connection, name: str) -> bool:
     """Inside a transaction; returns whether there was one. A run that it started goes on."""
-    conn.delete("procrastinate_jobs", {"queueing_lock": f"schedule:{name}", "status": "todo"})
+    conn.jobs.remove(_lock_of(name))
     return conn.delete("schedules", {"name": name}).rowcount > 0
 
 
@@ -113,7 +108,7 @@ def plan(
     at = in_seconds(conn, after_s)
     at = schedule.after(at) if due is None else at
     args = {"schedule": schedule.name, "due": due or int(at.timestamp()), "deaths": deaths}
-    conn.jobs.put(START, f"schedule:{schedule.name}", schedule.queue, args, schedule_at=at)
+    conn.jobs.put(START, _lock_of(schedule.name), schedule.queue, args, at=at)
     return at
 
 
@@ -133,23 +128,15 @@ def try_again(conn: Connection, name: str, due: int, deaths: int) -> None:
         started(conn, name, schedule.run, f"The process that starts its runs died {deaths} times.")
 
 
-_DELETE_ABANDONED = Statement(
-    "delete from procrastinate_jobs j where j.status = 'doing' and j.task_name = $1 and not exists "
-    "(select 1 from procrastinate_workers w where w.id = j.worker_id "
-    "and w.last_heartbeat >= now() - make_interval(secs => $2)) returning args ->> 'schedule', args ->> 'due'",
-    ("procrastinate_jobs",),
-)
-
-
 def take_over(conn: Connection, stalled_s: float) -> None:
     """Inside a transaction: try again what workers that are gone were starting, and plan what has no job."""
-    abandoned = conn.run(_DELETE_ABANDONED, (START, stalled_s)).fetchall()
-    for name, due in abandoned:
-        try_again(conn, name, int(due), 0)
-    unplanned = conn.execute(
-        "select name from schedules s where not exists (select 1 from procrastinate_jobs j "
-        "where j.lock = 'schedule:' || s.name and j.status in ('todo', 'doing'))"
-    ).fetchall()
-    for (name,) in unplanned:
-        if schedule := find(conn, name):
+    for job in conn.jobs.take_abandoned(START, stalled_s):
+        try_again(conn, job["schedule"], job["due"], 0)
+    for schedule, _ in listed(conn):
+        if not conn.jobs.has(_lock_of(schedule.name)):
             plan(conn, schedule)
+
+
+def _lock_of(name: str) -> str:
+    """The lock of the job that starts the runs of a schedule."""
+    return f"schedule:{name}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection
-from interlock.services.files.disk import path_below, private_directory, write_private
+from interlock.services.files.disk import make_private_directory, path_below, replace_private_file
 from interlock.state.errors import RunError, StoreError, UserError
 
 PROGRESS = ("ignored_tests", "unsaved", "node_sources", "calls_before")
@@ -50,8 +50,8 @@ def seal(home: Path, run: str, definition: Definition) -> None:
     """Note that a run's definition is as this host, or a person at it, wants it."""
     file = _file(home, run)
     try:
-        private_directory(file.parent)
-        write_private(file, definition.digest)
+        make_private_directory(file.parent)
+        replace_private_file(file, definition.digest)
     except OSError as error:
         raise StoreError(f"Can't write {str(file)!r}: {error.strerror}.") from error
 

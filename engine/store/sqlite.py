@@ -15,7 +15,7 @@ from interlock.engine.store.connection import Adapter, Column, Connection, Fetch
 from interlock.engine.store.recorded import JsonForm, is_audited
 from interlock.engine.store.rows import Write
 from interlock.services.files import disk
-from interlock.services.files.disk import private_file
+from interlock.services.files.disk import make_private_file
 from interlock.state.errors import StoreError
 
 _KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
@@ -200,7 +200,7 @@ class Sqlite(Adapter):
     ) -> SqliteConnection:
         with self.explained():
             with suppress(OSError):  # SQLite says why
-                private_file(self.path)
+                make_private_file(self.path)
             conn = sqlite3.connect(
                 self.path, timeout=patience_s, isolation_level=None, check_same_thread=False
             )
@@ -252,7 +252,7 @@ class Sqlite(Adapter):
 
     @contextmanager
     def explained(self) -> Generator[None]:
-        with disk.explained(self.path, sqlite3.DatabaseError):
+        with disk.convert_store_errors(self.path, sqlite3.DatabaseError):
             try:
                 yield
             except sqlite3.OperationalError:

@@ -144,26 +144,15 @@ class StepLog:
     def handed_on(self, task: str) -> list[dict[str, Any]]:
         note = self._notes[task]
         self._take_in(task, note)
-        self._drop(task)
+        del self._notes[task]
+        if before := self._before.get(task):
+            self._notes[task] = before.pop()
         return [_packed(done, len(note.namespace)) for done in note.inside]
 
     def taken_up(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
         within = inside(task)
         *before, self._notes[within] = (_unpacked(note, namespace) for note in done)
         self._before[within] = before
-
-    def _drop(self, task: str) -> None:
-        del self._notes[task]
-        if before := self._before.get(task):
-            self._notes[task] = before.pop()
-
-    def undone(self, task: str) -> None:
-        self._drop(task)
-        within = inside(task)
-        while within in self._notes:
-            for kept in (self._notes, self._before, self._decided):
-                kept.pop(within, None)
-            within = inside(within)
 
     def routed(self, task: str, label: str) -> None:
         if note := self._notes.get(task):
@@ -255,7 +244,7 @@ class StepLog:
     def _save_decided(self, conn: Connection, run: str, task: str) -> None:
         """Save with the task's writes; idempotent if the task runs again."""
         for place, (key, what, at) in enumerate(self._decided.pop(task, ())):
-            body = self._redact.json(what.model_dump(mode="json", exclude_defaults=True))
+            body = self._redact.redact_json(what.model_dump(mode="json", exclude_defaults=True))
             call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
             columns = {"body": json.dumps(body, ensure_ascii=False), "at": at}
             row = {**call, "task": f"{task}.{place}" if place else task, **columns}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from interlock.engine.store import among, listed_as_keys, reading, select
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
-from interlock.services.files.blobs import inflated
+from interlock.services.files.blobs import inflate_body
 
 Row = Any
 """Its columns are read by name, `row["run"]`."""
@@ -212,7 +212,7 @@ def last_step(home: Path, run: str) -> list[Row]:
 def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
     """The body of a row: its own, or that of the file it names; None: the file is gone."""
     if file is None:
-        return inflated(own) if isinstance(own, bytes) else own
+        return inflate_body(own) if isinstance(own, bytes) else own
     with reading(home) as conn:
         return blobs_of(conn, home / "outputs").load(file) if conn else None
 
@@ -295,5 +295,5 @@ def drive(home: Path, run: str) -> int | None:
 def agents(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
     sql = "select body from chain where run = $1 and parent = '' and file is null"
-    roots = [json.loads(inflated(row["body"])).get("root", {}) for row in select(home, sql, run)]
+    roots = [json.loads(inflate_body(row["body"])).get("root", {}) for row in select(home, sql, run)]
     return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]

@@ -16,7 +16,7 @@ import ormsgpack
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_NUMPY_ARRAY, JsonPlusSerializer
 
-from interlock.engine.driver.drive import check_stored, pending
+from interlock.engine.driver.drive import check_resumable, pending
 from interlock.engine.driver.of_run import kept_options
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.options import Options
@@ -29,8 +29,8 @@ from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_stat
 from interlock.engine.store.sqlite import SqliteConnection, another_programs
 from interlock.engine.store.steps import StepLog, StepRow, write_steps
 from interlock.engine.workflows import find_workflow, only_graph
-from interlock.graphs._stored import Names, hiding_serializer, loader_of
-from interlock.graphs.foreign import Foreign
+from interlock.graphs._pipeline import Pipeline
+from interlock.graphs._stored import Names, loader_of
 from interlock.state.errors import RunError, UserError
 
 
@@ -42,19 +42,15 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     """
     workflow = workflow or only_graph(options)
     chosen, source = find_workflow(workflow, options)
-    if not isinstance(chosen, Foreign):
-        raise UserError(
-            f"{workflow!r} isn't a LangGraph graph, so it can't continue a thread. Give FILE.py:graph."
-        )
+    form = chosen.thread_form()
     prepared = prepare(replace(options, source=source), chosen.needs_model)
     store, run = Store(options.home), new_run_id()
     store.open()
     with explained(store.path), closing(store.connect("FULL")) as conn:
         steps, approvals = StepLog(prepared.redact, conn, run), SqlApprovals(conn, run, prepared.redact)
-        saver = ForeignSaver(conn, steps, chosen, approvals, Memory(store.path))
-        own = hiding_serializer(chosen.graph)
-        found = _thread_of(url, thread, own or _Reader({*chosen.types}, saver.known))
-        kept = prepared.redact.json(kept_options(prepared.options))
+        saver = ForeignSaver(conn, steps, form, approvals, Memory(store.path))
+        found = _thread_of(url, thread, form.serde if form.hides else _Reader({*form.types}, saver.known))
+        kept = prepared.redact.redact_json(kept_options(prepared.options))
         title, root = f"thread {thread}", str(prepared.workspace.root)
         with conn.transaction():
             insert_run(conn, NewRun(run, chosen.name, root, title, kept, {}))
@@ -71,14 +67,14 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     return run
 
 
-def _settle(conn: Connection, chosen: Foreign, saver: ForeignSaver, run: str) -> None:
+def _settle(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -> None:
     """Derive from the checkpoints what the run's lists and pages show."""
     graph = chosen.declared()
-    app = graph.compile(saver)
+    app: Any = graph.compile(saver)
     config = {"configurable": {"thread_id": run}}
-    check_stored(run, graph, app, cast(Any, SimpleNamespace(config=config, tasks=())), saver)
+    check_resumable(run, graph, app, cast(Any, SimpleNamespace(config=config, tasks=())), saver)
     snapshot: Any = app.get_state(config, subgraphs=True)
-    check_stored(run, graph, app, snapshot, saver)
+    check_resumable(run, graph, app, snapshot, saver)
     _write_steps(conn, run, [*app.get_state_history(config)][::-1], chosen.name)
     for task in _innermost(snapshot):
         for item in task.interrupts:

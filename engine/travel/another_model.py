@@ -33,10 +33,8 @@ from interlock.engine.travel.replay import (
     recorded_run,
     way,
 )
-from interlock.engine.workflows import begun_with
 from interlock.graphs._langgraph import input_of
-from interlock.graphs.foreign import Foreign
-from interlock.state.errors import UserError
+from interlock.graphs._pipeline import Pipeline
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""
@@ -57,26 +55,21 @@ async def go_on_with(
     home: Path, name: str, model: str, step: int | None, renderers: Sequence[Renderer] = ()
 ) -> GoneOn:
     """Fork at a root step, by default the first, and drive the fork. Raises `UserError` before it forks."""
-    row, recorded = recorded_run(home, name)
-    options = _checked(home, row, model)
+    row, chosen, recorded = recorded_run(home, name)
+    options = _checked(home, row, chosen, model)
     fork = fork_run(home, row.run, recorded[0].step if step is None else step)
     _with_model(home, fork.run, model)
     outcome = await _driven(home, row.run, fork, options, renderers)
     paths = Paths(way(home, row.run), way(home, fork.run))
-    return GoneOn(fork, _other_way(recorded, points(home, fork.run)), paths, outcome)
+    return GoneOn(fork, _other_way(recorded, points(home, fork.run, chosen)), paths, outcome)
 
 
-def _checked(home: Path, row: RunRow, model: str) -> Options:
+def _checked(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
     """The options to drive the fork with; `prepare` raises what is wrong with them."""
     kept = {**options_of(home, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
     restored_options = restored(options, kept, row.workspace)
-    chosen, _ = begun_with(row.run, row.workflow, restored_options)
-    if isinstance(chosen, Foreign):
-        raise UserError(
-            f"{row.workflow!r} is a graph of LangGraph and chooses its models itself. Change its file, then run its "
-            f"nodes again, with their effects: interlock replay {row.run} --live"
-        )
+    chosen.check_model_switch(row.run)
     prepare(restored_options, chosen.needs_model)
     return options
 

@@ -17,12 +17,11 @@ from typing import Any
 
 from langgraph.errors import GraphInterrupt
 
-from interlock.engine.driver.drive import saver_for
 from interlock.engine.masking import redactor_at
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store, checkpoint_of, options_of
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.foreign import node_sources_of, task_writes
+from interlock.engine.store.foreign import node_sources_of, saver_for, task_writes
 from interlock.engine.store.replays import answered_requests
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import readable
@@ -39,8 +38,8 @@ from interlock.graphs._langgraph import (
     take_over_interrupts,
 )
 from interlock.graphs._node_sources import node_sources
+from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._watch import kept_aside
-from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
 from interlock.state.names import is_hidden_node
@@ -80,20 +79,20 @@ class Instead:
 
 
 async def apply_record(
-    home: Path, row: RunRow, chosen: Foreign, until: int | None, instead: Instead | None = None
+    home: Path, row: RunRow, chosen: Pipeline, until: int | None, instead: Instead | None = None
 ) -> list[Superstep]:
     """Apply a run's recorded writes, from its start to the first difference, or to a step.
 
     Raises `UserError` if the graph lacks the node to replace.
     """
-    if instead and instead.node not in chosen.graph.nodes:
-        has = ", ".join(name for name in chosen.graph.nodes if not is_hidden_node(name))
-        raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
     store = Store(home)
     with closing(store.connect()) as conn:
         saver: Any = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, row.run), store.path)
-        app = chosen.declared().compile(saver)
-        record = _Record(home, row, conn, chosen, instead)
+        app: Any = chosen.declared().compile(saver)
+        if instead and instead.node not in app.nodes:
+            has = ", ".join(name for name in app.nodes if not is_hidden_node(name))
+            raise UserError(f"{chosen.name!r} has no node {instead.node!r}. It has the nodes: {has}.")
+        record = _Record(home, row, conn, chosen, app, instead)
         found: list[Superstep] = []
         before = None
         for one in _line(saver, row.run):
@@ -134,7 +133,9 @@ def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 class _Record:
-    def __init__(self, home: Path, row: RunRow, conn: Any, chosen: Foreign, instead: Instead | None) -> None:
+    def __init__(
+        self, home: Path, row: RunRow, conn: Any, chosen: Pipeline, app: Any, instead: Instead | None
+    ) -> None:
         options = options_of(home, row.run)
         self._instead, self._chosen, self._given = instead, chosen, options.get("context")
         self._answers = RecordedAnswers(
@@ -142,10 +143,10 @@ class _Record:
                 (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
                 for _, request, answer in answered_requests(home, row.run)
             ),
-            redactor_at(Path(row.workspace), home).request,
+            redactor_at(Path(row.workspace), home).redact_request,
         )
         self._sources = node_sources_of(options)
-        self._today = node_sources(chosen.graph)
+        self._today = node_sources(app)
         steps = step_rows(home, row.run)
         self._started = {step["task"]: step["started"] for step in steps}
         self._nodes = {step["task"]: step["node"] for step in steps}
@@ -232,7 +233,9 @@ class _Record:
 
     async def _written_by(self, function: Any, app: Any, before: Any, task: DueTask) -> list[Any]:
         """What a function writes as a task's node; what it asks is answered as recorded."""
-        context = self._chosen.contextual(self._given)  # made for who runs alone: its class is code of theirs
+        context = self._chosen.graph_context(
+            self._given
+        )  # made for who runs alone: its class is code of theirs
         take_over_interrupts()
         token = QUESTIONS.set(self._answers)
         try:

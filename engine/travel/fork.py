@@ -16,8 +16,8 @@ from interlock.engine.store.copies import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id
 from interlock.graphs import is_known, pipeline
 from interlock.graphs._langgraph import is_due
-from interlock.services.files.disk import private_directory
-from interlock.services.files.filesystem import locked
+from interlock.services.files.disk import make_private_directory
+from interlock.services.files.filesystem import lock_folder
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Contents
 from interlock.state.clock import unix_time
@@ -59,8 +59,8 @@ def fork_run(
             files.put(files.to_step(step)[0])
         return _recorded(home, run, point, Path(run.workspace))
     snapshots = home / "snapshots"
-    private_directory(snapshots)
-    with locked(snapshots):
+    make_private_directory(snapshots)
+    with lock_folder(snapshots):
         beside = Path.cwd() / run.run if is_elsewhere(home, run) else Path(run.workspace)
         fork, folder = _begun(home, run, point, beside, workspace) or _new(beside, workspace)
         with at_hand(home, run) as here:

@@ -8,7 +8,6 @@ import gc
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -39,13 +38,11 @@ from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
 from interlock.graphs._langgraph_part import Node
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign
 from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
 from interlock.state.names import RAISED, is_hidden_node
 from interlock.state.node import spec_of
-from interlock.state.run import BY_PROCESS
 from interlock.state.text import nearest
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
@@ -135,6 +132,7 @@ class Replayed:
     run: str
     points: list[Point]
     """As replayed."""
+    recorded: list[Point]
     divergence: dict[str, Any] | None
     """The first step that differs: `step`, nodes `recorded` and `replayed`, `keys`, `requests`, `error`."""
     paths: "Paths"
@@ -150,16 +148,11 @@ async def replay(
     What the nodes of a LangGraph graph wrote is applied again; `live`: they run, with all their effects. Raises
     `UserError` if there is nothing to replay, `StoppedError` if it was stopped before it found a difference.
     """
-    row, recorded = recorded_run(home, name)
+    row, chosen, recorded = recorded_run(home, name)
     if until is not None:
         point_of(home, row, until)
-    foreign = foreign_of(home, row)
-    if live and foreign is None:
-        raise _not_theirs(row)
-    if foreign is not None:
-        recorded = points(home, row.run, theirs=True)
-    if foreign is not None and not live:
-        return await _applied(home, row, foreign, until, swapped)
+    if not chosen.replays_nodes(live):
+        return await _applied(home, row, chosen, recorded, until, swapped)
     swap = swap_from(swapped, until) if swapped else None
     last = None if swap else _last(row, recorded, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder, stoppable() as stop:
@@ -171,9 +164,9 @@ async def replay(
         taken = _root_steps(home, row.run)
         seen = Seen(home, row, {point.step: point.values for point in recorded}, taken)
         with _seldom_collected():
-            outcome = await _driven(home, store, row, script, swap, end, seen)
+            outcome = await _driven(home, store, row, chosen, script, swap, end, seen)
         took = time.monotonic() - started
-        made = points(store.home, row.run, theirs=foreign is not None)
+        made = points(store.home, row.run, chosen)
         if end.stopped:
             last = made[-1].step if made else 0
         within = [p for p in made if last is None or p.step <= last]
@@ -192,7 +185,7 @@ async def replay(
         ways = Paths(_path_until(taken, last), way(store.home, row.run, last))
     roots = (step for step in taken if not step.failed)
     ran = sum(step.ms for step in roots if last is None or step.step <= last) / 1000
-    return Replayed(row.run, within, found, ways, ran, took)
+    return Replayed(row.run, within, recorded, found, ways, ran, took)
 
 
 @contextmanager
@@ -206,35 +199,37 @@ def _seldom_collected() -> Generator[None]:
         gc.set_threshold(*usual)
 
 
-def foreign_of(home: Path, row: RunRow) -> Foreign | None:
-    """The LangGraph graph that the run is one of; None: it is one of our own workflows. Raises `InterlockError`."""
+def _workflow_now(home: Path, row: RunRow) -> Pipeline:
+    """Return a run's workflow as it is today. Raise `InterlockError` if it can't be loaded."""
     folder = Path(row.workspace) if Path(row.workspace).is_dir() else home
     options = Options(home=home, workspace=folder, env=dict(os.environ))
     kept = {**options_of(home, row.run), "fake": None, "record_to": None}
     chosen, _ = begun_with(row.run, row.workflow, restored(options, kept, row.workspace))
-    return chosen if isinstance(chosen, Foreign) else None
-
-
-def _not_theirs(row: RunRow) -> UserError:
-    return UserError(f"{row.workflow!r} always replays without effects. --live is for graphs of LangGraph.")
+    return chosen
 
 
 def live_nodes(home: Path, name: str, until: int | None = None) -> list[tuple[str, int]]:
-    """The nodes that a live replay of a LangGraph graph's run runs. Raises `UserError` for another workflow."""
-    row, _ = recorded_run(home, name)
-    if foreign_of(home, row) is None:
-        raise _not_theirs(row)
+    """Return the nodes that a live replay of a run runs. Raise `UserError` if its workflow has none."""
+    row, chosen, _ = recorded_run(home, name)
+    chosen.replays_nodes(live=True)
     return way(home, row.run, until)
 
 
 async def _applied(
-    home: Path, row: RunRow, chosen: Foreign, until: int | None, swapped: str | None
+    home: Path,
+    row: RunRow,
+    chosen: Pipeline,
+    recorded: list[Point],
+    until: int | None,
+    swapped: str | None,
 ) -> Replayed:
     instead = Instead(*_swapped(swapped, None), until) if swapped else None
     started = time.monotonic()
     made = await apply_record(home, row, chosen, None if instead else until, instead)
     took = time.monotonic() - started
-    points = [_point(one.step, one.replayed, one.now, theirs=True) for one in made if one.now is not None]
+    points = [
+        _point(one.step, one.replayed, chosen.repeatable(one.now)) for one in made if one.now is not None
+    ]
     found: dict[str, Any] | None = None
     if made and not is_same(made[-1]):
         last = made[-1]
@@ -252,7 +247,7 @@ async def _applied(
     )
     within = {one.step for one in made}
     ran = sum(step.ms for step in _root_steps(home, row.run) if step.step in within) / 1000
-    return Replayed(row.run, points, found, ways, ran, took)
+    return Replayed(row.run, points, recorded, found, ways, ran, took)
 
 
 def _way_of(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
@@ -260,8 +255,7 @@ def _way_of(supersteps: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
     return [(node, len([*times])) for node, times in nodes]
 
 
-def _point(step: int, nodes: tuple[str, ...], values: Mapping[str, Any], *, theirs: bool) -> Point:
-    kept = {key: value for key, value in values.items() if theirs or key not in BY_PROCESS}
+def _point(step: int, nodes: tuple[str, ...], kept: Mapping[str, Any]) -> Point:
     digest = hashlib.sha256(repeatable_text(kept).encode()).hexdigest()
     return Point(step, nodes, digest, kept)
 
@@ -277,14 +271,14 @@ def _last(row: RunRow, recorded: Sequence[Point], until: int | None) -> int | No
     return until
 
 
-def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
-    """A run and its root steps. Raises `UserError` if it has none."""
+def recorded_run(home: Path, name: str) -> tuple[RunRow, Pipeline, list[Point]]:
+    """Return a run, its workflow as it is today, and its root steps. Raise `UserError` if it has none."""
     row = find_run(home, name)
     Store(home).open()  # adds tables missing from an older store
-    found = points(home, row.run)
-    if not found:
+    if not root_checkpoints(home, row.run):
         raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
-    return row, found
+    chosen = _workflow_now(home, row)
+    return row, chosen, points(home, row.run, chosen)
 
 
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
@@ -301,12 +295,12 @@ def _path_until(taken: Sequence[Step], until: int | None) -> list[tuple[str, int
     return path([step for step in within if not is_hidden_node(step.node)])
 
 
-def points(home: Path, run: str, *, theirs: bool = False) -> list[Point]:
-    """The root steps; of one repeated after a kill, the newer. `theirs`: of a LangGraph graph, whose keys all count."""
+def points(home: Path, run: str, chosen: Pipeline) -> list[Point]:
+    """Return the root steps of a run; of one repeated after a kill, the newer."""
     nodes = _nodes_by_step(home, run)
     found: dict[int, Point] = {}
     for one in root_checkpoints(home, run):
-        found[one.step] = _point(one.step, nodes.get(one.step, ()), one.values, theirs=theirs)
+        found[one.step] = _point(one.step, nodes.get(one.step, ()), chosen.repeatable(one.values))
     return [found[number] for number in sorted(found)]
 
 
@@ -384,7 +378,14 @@ class _End:
 
 
 async def _driven(
-    home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None, end: _End, seen: Seen
+    home: Path,
+    store: Store,
+    row: RunRow,
+    chosen: Pipeline,
+    script: Path,
+    swap: Swap | None,
+    end: _End,
+    seen: Seen,
 ) -> Outcome | None:
     """Drive to the end, to the last step asked for, or to a request with no recorded answer; None: stopped before."""
 
@@ -399,7 +400,6 @@ async def _driven(
         rewired = swap.services(own) if swap else end.services(own)
         return recorded_services(rewired, records[own.journal.run])
 
-    is_foreign = foreign_of(home, row) is not None
     origins = [*_origins(home, row)]
     begun: list[DriveServices] = []  # the drive before: the next one needn't read its messages again
     records: dict[
@@ -427,8 +427,8 @@ async def _driven(
     for _, request, answer in answered_requests(home, row.run):
         call = request["call"]
         asked = {**request, "tool_name": call["name"], "args": call["args"], "call": call["id"]}
-        answers.setdefault(_asked(asked, is_foreign), []).append(answer)
-    people = AsRecorded(answers, lambda request: _asked(request, is_foreign))
+        answers.setdefault(_asked(chosen, asked), []).append(answer)
+    people = AsRecorded(answers, lambda request: _asked(chosen, request))
     prompts = prompts_after(home, row.run)
     try:
         return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
@@ -436,22 +436,10 @@ async def _driven(
         return None
 
 
-def _asked(request: Mapping[str, Any], theirs: bool) -> str:
-    """What a request asks: its number is another one where parallel calls ask in another order.
-
-    `theirs`: of a LangGraph graph, whose nodes run: the preview is there, and the ids are new ones. Ids of tasks are
-    new ones in any replay; a question that a workflow asks has one for its call.
-    """
+def _asked(chosen: Pipeline, request: Mapping[str, Any]) -> str:
+    """Return what a request asks: its number is another one where parallel calls ask in another order."""
     shown = {key: request.get(key) or None for key in ("kind", "tool_name", "args", "questions", "agent")}
-    call, question = request["call"], ""
-    if theirs:
-        call = request["preview"]
-    elif _TASK.search(call) and not _TASK.fullmatch(call):  # a model's own id may look like that
-        call, question = _TASK.sub("", call), request["reason"]
-    return json.dumps([shown, call, question], sort_keys=True)
-
-
-_TASK = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+    return json.dumps([shown, *chosen.request_place(request)], sort_keys=True)
 
 
 def _folder(row: RunRow, store: Store) -> Path:

@@ -20,7 +20,7 @@ from pathlib import Path
 from interlock.services.checks.separate import holds_tests
 from interlock.services.checks.table import CheckTable, runners
 from interlock.services.files.disk import read_file
-from interlock.services.files.protected import is_private
+from interlock.services.files.protected import is_private_name
 from interlock.services.snapshots.snapshots import Kept, Repository
 from interlock.services.snapshots.tree import Change, Folder, TooManyFilesError, Tree, mark_of
 from interlock.state.errors import RunError
@@ -95,9 +95,9 @@ class IgnoredTests(Tree):
         hidden = self._workspace.ignored_in(folder, git=False)
         for name, kind in entries:
             inside = f"{path}/{name}".lstrip("/")
-            if is_private(name):
+            if is_private_name(name):
                 continue
-            if kind == "directory" and not self._table.is_foreign(f"{inside}/"):
+            if kind == "directory" and not self._table.is_of_others(f"{inside}/"):
                 folders.append(name)
             elif kind in ("file", "link") and self._is_wanted(inside, is_link=kind == "link"):
                 files.add(name)
@@ -106,7 +106,7 @@ class IgnoredTests(Tree):
         return files, folders
 
     def _has_tests(self, folder: str) -> bool:
-        """Whether a folder that a build might have made holds known tests."""
+        """Return whether a folder that a build might have made holds known tests."""
         start = bisect_left(self._sorted, f"{folder}/")
         inside = takewhile(lambda path: path.startswith(f"{folder}/"), islice(self._sorted, start, None))
         return any(map(self._table.is_test, inside))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from interlock.services.checks import VIEWS
 from interlock.services.checks.inside import File, put_back
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import make_private_directory
 
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import inside; inside.main(*sys.argv[1:])"
 _CLONE = 0x40049409  # FICLONE of linux/fs.h
@@ -81,7 +81,7 @@ def _folder(workspace: Path, home: Path) -> Generator[Path]:
     if home.is_relative_to(workspace):  # an overlay can't lie in itself
         base = Path(os.path.realpath(tempfile.gettempdir()))
     else:
-        private_directory(base)
+        make_private_directory(base)
     folder = Path(tempfile.mkdtemp(prefix="interlock-", dir=base))
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

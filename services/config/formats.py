@@ -11,8 +11,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from interlock.services.files.disk import private_directory, read_file, read_text_file
-from interlock.services.files.filesystem import is_file, locked, replace_file
+from interlock.services.files.disk import make_private_directory, read_file, read_text_file
+from interlock.services.files.filesystem import is_file, lock_folder, replace_file
 from interlock.state.errors import ConfigError
 from interlock.state.names import ADDRESSES
 
@@ -178,8 +178,8 @@ def changed_settings(file: Path, below: str) -> Generator[Any]:
     """
     real = Path(os.path.realpath(file))
     try:
-        private_directory(real.parent)
-        with locked(real.parent):
+        make_private_directory(real.parent)
+        with lock_folder(real.parent):
             text = read_text_file(real) if real.exists() else ""
             data = _plain_json(text or "{}")
             yield data
@@ -205,8 +205,8 @@ def set_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozen
 
     real = Path(os.path.realpath(file))
     try:
-        private_directory(real.parent)
-        with locked(real.parent):
+        make_private_directory(real.parent)
+        with lock_folder(real.parent):
             text = read_text_file(real) if real.exists() else ""
             kept = "".join(
                 b.original.string

@@ -1,7 +1,6 @@
 """settings: merges all sources of settings by precedence (`docs/internals.md#order-of-settings`)."""
 
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from interlock.services.config.formats import parse_json
 from interlock.services.config.vendor import with_vendor
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
+from interlock.services.files.stamps import lies_there, real_path
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
 from interlock.state.text import clean_json
@@ -241,9 +241,9 @@ class LoadedSettings:
 
 def project_paths(workspace: Path, home: Path, name: str) -> list[Path]:
     """Return `name` in each settings folder of the workspace that isn't also the user's, as in the home directory."""
-    own = {os.path.realpath(home / folder / name) for folder in FOLDERS}
+    own = {real_path(home / folder / name) for folder in FOLDERS}
     paths = [workspace / folder / name for folder in FOLDERS]
-    return [path for path in paths if os.path.realpath(path) not in own]
+    return [path for path in paths if real_path(path) not in own]
 
 
 def load_settings(
@@ -270,7 +270,7 @@ def load_settings(
     return LoadedSettings(
         settings=settings.model_copy(update={"model": model}),
         files=[file for file, _ in read],
-        ignored=[] if trusted else [file for file in project if os.path.lexists(file)],
+        ignored=[] if trusted else [file for file in project if lies_there(file)],
         unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
         warnings=[*warnings, *(line for layer in layers for line in _warnings(layer)), *filter(None, [said])],
         hooks=_hooks(layers, {str(file) for file in project}),

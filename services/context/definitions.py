@@ -18,6 +18,7 @@ from interlock.services.config.settings import FOLDERS
 from interlock.services.context.memory import checked, load_memory, load_rules, problem_in, rules_of
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
+from interlock.services.files.stamps import files_like, note
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import MOST_PIECES, pieces
 from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
@@ -80,7 +81,8 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
 
 
 def names_server_tool(definition: AgentDefinition, name: str) -> bool:
-    """Whether a sub-agent may call this MCP server tool: it may call all tools, or lists this one or its server."""
+    """Return whether a sub-agent may call this MCP server tool: it may call all tools, or lists this one or its
+    server."""
     named = definition.tools
     return named is None or any(
         n == name or (n.startswith("mcp_") and n.endswith("_*") and name.startswith(n[:-1])) for n in named
@@ -137,6 +139,7 @@ def _loaded(
     problems: dict[tuple[Path, Path], str] = {}
     for base in (home, root) if trusted else (home,):
         for path in files(base):
+            note(path)
             try:
                 info = path.stat()
                 if not S_ISREG(info.st_mode):
@@ -160,7 +163,7 @@ def _explained(error: Exception) -> str:
 
 def _in(pattern: str, base: Path) -> list[Path]:
     """List matching files of one home or project, in ascending precedence."""
-    return [path for folder in FOLDERS for path in sorted((base / folder).glob(pattern))]
+    return [path for folder in FOLDERS for path in files_like(base / folder, pattern)]
 
 
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:

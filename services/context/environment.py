@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from time import monotonic
 
-from interlock.services.files.ignore import is_made
+from interlock.services.files.ignore import is_generated_folder
 
 ENTRIES = 200
 """Maximum lines of a listing (gemini-cli: 200)."""
@@ -43,7 +43,7 @@ def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
         found = _entries(directory, min(left, _SCANNED))
         left -= len(found)
         names = {e.name for e in found}
-        if directory != root and is_made(directory.name, beside, names):
+        if directory != root and is_generated_folder(directory.name, beside, names):
             continue
         ignored = ignored_in(directory)
         # Links are followed: patterns for directories match links to them too.
@@ -52,7 +52,9 @@ def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
         shown[directory] = entries[: limit if directory == root else min(limit, _BELOW)]
         omitted[directory] = len(entries) - len(shown[directory])
         limit -= len(shown[directory])
-        inner = (e for e in shown[directory] if _is_directory(e) and not is_made(e.name, names, ()))
+        inner = (
+            e for e in shown[directory] if _is_directory(e) and not is_generated_folder(e.name, names, ())
+        )
         queue.extend((Path(e.path), names) for e in inner)
     return "\n".join(_lines(root, shown, omitted, "")) or "(empty)"
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from interlock.services.config.settings import FOLDERS
 from interlock.services.files.filesystem import UnreadableError, is_file, read_text
-from interlock.services.files.protected import RULES, followed, private_part, written_path
+from interlock.services.files.protected import RULES, first_private_name, resolve_links, to_intended_path
+from interlock.services.files.stamps import lies_there, real_path
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
 from interlock.state.text import clean
 from interlock.state.workspace import PathRefused, Workspace
@@ -70,7 +71,7 @@ class Imports:
 def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     """Return the real path of a file and the real root in `roots` that contains it. Raises `UnreadableError`."""
     try:
-        real = Path(os.path.realpath(file))
+        real = real_path(file)
     except (OSError, ValueError):
         raise UnreadableError("not a usable path") from None
     if os.path.islink(real):  # noqa: PTH114 - to itself; a name too long for a link is said when it is opened
@@ -79,7 +80,7 @@ def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     if root is None:
         raise UnreadableError("outside the project")
     # Files that tools may not read can't be imported either.
-    if private_part(real.relative_to(root).parts):
+    if first_private_name(real.relative_to(root).parts):
         raise UnreadableError("may hold secrets")
     return real, root
 
@@ -167,7 +168,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
     found: list[MemoryFile] = []
     left = TOTAL_LIMIT
     for path, top, level in _candidates(roots, home, names):
-        real = Path(os.path.realpath(path))
+        real = real_path(path)
         if real in seen or not is_file(real):
             continue
         seen.add(real)
@@ -184,7 +185,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
 def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
     """Yield memory files below a workspace root, down to `path`; the root's own are already loaded."""
     try:
-        real = followed(written_path(path, workspace.root))
+        real = resolve_links(to_intended_path(path, workspace.root))
         root = next((r for r in workspace.roots if real.is_relative_to(r)), real)
         way = accumulate(real.relative_to(root).parts, os.path.join, initial=str(root))
         tried = (os.path.join(folder, name) for folder in islice(way, 1, None) for name in names)  # noqa: PTH118 - each call that names a file pays for it
@@ -203,7 +204,7 @@ def read_memory(file: Path, roots: Sequence[Path]) -> str:
 
 def git_root(directory: Path) -> Path | None:
     """Return the nearest directory, from this one upward, that contains `.git` (a directory or a file)."""
-    return next((d for d in (directory, *directory.parents) if os.path.lexists(d / ".git")), None)
+    return next((d for d in (directory, *directory.parents) if lies_there(d / ".git")), None)
 
 
 def _candidates(
@@ -211,13 +212,13 @@ def _candidates(
 ) -> Iterator[tuple[Path, Path, Literal["global", "project"]]]:
     for folder in FOLDERS:
         for name in names:
-            yield home / folder / name, Path(os.path.realpath(home / folder)), "global"
+            yield home / folder / name, real_path(home / folder), "global"
     for root in roots:
         top = git_root(root) or root
         way = [d for d in (root, *root.parents) if d.is_relative_to(top)]
         for directory in reversed(way):
             for name in names:
-                yield directory / name, Path(os.path.realpath(top)), "project"
+                yield directory / name, real_path(top), "project"
 
 
 def _text(path: Path, imports: Imports) -> str:
@@ -323,7 +324,7 @@ def _read(path: Path, base: Path, *, mine: bool) -> RuleFile:
 
 
 def replacement_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
-    """The file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
+    """Return the file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
     value = env.get("GEMINI_SYSTEM_MD", "").strip()
     if value.lower() in ("", "0", "false"):
         return None

@@ -16,16 +16,16 @@ from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools._content import (
     MOST_CHARS,
     MOST_COLUMNS,
-    decode,
-    heading,
-    media_line,
-    media_part,
-    notice,
-    page,
+    binary_file_notice,
+    cut_page,
+    decode_text_file,
+    media_placeholder,
+    omitted_lines_heading,
+    to_media_part,
 )
-from interlock.tools._opening import kind_of, read_bytes, trouble
+from interlock.tools._opening import path_kind, read_file_bytes, to_tool_error
 from interlock.tools.read_many_files import ReadManyFilesArgs, read_files
-from interlock.tools.search.ripgrep import has_magic
+from interlock.tools.search.ripgrep import has_glob_characters
 
 MOST_REFERENCES = 50
 """Maximum number per prompt; any further ones stay text."""
@@ -90,12 +90,12 @@ def attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) ->
 
 
 def _plain(name: str, data: bytes, room: _Room) -> Reference:
-    file = decode(data)
+    file = decode_text_file(data)
     if file is None:
-        return Reference(name, "refused", notice(name, len(data)))
-    part = page(file.text, most_chars=max(room.chars, 1))
+        return Reference(name, "refused", binary_file_notice(name, len(data)))
+    part = cut_page(file.text, most_chars=max(room.chars, 1))
     room.chars -= len(part.text)
-    return _text(name, f"--- {name} ---\n\n{heading(part)}{part.text}", "file")
+    return _text(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
 
 
 def shown_file(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
@@ -109,8 +109,8 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> 
         real = workspace.readable(path)
     except PathRefused as refused:
         return Reference(path, "refused", str(refused))
-    kind = kind_of(workspace, real)
-    if kind == "missing" and not has_magic(path):
+    kind = path_kind(workspace, real)
+    if kind == "missing" and not has_glob_characters(path):
         if not _FILE_LIKE.search(path):
             return None
         elsewhere = _elsewhere(path, workspace, stop)
@@ -123,7 +123,7 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> 
     room.seen.add(shown)
     if kind == "file":
         try:
-            data = read_bytes(workspace, real)
+            data = read_file_bytes(workspace, real)
         except ToolError as problem:
             return Reference(path, "refused", str(problem))
         if media := _shown_bytes(shown, data, room):
@@ -132,7 +132,7 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> 
 
 
 def _elsewhere(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
-    """The files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
+    """Return the files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
     ending = "/" + "/".join(part for part in Path(path).parts if part not in (".", "/"))
     files = (file for root in workspace.roots for file in workspace.walk_names(root, stop=stop.check))
     return sorted(workspace.relative(Path(file)) for file in files if file.endswith(ending))
@@ -140,7 +140,7 @@ def _elsewhere(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
 
 def _missing(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Path) -> str:
     if not elsewhere:
-        return str(trouble(workspace, real, FileNotFoundError()))
+        return str(to_tool_error(workspace, real, FileNotFoundError()))
     more = f" and {len(elsewhere) - MOST_CANDIDATES} more" if len(elsewhere) > MOST_CANDIDATES else ""
     names = ", ".join(map(repr, elsewhere[:MOST_CANDIDATES]))
     return f"{path!r} could be {names}{more}: write more of the path."
@@ -148,7 +148,7 @@ def _missing(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Pa
 
 def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
     """Return an image or PDF as a reference, or None for other files."""
-    part = media_part(shown, data)
+    part = to_media_part(shown, data)
     if isinstance(part, str):
         return Reference(shown, "refused", part)
     if not isinstance(part, DataPart):
@@ -157,7 +157,7 @@ def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
         return Reference(shown, "left out", f"the prompt's pictures hold {MOST_MEDIA} bytes already")
     room.media -= len(data)
     status = "image" if part.type == "image" else "pdf"
-    text = TextPart(text=media_line(shown, part, len(data)) + "\n")
+    text = TextPart(text=media_placeholder(shown, part, len(data)) + "\n")
     return Reference(shown, status, f"{len(data)} bytes", (text, part))
 
 
@@ -169,7 +169,7 @@ def _read(stop: StopFlag, path: str, real: Path, workspace: Workspace, room: _Ro
     except ToolError as problem:
         return Reference(path, "refused" if problem.kind == "path_refused" else "missing", str(problem))
     room.chars -= len(result.content)
-    kind = "directory" if kind_of(workspace, real) == "directory" else "file"
+    kind = "directory" if path_kind(workspace, real) == "directory" else "file"
     reference = _text(path, result.content, kind)
     return Reference(path, reference.status, str(result.meta.get("summary", "")), reference.parts)
 

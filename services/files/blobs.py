@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from interlock.services.files.filesystem import sha256, store_file
+from interlock.services.files.filesystem import sha256, store_content
 from interlock.state.errors import StoreError
 
 T = TypeVar("T")
@@ -22,15 +22,15 @@ _WORDS = (
 """Deflate dictionary: what messages consist of. Stored rows depend on it."""
 
 
-def deflated(body: bytes) -> bytes:
-    """JSON as a row has it: shorter where that is possible."""
+def deflate_body(body: bytes) -> bytes:
+    """Return JSON as a row has it: shorter where that is possible."""
     deflate = zlib.compressobj(1, zdict=_WORDS)
     made = deflate.compress(body) + deflate.flush()
     return made if len(made) < len(body) else body
 
 
-def inflated(own: bytes) -> bytes:
-    """Undo `deflated`; what it didn't make stays as it is."""
+def inflate_body(own: bytes) -> bytes:
+    """Return what was deflated; what `deflate_body` didn't make stays as it is."""
     if own[:1] != b"x":  # JSON begins otherwise
         return own
     try:
@@ -47,22 +47,23 @@ class Blobs:
 
     folder: Path
 
-    def keep(self, body: bytes) -> str | None:
-        """Store a long body, durable before a row names it; returns the file's name. None: it fits into the row."""
+    def store_if_long(self, body: bytes) -> str | None:
+        """Store a long body, durable before a row names it, and return the file's name. None: it fits into the row."""
         if len(body) <= INLINE_BYTES:
             return None
         name = sha256(body) + ".json"
         self.store(name, body)
         return name
 
-    def read(self, own: T | None, file: str | None) -> T | bytes | None:
-        """The body of a row: its own, or that of the file it names; None: the file is gone."""
+    def read_body(self, own: T | None, file: str | None) -> T | bytes | None:
+        """Return the body of a row: its own, or that of the file it names; None: the file is gone."""
         if file is not None:
             return self.load(file)
-        return inflated(own) if isinstance(own, bytes) else own
+        return inflate_body(own) if isinstance(own, bytes) else own
 
-    def text(self, own: str | None, file: str | None, what: str) -> str | None:
-        """As `read`, of a text. Raises `StoreError` that says `what` is missing if the file is gone."""
+    def read_text(self, own: str | None, file: str | None, what: str) -> str | None:
+        """Return the text of a row, its own or that of its file. Raise `StoreError` that says `what` is missing if
+        the file is gone."""
         if file is None:
             return own
         if (body := self.load(file)) is None:
@@ -71,10 +72,10 @@ class Blobs:
 
     def store(self, name: str, body: bytes) -> None:
         """Store a file under its name, durable before a row names it."""
-        store_file(self.folder, name, body)
+        store_content(self.folder, name, body)
 
     def load(self, name: str) -> bytes | None:
-        """The bytes of a file; None: it is gone."""
+        """Return the bytes of a file; None: it is gone."""
         with suppress(FileNotFoundError):
             return (self.folder / name).read_bytes()
         return None

@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic import BaseModel, JsonValue
 
 from interlock.prompts import load
-from interlock.services.files.filesystem import hash_at, remove_leftover, sha256, write_atomically
-from interlock.services.secrets.redaction import new_mark
+from interlock.services.files.filesystem import hash_file_at, remove_leftover, sha256, write_atomically
+from interlock.services.secrets.redaction import find_new_mark
 from interlock.state.calls import (
     CallKey,
     CallView,
@@ -25,7 +25,7 @@ from interlock.state.calls import (
 )
 from interlock.state.tooling import FileChange, FileNow, Tool, ToolContext, ToolRun
 from interlock.state.workspace import PathRefused, Place, Workspace
-from interlock.tools._opening import open_target, read_bytes, status_at
+from interlock.tools._opening import prepare_write_target, read_file_bytes, stat_without_links
 
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
@@ -51,8 +51,8 @@ class FileCalls:
 
         The diff is against the file on disk unless an earlier call changes the same file.
         """
-        files = await self._left_by(earlier, context)
-        change = await _compute(tool, args, context, files)
+        files = await self._files_after(earlier, context)
+        change = await _compute_change(tool, args, context, files)
         before = None if change.before is None else sha256(change.before)
         on_disk = await asyncio.to_thread(self.now, change.path) if change.path in files else before
         state = FileState(path=change.path, sha256=before, on_disk=on_disk)
@@ -63,34 +63,34 @@ class FileCalls:
         self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> FileNow:
         """Return a text file for reading and writing."""
-        files = await self._left_by(earlier, context)
-        return await asyncio.to_thread(_file, file_path, files, context)
+        files = await self._files_after(earlier, context)
+        return await asyncio.to_thread(_to_file_now, file_path, files, context)
 
     async def plan(self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext) -> Planned:
-        change = await _compute(tool, args, context, {})
-        self._changes[_name(call)] = change
+        change = await _compute_change(tool, args, context, {})
+        self._changes[_call_key(call)] = change
         if self.workspace.buffers is not None and change.before is not None:
-            await asyncio.to_thread(self._save, Path(change.path), change.before, context.key)
-        return _planned(change)
+            await asyncio.to_thread(self._save_in_editor, Path(change.path), change.before, context.key)
+        return _to_planned(change)
 
-    def _save(self, path: Path, data: bytes, key: CallKey) -> None:
+    def _save_in_editor(self, path: Path, data: bytes, key: CallKey) -> None:
         """Have the editor save what a change builds on, so that the snapshot has it, and undo brings it back."""
         before = sha256(data)
         with suppress(OSError, PathRefused), self.workspace.place(path) as place:  # the write reports it
-            if hash_at(place) != before and self._current(place, path) == before:
-                self._write_through(path, data)
-                if hash_at(place) != before:
+            if hash_file_at(place) != before and self._current_hash(place, path) == before:
+                self._write_in_editor(path, data)
+                if hash_file_at(place) != before:
                     write_atomically(place, data, key)
 
-    def _current(self, place: Place, path: Path) -> str | None:
-        """The hash of a file's bytes, as the editor has them where one is open; None: there is no file."""
-        found = hash_at(place)
+    def _current_hash(self, place: Place, path: Path) -> str | None:
+        """Return the hash of a file's bytes, as the editor has them where one is open; None: there is no file."""
+        found = hash_file_at(place)
         if found is not None and self.workspace.buffers:
             with suppress(ToolError):
-                return sha256(read_bytes(self.workspace, path))
+                return sha256(read_file_bytes(self.workspace, path))
         return found
 
-    def _write_through(self, path: Path, data: bytes) -> None:
+    def _write_in_editor(self, path: Path, data: bytes) -> None:
         """Let the editor write a file, if there is one. Look at the disk afterwards."""
         if self.workspace.buffers and any(path.is_relative_to(root) for root in self.workspace.roots):
             with suppress(UnicodeDecodeError):
@@ -98,19 +98,19 @@ class FileCalls:
 
     async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
         """Write the change. After a crash, a file that already matches the plan counts as the same success."""
-        change, planned = self._changes.pop(_name(run.call), None), run.planned
-        if planned is not None and (change is None or not _same(change, planned)):
-            if await asyncio.to_thread(self._written, planned, run.key):
-                return _success(self.workspace, planned)
+        change, planned = self._changes.pop(_call_key(run.call), None), run.planned
+        if planned is not None and (change is None or not _is_same_change(change, planned)):
+            if await asyncio.to_thread(self._is_written, planned, run.key):
+                return _success_result(self.workspace, planned)
             change = None
         if change is None:
-            change = await _compute(tool, args, context, {})
-        planned = planned or _planned(change)
-        if not _same(change, planned):
-            return _changed(self.workspace, planned)
-        return await asyncio.to_thread(self._write, change, planned, run.key)
+            change = await _compute_change(tool, args, context, {})
+        planned = planned or _to_planned(change)
+        if not _is_same_change(change, planned):
+            return _external_change_result(self.workspace, planned)
+        return await asyncio.to_thread(self._write_change, change, planned, run.key)
 
-    async def _left_by(
+    async def _files_after(
         self, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> dict[str, bytes]:
         """Return the files changed by earlier calls, as those calls will leave them."""
@@ -118,22 +118,22 @@ class FileCalls:
         for tool, args in earlier:
             with suppress(ToolError):  # a failing call changes nothing
                 async with self._foreseeing:
-                    done = await self._foresee(tool, args, context, files)
+                    done = await self._compute_once(tool, args, context, files)
                 files[done.path] = done.after
         return files
 
-    async def _foresee(
+    async def _compute_once(
         self, tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]
     ) -> FileChange:
-        """Compute a change once for the same call and the same file."""
-        key = await asyncio.to_thread(_key, tool, args, context, files)
+        """Return a change, computed once for the same call and the same file. Raise the `ToolError` of the call."""
+        key = await asyncio.to_thread(_foreseen_key, tool, args, context, files)
         found = self._foreseen.get(key) if key else None
         if found is None:
             try:
-                found = await _compute(tool, args, context, files)
+                found = await _compute_change(tool, args, context, files)
             except ToolError as error:
                 found = error
-            if sum(_size(known) for known in self._foreseen.values()) > _MOST_FORESEEN:
+            if sum(_change_size(known) for known in self._foreseen.values()) > _MOST_FORESEEN:
                 self._foreseen.clear()
             if key:
                 self._foreseen[key] = found
@@ -146,101 +146,105 @@ class FileCalls:
         try:
             own = self.workspace.plan_file(path) or Path(path)
             with self.workspace.place(own) as place:
-                return self._current(place, own)
+                return self._current_hash(place, own)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, PathRefused):
             return "unreadable"
 
-    def _written(self, planned: Planned, key: CallKey) -> bool:
-        """Whether the file already matches the plan; if so, remove what a killed write left behind."""
+    def _is_written(self, planned: Planned, key: CallKey) -> bool:
+        """Return whether the file already matches the plan; if so, remove what a killed write left behind."""
         try:
             with self.workspace.place(Path(planned.path)) as place:
-                done = hash_at(place) == planned.after
+                done = hash_file_at(place) == planned.after
                 if done:
                     remove_leftover(place, key)
                 return done
         except (OSError, PathRefused):  # missing or unreachable: the next step reports it
             return False
 
-    def _write(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
+    def _write_change(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
+        """Write the change unless the file is no longer as planned."""
         path = Path(change.path)
         try:
             if self.workspace.writable(change.path) != path:  # replaced by a link in the meantime
-                return _changed(self.workspace, planned)
+                return _external_change_result(self.workspace, planned)
             with self.workspace.place(path, make=planned.before is None) as place:
-                if hash_at(place) == planned.after:
-                    return _success(self.workspace, planned)
-                if self._current(place, path) != planned.before:
-                    return _changed(self.workspace, planned)
+                if hash_file_at(place) == planned.after:
+                    return _success_result(self.workspace, planned)
+                if self._current_hash(place, path) != planned.before:
+                    return _external_change_result(self.workspace, planned)
                 if change.before != change.after:
                     plan = self.workspace.plan_file(change.path) is not None
-                    self._write_through(path, change.after)
-                    if hash_at(place) != planned.after:
+                    self._write_in_editor(path, change.after)
+                    if hash_file_at(place) != planned.after:
                         write_atomically(place, change.after, key, private=plan)
         except OSError as error:
-            return self._not_written(path, planned, error)
+            return self._write_failure(path, planned, error)
         self.workspace.note_written(path, planned.after)
-        return _success(self.workspace, planned)
+        return _success_result(self.workspace, planned)
 
-    def _not_written(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
+    def _write_failure(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
         gone = planned.before is not None and isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone or error.errno == errno.ELOOP:
-            return _changed(self.workspace, planned)
+            return _external_change_result(self.workspace, planned)
         reason = error.strerror or str(error)
         shown = self.workspace.relative(path)
         return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
 
 
-def _key(
+def _foreseen_key(
     tool: Tool, args: BaseModel, context: ToolContext, files: Mapping[str, bytes]
 ) -> tuple[str, ...] | None:
-    """The call and the file that it would find; None: it names none. Raises `ToolError` like the call."""
+    """Return the call and the file that it would find; None: it names none. Raise `ToolError` like the call."""
     path = next((path for path, access in tool.paths(args) if access == "write"), None)
     if path is None:
         return None
-    target = open_target(path, context, files)
+    target = prepare_write_target(path, context, files)
     found = "" if target.before is None else sha256(target.before)
     return tool.name, args.model_dump_json(), str(target.path), found
 
 
-def _size(known: FileChange | ToolError) -> int:
+def _change_size(known: FileChange | ToolError) -> int:
     return 0 if isinstance(known, ToolError) else len(known.before or b"") + len(known.after)
 
 
-def _file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow:
-    target = open_target(file_path, context, files)
+def _to_file_now(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow:
+    target = prepare_write_target(file_path, context, files)
     if target.before is None:
-        return FileNow(str(target.path), target.shown, None, 0)
+        return FileNow(str(target.path), target.display_path, None, 0)
     context.workspace.readable(file_path)  # errors and helpers quote the file's text
-    return FileNow(str(target.path), target.shown, target.before, _modified_at(target.path, context))
+    return FileNow(str(target.path), target.display_path, target.before, _modified_at(target.path, context))
 
 
 def _modified_at(path: Path, context: ToolContext) -> float:
     try:
         with context.workspace.place(path) as place:
-            return status_at(place).st_mtime
+            return stat_without_links(place).st_mtime
     except OSError:  # created by an earlier call of the batch, not on disk yet
         return 0
 
 
-async def _compute(tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]) -> FileChange:
+async def _compute_change(
+    tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]
+) -> FileChange:
+    """Return the change that a call makes. Raise `ToolError`, also for a mark that stands for a secret."""
     if tool.plan is None:
         raise TypeError(f"{tool.name!r} has no plan; only tools that write one file are planned.")
     change = await tool.plan(args, context, files)
     redacts = context.settings.security.redact_secrets
-    if redacts and (mark := new_mark(change.before or b"", change.after)):
+    if redacts and (mark := find_new_mark(change.before or b"", change.after)):
         raise ToolError("redacted", load("run/marked").text(mark=mark))
     return change
 
 
-def _same(change: FileChange, planned: Planned) -> bool:
-    """Compare path and bytes only: message and diff are stored redacted."""
-    made = _planned(change)
+def _is_same_change(change: FileChange, planned: Planned) -> bool:
+    """Return whether path and bytes are as planned: message and diff are stored redacted."""
+    made = _to_planned(change)
     return (made.path, made.before, made.after) == (planned.path, planned.before, planned.after)
 
 
-def _planned(change: FileChange) -> Planned:
+def _to_planned(change: FileChange) -> Planned:
     before = None if change.before is None else sha256(change.before)
     return Planned(
         path=change.path,
@@ -252,8 +256,8 @@ def _planned(change: FileChange) -> Planned:
     )
 
 
-def _success(workspace: Workspace, planned: Planned) -> ToolResult:
-    """Built from the plan alone, so that it is identical before and after a crash."""
+def _success_result(workspace: Workspace, planned: Planned) -> ToolResult:
+    """Return the result of a plan, built from it alone, so that it is identical before and after a crash."""
     lines = planned.diff.splitlines()
     added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
@@ -265,12 +269,12 @@ def _success(workspace: Workspace, planned: Planned) -> ToolResult:
     return ToolResult(status="success", content=planned.message, meta=meta)
 
 
-def _changed(workspace: Workspace, planned: Planned) -> ToolResult:
+def _external_change_result(workspace: Workspace, planned: Planned) -> ToolResult:
     shown = workspace.relative(Path(planned.path))
     return failure(
         "external_change", f"{shown!r} changed while the edit waited; read it again and edit what is there."
     )
 
 
-def _name(call: CallView) -> str:
+def _call_key(call: CallView) -> str:
     return json.dumps([call.id, call.name, call.args])

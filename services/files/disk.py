@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from interlock.services.files.stamps import note
 from interlock.state.errors import BusyError, RunError, StoreError
 
 CLOSED_FILE = 0o600
@@ -18,7 +19,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
 @contextmanager
-def synced(directory: int | Path) -> Generator[None]:
+def sync_after(directory: int | Path) -> Generator[None]:
     """Make changes inside the block survive a power cut. Opened first, so that nothing starts if it can't be synced.
 
     A descriptor may be usable only as `dir_fd`.
@@ -36,22 +37,22 @@ def synced(directory: int | Path) -> Generator[None]:
 
 def sync_directory(directory: int | Path) -> None:
     """Make renames and new names in a directory survive a power cut."""
-    with synced(directory):
+    with sync_after(directory):
         pass
 
 
-def private_directory(directory: Path) -> None:
+def make_private_directory(directory: Path) -> None:
     """Create one of our directories and its missing parents durably, for their owner alone."""
     make_directories(directory, OWNER_DIRECTORY)
 
 
-def private_file(path: Path) -> None:
+def make_private_file(path: Path) -> None:
     """Create an empty file for its owner alone, unless it exists: SQLite and others would let everybody read it."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, CLOSED_FILE))
 
 
-def write_private(path: Path, text: str) -> None:
+def replace_private_file(path: Path, text: str) -> None:
     """Replace a file that only its owner may read. Nobody sees a part of it, and it survives a power cut."""
     made = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(
@@ -72,15 +73,15 @@ def path_below(folder: Path, name: str) -> Path:
 
 
 def close_to_others(path: Path) -> bool:
-    """Take other users' permissions from a file or directory and all below it; returns whether any had one."""
+    """Take other users' permissions from a file or directory and all below it; return whether any had one."""
     open_to_others = False
     for folder, names, files in os.walk(path):
         for name in (*names, *files):
-            open_to_others |= _close_to_others(os.path.join(folder, name))  # noqa: PTH118 - thousands
-    return _close_to_others(str(path)) or open_to_others
+            open_to_others |= _close_path_to_others(os.path.join(folder, name))  # noqa: PTH118 - thousands
+    return _close_path_to_others(str(path)) or open_to_others
 
 
-def _close_to_others(path: str) -> bool:
+def _close_path_to_others(path: str) -> bool:
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not stat.S_ISLNK(mode) and mode & _OTHERS:
@@ -107,6 +108,7 @@ _AT_ONCE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 def read_file(path: Path, limit: int = _LARGEST) -> bytes:
     """Read a whole file. Raises `OSError`, also for a pipe, device or directory, and over `limit` bytes."""
+    note(path)
     handle = os.open(path, _AT_ONCE)
     try:
         mode = os.fstat(handle).st_mode
@@ -134,19 +136,20 @@ _BROKEN = (errno.EIO, errno.EROFS)
 
 
 @contextmanager
-def explained(path: Path, kind: type[Exception]) -> Generator[None]:
+def convert_store_errors(path: Path, kind: type[Exception]) -> Generator[None]:
     """Convert a database's errors, which are of this kind, and those of the disk to one line that says what to do."""
     try:
         yield
     except kind as error:
-        raise explain(error, path) from error
+        raise to_store_error(error, path) from error
     except OSError as error:
         if error.errno not in (*_FULL, *_BROKEN):
             raise
-        raise explain_disk(error, path) from error
+        raise to_disk_error(error, path) from error
 
 
-def explain(error: Exception, path: Path) -> StoreError | BusyError:
+def to_store_error(error: Exception, path: Path) -> StoreError | BusyError:
+    """Return a database's error as one line that says what to do."""
     text, shown = str(error), repr(str(path))
     if "locked" in text or "busy" in text:
         return BusyError(
@@ -154,7 +157,7 @@ def explain(error: Exception, path: Path) -> StoreError | BusyError:
             "See which with: interlock runs --status running"
         )
     if "full" in text:
-        return _no_space(shown)
+        return _no_space_error(shown)
     if "readonly" in text or "unable to open" in text:
         return StoreError(
             f"Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME."
@@ -172,18 +175,18 @@ def explain(error: Exception, path: Path) -> StoreError | BusyError:
     return StoreError(f"The store {shown} failed: {text}. Check it with: interlock doctor --store")
 
 
-def explain_disk(error: OSError, path: Path) -> StoreError:
-    """Describe a full or broken disk, naming the file involved."""
+def to_disk_error(error: OSError, path: Path) -> StoreError:
+    """Return the error of a full or broken disk, with the name of the file involved."""
     shown = repr(str(error.filename or path))
     if error.errno in _FULL:
-        return _no_space(shown)
+        return _no_space_error(shown)
     return StoreError(
         f"Can't write {shown}: {error.strerror}. Check the disk, then: interlock resume latest; "
         "or choose another state directory with INTERLOCK_HOME."
     )
 
 
-def _no_space(shown: str) -> StoreError:
+def _no_space_error(shown: str) -> StoreError:
     return StoreError(
         f"No space left to write {shown}. Free some, then: interlock resume latest; "
         "or choose another state directory with INTERLOCK_HOME."

@@ -19,10 +19,11 @@ from interlock.services.files.disk import (
     CLOSED_FILE,
     OWNER_DIRECTORY,
     make_directories,
-    private_directory,
+    make_private_directory,
+    sync_after,
     sync_directory,
-    synced,
 )
+from interlock.services.files.stamps import note
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
@@ -36,6 +37,7 @@ class UnreadableError(Exception):
 
 def is_file(path: Path) -> bool:
     """Like `Path.is_file`, but False if a parent directory may not be searched."""
+    note(path)
     try:
         return path.is_file()
     except OSError:
@@ -47,10 +49,14 @@ def read_text(path: Path, limit: int, within: Path) -> str:
 
     Both paths are real paths. No link below `within` is followed, so that the file checked is the file read.
     """
-    from interlock.tools._opening import NotAFileError, open_file  # imports all tools: only when needed
+    from interlock.tools._opening import (
+        NotAFileError,
+        open_regular_file,
+    )  # imports all tools: only when needed
 
+    note(path)
     try:
-        with Anchor(within).place(path) as place, open_file(place) as file:
+        with Anchor(within).place(path) as place, open_regular_file(place) as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read(limit + 1)
     except FileNotFoundError:
@@ -78,13 +84,13 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def hash_at(place: "Place") -> str | None:
+def hash_file_at(place: "Place") -> str | None:
     """Return the sha256 of a file's current bytes, None if there is no file, or `unreadable`, which equals no hash."""
-    from interlock.tools._opening import open_file  # imports all tools: only when needed
+    from interlock.tools._opening import open_regular_file  # imports all tools: only when needed
 
     digest = hashlib.sha256()
     try:
-        with open_file(place) as file:
+        with open_regular_file(place) as file:
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
     except FileNotFoundError:
@@ -94,14 +100,14 @@ def hash_at(place: "Place") -> str | None:
     return digest.hexdigest()
 
 
-def temporary(path: Path, key: "CallKey") -> Path:
+def temporary_path(path: Path, key: "CallKey") -> Path:
     """Return the temporary path for a call's write: the same on each attempt, so that leftovers are found."""
     return path.with_name(f".interlock-{sha256(f'{key.message}.{key.index}'.encode())[:16]}.tmp")
 
 
 def remove_leftover(place: "Place", key: "CallKey") -> None:
     """Remove the temporary file of a killed write."""
-    _remove(place.directory, temporary(Path(place.name), key).name)
+    _remove_if_there(place.directory, temporary_path(Path(place.name), key).name)
 
 
 def write_atomically(place: "Place", data: bytes, key: "CallKey", *, private: bool = False) -> None:
@@ -110,21 +116,21 @@ def write_atomically(place: "Place", data: bytes, key: "CallKey", *, private: bo
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
     """
-    from interlock.tools._opening import status_at  # imports all tools: only when needed
+    from interlock.tools._opening import stat_without_links  # imports all tools: only when needed
 
     try:
-        mode = stat.S_IMODE(status_at(place).st_mode)
+        mode = stat.S_IMODE(stat_without_links(place).st_mode)
     except FileNotFoundError:
         mode = CLOSED_FILE if private else None
-    _replace(place, data, temporary(Path(place.name), key).name, mode)
+    _replace_durably(place, data, temporary_path(Path(place.name), key).name, mode)
 
 
-def replace_with(place: "Place", data: bytes, mode: int) -> None:
+def replace_at(place: "Place", data: bytes, mode: int) -> None:
     """Replace a file, a link or nothing with a file of this mode. Durable on return."""
-    _replace(place, data, _scratch(place), mode)
+    _replace_durably(place, data, _scratch_name(place), mode)
 
 
-def new_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
+def create_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
     """Create a file with this mode; fails if one exists. Unsynced, as there are thousands. `umask`: this process's."""
     descriptor = os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=place.directory)
     try:
@@ -137,13 +143,14 @@ def new_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
 
 
 def replace_link(place: "Place", target: str) -> None:
-    scratch = _scratch(place)
-    _remove(place.directory, scratch)
+    """Replace a file, a link or nothing with a link."""
+    scratch = _scratch_name(place)
+    _remove_if_there(place.directory, scratch)
     os.symlink(target, scratch, dir_fd=place.directory)
     os.replace(scratch, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
 
 
-def _scratch(place: "Place") -> str:
+def _scratch_name(place: "Place") -> str:
     return f".interlock-{sha256(os.fsencode(place.name))[:16]}.tmp"
 
 
@@ -153,14 +160,14 @@ def replace_file(path: Path, data: bytes) -> None:
 
     directory = os.open(path.parent, _DIRECTORY)
     try:
-        _replace(Place(directory, path.name), data, f".{path.name}.tmp", CLOSED_FILE)
+        _replace_durably(Place(directory, path.name), data, f".{path.name}.tmp", CLOSED_FILE)
     finally:
         os.close(directory)
 
 
 @contextmanager
-def locked(folder: Path, wait_s: float | None = None) -> Generator[None]:
-    """Hold an exclusive lock across processes; it dies with its holder. Raises `TimeoutError` after `wait_s`."""
+def lock_folder(folder: Path, wait_s: float | None = None) -> Generator[None]:
+    """Hold an exclusive lock across processes; it dies with its holder. Raise `TimeoutError` after `wait_s`."""
     handle = os.open(folder, _DIRECTORY)
     until = None if wait_s is None else time.monotonic() + wait_s
     try:
@@ -178,23 +185,23 @@ def locked(folder: Path, wait_s: float | None = None) -> Generator[None]:
         os.close(handle)
 
 
-def _replace(place: "Place", data: bytes, scratch: str, mode: int | None) -> None:
-    with synced(place.directory):
-        _remove(place.directory, scratch)
+def _replace_durably(place: "Place", data: bytes, scratch: str, mode: int | None) -> None:
+    with sync_after(place.directory):
+        _remove_if_there(place.directory, scratch)
         try:
-            _writesynced(place._replace(name=scratch), data, mode)
+            _write_new_file(place._replace(name=scratch), data, mode)
             os.replace(scratch, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
         except OSError:
-            _remove(place.directory, scratch)
+            _remove_if_there(place.directory, scratch)
             raise
 
 
-def _remove(directory: int, name: str) -> None:
+def _remove_if_there(directory: int, name: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
 
 
-def _writesynced(place: "Place", data: bytes, mode: int | None) -> None:
+def _write_new_file(place: "Place", data: bytes, mode: int | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(
         place.name, flags, _NEW_FILE if mode is None else CLOSED_FILE, dir_fd=place.directory
@@ -223,7 +230,7 @@ class Anchor:
         self._mode = OWNER_DIRECTORY if private else 0o777
         self._held: int | None = None
         with suppress(OSError):  # missing or not accessible: reported on use
-            self._hold()
+            self._open_once()
 
     @contextmanager
     def place(self, path: Path, *, make: bool = False) -> Generator["Place"]:
@@ -237,25 +244,26 @@ class Anchor:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if make and self._held is None:
             make_directories(self.path, self._mode)
-        directory = os.open(".", _SEARCH, dir_fd=self._same())
+        directory = os.open(".", _SEARCH, dir_fd=self._require_same_directory())
         try:
             for name in parts[:-1]:
-                deeper = _enter(directory, name, self._mode if make else None)
+                deeper = _open_subdirectory(directory, name, self._mode if make else None)
                 os.close(directory)
                 directory = deeper
             yield Place(directory, parts[-1] if parts else ".")
         finally:
             os.close(directory)
 
-    def _hold(self) -> int:
+    def _open_once(self) -> int:
         if self._held is None:
             self._held = os.open(self.path, _SEARCH)
             weakref.finalize(self, os.close, self._held)
         return self._held
 
-    def _same(self) -> int:
-        """Return the descriptor if the path still refers to the same directory: writes must be found at that path."""
-        held = self._hold()
+    def _require_same_directory(self) -> int:
+        """Return the descriptor if the path still refers to the same directory. Raise OSError else: writes must be
+        found at that path."""
+        held = self._open_once()
         with suppress(FileNotFoundError, NotADirectoryError):
             if os.path.samestat(self.path.lstat(), os.fstat(held)):
                 return held
@@ -264,7 +272,7 @@ class Anchor:
         )
 
 
-def _enter(directory: int, name: str, mode: int | None) -> int:
+def _open_subdirectory(directory: int, name: str, mode: int | None) -> int:
     """Open a directory in another; if it is missing, create it with `mode`, if any."""
     try:
         return os.open(name, _SEARCH, dir_fd=directory)
@@ -291,7 +299,7 @@ class OutputFiles:
 
     state_directory: Path
     redact: Redactor = SHAPES
-    keep: Callable[[Path], None] = lambda _: None
+    on_complete: Callable[[Path], None] = lambda _: None
     """Called with each file that is complete."""
 
     @property
@@ -300,50 +308,50 @@ class OutputFiles:
 
     def save(self, data: bytes, suffix: str = ".txt") -> Path:
         """Store `data`; equal bytes get the same name. File and folder are durable on return."""
-        self._make()
+        self._make_directory()
         if suffix == ".txt":
             data = self.redact.for_bytes()(data.decode("latin-1")).encode("latin-1")
         path = self.directory / (sha256(data)[:_NAME_LENGTH] + suffix)
-        store_file(self.directory, path.name, data)
-        self.keep(path)
+        store_content(self.directory, path.name, data)
+        self.on_complete(path)
         return path
 
     def new_spool(self) -> Path:
         """See `Outputs.new_spool`: creates an empty file with a unique name."""
-        self._make()
+        self._make_directory()
         path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
         return path
 
     def named(self, spool: Path, digest: str) -> Path:
-        path = take_name(spool, digest)
-        self.keep(path)
+        path = rename_to_hash(spool, digest)
+        self.on_complete(path)
         return path
 
     def release(self, spool: Path) -> None:
         if spool.exists():
-            self.keep(spool)
+            self.on_complete(spool)
 
-    def _make(self) -> None:
-        private_directory(self.directory)
+    def _make_directory(self) -> None:
+        make_private_directory(self.directory)
         self.directory.chmod(OWNER_DIRECTORY)
 
 
-def store_file(folder: Path, name: str, data: bytes) -> None:
+def store_content(folder: Path, name: str, data: bytes) -> None:
     """Store `data` under its content-addressed name; durable on return, before any row names it."""
     path = folder / name
-    with locked(folder):
-        if _holds(path, data):
+    with lock_folder(folder):
+        if _has_bytes(path, data):
             os.utime(path)
             sync_directory(folder)
         else:
             replace_file(path, data)
 
 
-def take_name(spool: Path, digest: str) -> Path:
+def rename_to_hash(spool: Path, digest: str) -> Path:
     """Rename a file, already synced, to its sha256 (hex)."""
     named = spool.with_name(f"{digest[:_NAME_LENGTH]}.txt")
-    with locked(spool.parent):
+    with lock_folder(spool.parent):
         spool.replace(named)
     sync_directory(spool.parent)
     return named
@@ -351,13 +359,13 @@ def take_name(spool: Path, digest: str) -> Path:
 
 def remove_untouched(path: Path, since: float) -> None:
     """Remove a file unless it was stored after `since` (Unix time): then it is about to be referenced."""
-    with locked(path.parent), suppress(FileNotFoundError):
+    with lock_folder(path.parent), suppress(FileNotFoundError):
         if path.stat().st_mtime <= since:
             path.unlink()
 
 
-def _holds(path: Path, data: bytes) -> bool:
-    """Whether the file has these bytes; after a power cut a name can exist without them and is rewritten."""
+def _has_bytes(path: Path, data: bytes) -> bool:
+    """Return whether the file has these bytes; after a power cut a name can exist without them and is rewritten."""
     try:
         if path.stat().st_size != len(data) or path.read_bytes() != data:
             return False

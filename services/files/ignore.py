@@ -13,6 +13,7 @@ from pathlib import Path
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from interlock.services.files.disk import read_file
+from interlock.services.files.stamps import note
 
 AGENT_FILES = (".geminiignore", ".rooignore")
 _GIT_FILE = ".gitignore"
@@ -32,12 +33,13 @@ class _Pattern:
     """One line of an ignore file."""
 
     regex: re.Pattern[str]
-    include: bool
-    marked: bool
+    ignores: bool
+    has_slash_mark: bool
 
     def matches(self, path: str, is_dir: bool) -> bool:
-        """Whether it matches this very entry. Parents were checked before, so a match on one of them doesn't count."""
-        if not self.marked:
+        """Return whether it matches this very entry. Parents were checked before, so a match on one of them doesn't
+        count."""
+        if not self.has_slash_mark:
             return self.regex.search(path) is not None
         if self.regex.pattern == f"(?P<{_MARK}>/)":
             return is_dir
@@ -45,7 +47,7 @@ class _Pattern:
         return match is not None and match.start(_MARK) in (-1, len(path))
 
 
-def _tame(regex: str) -> str:
+def _prevent_backtracking(regex: str) -> str:
     """Rewrite the regex without catastrophic backtracking: a star before a literal takes the first match."""
     first, *rest = regex.split(_STAR)
     if not rest:
@@ -54,7 +56,7 @@ def _tame(regex: str) -> str:
     return "".join([first, *tamed, _STAR, rest[-1]])
 
 
-def _compile(lines: Iterable[str], flags: int) -> tuple[_Pattern, ...]:
+def _compile_patterns(lines: Iterable[str], flags: int) -> tuple[_Pattern, ...]:
     """Compile patterns in reverse, as the last match decides. Lines that git can't parse are skipped, as git does."""
     patterns: list[_Pattern] = []
     for line in islice((line for line in lines if len(line) <= _LONGEST), _MOST_LINES):
@@ -69,7 +71,7 @@ def _compile(lines: Iterable[str], flags: int) -> tuple[_Pattern, ...]:
         try:
             with warnings.catch_warnings():  # a set that holds `[[` may mean something else in a later Python
                 warnings.simplefilter("ignore", FutureWarning)
-                compiled = re.compile(_tame(regex), flags)
+                compiled = re.compile(_prevent_backtracking(regex), flags)
         except re.error:
             continue
         patterns.append(_Pattern(compiled, include, _MARK in compiled.groupindex))
@@ -80,13 +82,13 @@ Layer = tuple[str, tuple[_Pattern, ...]]
 """Directory that the patterns are relative to (with a trailing slash), and the patterns."""
 
 
-def _verdict(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
-    """The last layer that matches the entry decides; None if none does."""
+def _last_match(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
+    """Return whether the last pattern that matches the entry ignores it; None if none does."""
     for base, patterns in reversed(layers):
         relative = path[len(base) :]
         for pattern in patterns:
             if pattern.matches(relative, is_dir):
-                return pattern.include
+                return pattern.ignores
     return None
 
 
@@ -99,52 +101,56 @@ class IgnoreRules:
     ) -> None:
         self._root = str(root)
         above = [str(d) for d in (root, *root.parents)] if git else []
-        self._tops = [(top, f"{_slashed(top)}.git") for top in above]
+        self._tops = [(top, f"{_with_slash(top)}.git") for top in above]
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
         self._agent_files += [str(path) for path in custom]
         self._seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = {}
 
     def git_layers(self, directory: str) -> list[Layer]:
         """Return the layers that apply to entries of `directory`, outermost first."""
-        top = self._top()
-        return [] if top is None else self._layers(top, directory)
+        top = self._work_tree_top()
+        return [] if top is None else self._layers_from(top, directory)
 
-    def _layers(self, top: str, directory: str) -> list[Layer]:
-        layers = [(_slashed(top), self._load(str(git_directory(top) / "info" / "exclude")))]
-        for level in _levels(top, directory):
-            layers = self.deeper(layers, level)
+    def _layers_from(self, top: str, directory: str) -> list[Layer]:
+        layers = [(_with_slash(top), self._load_patterns(str(find_git_directory(top) / "info" / "exclude")))]
+        for level in _directories_to(top, directory):
+            layers = self.add_directory_layer(layers, level)
         return [layer for layer in layers if layer[1]]
 
-    def deeper(self, layers: list[Layer], directory: str) -> list[Layer]:
+    def add_directory_layer(self, layers: list[Layer], directory: str) -> list[Layer]:
         """Add a directory's own .gitignore to its parent's layers."""
-        return [*layers, (_slashed(directory), self._load(_slashed(directory) + _GIT_FILE))]
+        return [*layers, (_with_slash(directory), self._load_patterns(_with_slash(directory) + _GIT_FILE))]
 
     def agent_layers(self) -> list[Layer]:
-        return [(_slashed(self._root), patterns) for f in self._agent_files if (patterns := self._load(f))]
+        return [
+            (_with_slash(self._root), patterns)
+            for f in self._agent_files
+            if (patterns := self._load_patterns(f))
+        ]
 
-    def ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
-        """Whether an entry below the root is ignored. With `git` false only the user's own files count."""
-        agent, top = self.agent_layers(), self._top() if git else None
+    def is_ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
+        """Return whether an entry below the root is ignored. With `git` false only the user's own files count."""
+        agent, top = self.agent_layers(), self._work_tree_top() if git else None
         if top is None and not agent:
             return False
-        layers = self._layers(top, self._root) if top else []
-        for level in _levels(self._root, path)[1:]:
-            if entry_ignored(layers, agent, level, is_dir if level == path else True):
+        layers = self._layers_from(top, self._root) if top else []
+        for level in _directories_to(self._root, path)[1:]:
+            if is_entry_ignored(layers, agent, level, is_dir if level == path else True):
                 return True
             if top and level != path:
-                layers = self.deeper(layers, level)
+                layers = self.add_directory_layer(layers, level)
         return False
 
-    def inside(self, directory: str, *, git: bool = True) -> Callable[[str, bool], bool]:
-        """`ignored` for direct entries of a directory, by name; the rules are looked up once."""
-        if directory != self._root and self.ignored(directory, True, git=git):
+    def make_entry_test(self, directory: str, *, git: bool = True) -> Callable[[str, bool], bool]:
+        """Return a test of a directory's direct entries, by name and kind; the rules are looked up once."""
+        if directory != self._root and self.is_ignored(directory, True, git=git):
             return lambda _name, _is_dir: True
         layers, agent = self.git_layers(directory) if git else [], self.agent_layers()
-        base = _slashed(directory)
-        return lambda name, is_dir: entry_ignored(layers, agent, base + name, is_dir)
+        base = _with_slash(directory)
+        return lambda name, is_dir: is_entry_ignored(layers, agent, base + name, is_dir)
 
-    def _load(self, file: str) -> tuple[_Pattern, ...]:
-        """Compile an ignore file; cached until it changes on disk."""
+    def _load_patterns(self, file: str) -> tuple[_Pattern, ...]:
+        """Return the patterns of an ignore file; cached until it changes on disk."""
         try:
             status = os.stat(file)  # noqa: PTH116 - each look-up pays for it, and Path.stat costs twice as much
             if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
@@ -157,38 +163,40 @@ class IgnoreRules:
         except OSError:  # missing or unreadable: git ignores that too
             return ()
         own = (
-            ["/.rooignore"] if file == f"{_slashed(self._root)}.rooignore" else []
+            ["/.rooignore"] if file == f"{_with_slash(self._root)}.rooignore" else []
         )  # Roo Code: it hides itself
-        flags = re.IGNORECASE if _has_any_case(file, status) else 0
-        patterns = _compile([*text.split("\n"), *own], flags)
+        flags = re.IGNORECASE if _ignores_case(file, status) else 0
+        patterns = _compile_patterns([*text.split("\n"), *own], flags)
         self._seen[file] = (stamp, patterns)
         return patterns
 
-    def _top(self) -> str | None:
+    def _work_tree_top(self) -> str | None:
         """Return the work tree around the root; not cached, because a run may create one."""
         return next((top for top, git in self._tops if os.path.lexists(git)), None)
 
 
-def entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_dir: bool) -> bool:
-    """Decide for one entry whose parents aren't ignored: the user's own files take precedence."""
-    own = _verdict(agent, path, is_dir)
-    return bool(_verdict(git, path, is_dir)) if own is None else own
+def is_entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_dir: bool) -> bool:
+    """Return whether an entry whose parents aren't ignored is: the user's own files take precedence."""
+    own = _last_match(agent, path, is_dir)
+    return bool(_last_match(git, path, is_dir)) if own is None else own
 
 
-def git_directory(top: str | Path) -> Path:
+def find_git_directory(top: str | Path) -> Path:
     """Return the git directory of a work tree, including linked ones, whose `.git` is a file naming the real one."""
     git = Path(top, ".git")
+    note(git)
     try:
         if git.is_file():
             git = git.parent / _first_line(git).removeprefix("gitdir:").strip()
             common = git / "commondir"
+            note(common)
             git = git / _first_line(common) if common.is_file() else git
     except OSError:  # unreadable: treated as missing
         pass
     return git
 
 
-def index_of(top: str | Path) -> Path:
+def git_index_path(top: str | Path) -> Path:
     """Return git's index of a work tree; a linked one has its own."""
     git = Path(top, ".git")
     try:
@@ -198,11 +206,11 @@ def index_of(top: str | Path) -> Path:
     return own / "index"
 
 
-def _has_any_case(file: str, found: os.stat_result) -> bool:
-    """Whether the file is found under a name in another case, too: then the file system sees no difference."""
+def _ignores_case(file: str, found: os.stat_result) -> bool:
+    """Return whether the file is found under a name in another case, too: then the file system sees no difference."""
     folder, name = os.path.split(file)
     try:
-        return os.path.samestat(found, os.stat(f"{_slashed(folder)}{name.swapcase()}"))  # noqa: PTH116 - as above
+        return os.path.samestat(found, os.stat(f"{_with_slash(folder)}{name.swapcase()}"))  # noqa: PTH116 - as above
     except OSError:
         return False
 
@@ -211,15 +219,15 @@ def _first_line(file: Path) -> str:
     return read_file(file).decode("utf-8", "surrogateescape").partition("\n")[0].strip()
 
 
-def _slashed(directory: str) -> str:
+def _with_slash(directory: str) -> str:
     return directory if directory.endswith("/") else directory + "/"
 
 
-def _levels(top: str, path: str) -> list[str]:
+def _directories_to(top: str, path: str) -> list[str]:
     """Return `top` and each directory on the way to `path`, ending with `path`."""
     levels = [top]
-    for name in path[len(_slashed(top)) :].split("/") if path != top else ():
-        levels.append(_slashed(levels[-1]) + name)
+    for name in path[len(_with_slash(top)) :].split("/") if path != top else ():
+        levels.append(_with_slash(levels[-1]) + name)
     return levels
 
 
@@ -243,39 +251,43 @@ _OUTPUTS = frozenset({"build", "dist", "out", "target", "coverage", "htmlcov"})
 _COMPILED = (".pyc", ".pyo", ".o", ".obj", ".class", ".egg-info")
 
 
-def made_by_commands(paths: Collection[str], before: Collection[str], written: Collection[str]) -> set[str]:
-    """Of a workspace's paths, those that builds and caches made: not in `before`, and not `written` by a file tool."""
+def find_generated_paths(
+    paths: Collection[str], before: Collection[str], written: Collection[str]
+) -> set[str]:
+    """Return a workspace's paths that builds and caches made: not in `before`, and not `written` by a file tool."""
     names: dict[str, set[str]] = {"": set()}
     for path in paths:
         folder = ""
         for part in path.split("/"):
             names.setdefault(folder, set()).add(part)
             folder = f"{folder}/{part}".lstrip("/")
-    old = {path[:end] for path in before for end in _ends(path)}
+    old = {path[:end] for path in before for end in _folder_ends(path)}
 
     def made(path: str) -> bool:
-        folders = [path[:end] for end in _ends(path)][:-1]
+        folders = [path[:end] for end in _folder_ends(path)][:-1]
         return path.endswith(_COMPILED) or any(
-            is_made(_last(folder), names.get(folder.rpartition("/")[0], ()), names.get(folder, ()))
+            is_generated_folder(
+                _last_name(folder), names.get(folder.rpartition("/")[0], ()), names.get(folder, ())
+            )
             or folder.endswith(_COMPILED)
-            or (_last(folder) in _OUTPUTS and folder not in old)
+            or (_last_name(folder) in _OUTPUTS and folder not in old)
             for folder in folders
         )
 
     return {path for path in paths if path not in written and made(path)}
 
 
-def _ends(path: str) -> list[int]:
-    """Where each of the path's folders ends, and the path itself."""
+def _folder_ends(path: str) -> list[int]:
+    """Return where each of the path's folders ends, and the path itself."""
     return [place for place, letter in enumerate(path) if letter == "/"] + [len(path)]
 
 
-def _last(path: str) -> str:
+def _last_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def is_made(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
-    """Whether a folder holds what a build or a package manager made, by the names beside it and in it."""
+def is_generated_folder(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
+    """Return whether a folder holds what a build or a package manager made, by the names beside it and in it."""
     marks = _INSIDE | _OWN.get(name, frozenset())
     return (
         name in RESERVED

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.files.disk import read_file
+from interlock.services.files.stamps import note, real_path
 from interlock.state.workspace import PathRefused, Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
@@ -41,7 +42,7 @@ RULES = (".roorules", ".clinerules")
 
 
 @cache
-def _table() -> Mapping[str, Kind]:
+def _load_protected_names() -> Mapping[str, Kind]:
     """Return each name and pattern of `protected.toml`."""
     rows: list[dict[str, Any]] = tomllib.loads(read_file(_TABLE).decode())["obeyed"]
     kinds = ((row, Kind(row["what"], tuple(row.get("trusted", ())), row.get("new", True))) for row in rows)
@@ -50,38 +51,47 @@ def _table() -> Mapping[str, Kind]:
 
 def protected_names() -> Mapping[str, Kind]:
     """Return the protected names of files and folders, as people write them, at any depth of the workspace."""
-    return {name: kind for name, kind in _table().items() if "*" not in name}
+    return {name: kind for name, kind in _load_protected_names().items() if "*" not in name}
 
 
 @cache
 def pattern_examples() -> Sequence[str]:
     """Return names that the patterns of the table stand for, a few for each."""
-    return [name.replace("*", by) for name in _table() if "*" in name for by in ("", "a", "local", "json")]
+    return [
+        name.replace("*", by)
+        for name in _load_protected_names()
+        if "*" in name
+        for by in ("", "a", "local", "json")
+    ]
 
 
-def makes_nothing_run(name: str) -> bool:
-    """Whether making a file of this name could only take rights away: an ignore file."""
-    kind = _names(tuple(protected_names())).get(folded(name))
+def is_safe_to_create(name: str) -> bool:
+    """Return whether making a file of this name could only take rights away: an ignore file."""
+    kind = _kinds_by_folded_name(tuple(protected_names())).get(fold_name(name))
     return kind is not None and not kind.new
 
 
 @cache
-def _families() -> Sequence[tuple[re.Pattern[str], Kind]]:
+def _name_patterns() -> Sequence[tuple[re.Pattern[str], Kind]]:
     """Return patterns of further names, folded."""
-    patterns = ((fnmatch.translate(name.casefold()), kind) for name, kind in _table().items() if "*" in name)
+    patterns = (
+        (fnmatch.translate(name.casefold()), kind)
+        for name, kind in _load_protected_names().items()
+        if "*" in name
+    )
     return [(re.compile(pattern), kind) for pattern, kind in patterns]
 
 
 @cache
-def _any_family() -> re.Pattern[str]:
+def _any_name_pattern() -> re.Pattern[str]:
     """Return one pattern for all of them: whole trees of names are looked at."""
-    return re.compile("|".join(pattern.pattern for pattern, _ in _families()))
+    return re.compile("|".join(pattern.pattern for pattern, _ in _name_patterns()))
 
 
-def _of_family(name: str) -> Kind | None:
-    if _any_family().match(name) is None:
+def _match_pattern(name: str) -> Kind | None:
+    if _any_name_pattern().match(name) is None:
         return None
-    return next(kind for pattern, kind in _families() if pattern.match(name))
+    return next(kind for pattern, kind in _name_patterns() if pattern.match(name))
 
 
 _NAMES = frozenset({".git", ".env", "git~1", "env~1"})
@@ -100,30 +110,31 @@ _IGNORABLE = re.compile(
 
 
 @lru_cache(maxsize=4096)
-def folded(name: str) -> str:
-    """Fold spellings that some file system treats as the same name: case, composition, full width, zero-width
-    characters, trailing dots and blanks, a stream after a colon."""
+def fold_name(name: str) -> str:
+    """Return one name for spellings that some file system treats as the same: case, composition, full width,
+    zero-width characters, trailing dots and blanks, a stream after a colon."""
     if not name.isascii():
-        name = _plain(name)
+        name = _fold_unicode(name)
     return name.partition(":")[0].rstrip(". ").casefold()
 
 
-def _plain(name: str) -> str:
+def _fold_unicode(name: str) -> str:
     seen = (c for c in unicodedata.normalize("NFKC", name.casefold()) if unicodedata.category(c) != "Cf")
     return unicodedata.normalize("NFKC", _IGNORABLE.sub("", "".join(seen)))
 
 
-def is_private(name: str) -> bool:
-    known = folded(name)
+def is_private_name(name: str) -> bool:
+    """Return whether a name is one of git's, credentials', or keys' that tools may never touch."""
+    known = fold_name(name)
     return known in _NAMES or _CREDENTIALS.fullmatch(known) is not None
 
 
-def private_part(parts: Iterable[str]) -> str | None:
+def first_private_name(parts: Iterable[str]) -> str | None:
     """Return the first private one of a path's names below its root."""
-    return next(filter(is_private, parts), None)
+    return next(filter(is_private_name, parts), None)
 
 
-def private_twin(path: Path, root: Path, hides: Callable[[str], bool] | None = None) -> str | None:
+def find_private_twin(path: Path, root: Path, hides: Callable[[str], bool] | None = None) -> str | None:
     """Return a private file below `root`, or beside or above `path`, of which `path` is a hard link.
 
     `hides`: whether the user keeps a file from tools; None: they keep none.
@@ -132,19 +143,19 @@ def private_twin(path: Path, root: Path, hides: Callable[[str], bool] | None = N
     elsewhere look like those that package managers create by the thousand; whoever can create one could have copied
     the file as well.
     """
-    status = _status(path)
+    status = _stat_or_none(path)
     if status is None or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
         return None
     above = [d for d in path.parents if d.is_relative_to(root)]
     twins = (str(d / name) for d in above for name in _KEPT)
-    beside = next((t for t in twins if (s := _status(t)) and os.path.samestat(s, status)), None)
+    beside = next((t for t in twins if (s := _stat_or_none(t)) and os.path.samestat(s, status)), None)
     linked_just_now = status.st_ctime_ns if time.time_ns() - status.st_ctime_ns < 3e9 else 0
-    found = _linked(str(root), hides, int(time.monotonic()), linked_just_now)
+    found = _find_linked_private_files(str(root), hides, int(time.monotonic()), linked_just_now)
     return beside or found.get((status.st_dev, status.st_ino))
 
 
 @lru_cache(maxsize=4)
-def _linked(
+def _find_linked_private_files(
     root: str, hides: Callable[[str], bool] | None, _second: int, _changed: int
 ) -> Mapping[tuple[int, int], str]:
     """Return the private and hidden files below a folder that have several links, by device and inode.
@@ -154,11 +165,11 @@ def _linked(
     found: dict[tuple[int, int], str] = {}
     left = _MOST_ENTRIES
     for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name != "node_modules" and not is_private(name)]
-        for name in files if hides else filter(is_private, files):
+        folders[:] = [name for name in folders if name != "node_modules" and not is_private_name(name)]
+        for name in files if hides else filter(is_private_name, files):
             path = os.path.join(folder, name)  # noqa: PTH118 - of os.walk
-            status = _status(path)
-            if status and status.st_nlink > 1 and (is_private(name) or (hides and hides(path))):
+            status = _stat_or_none(path)
+            if status and status.st_nlink > 1 and (is_private_name(name) or (hides and hides(path))):
                 found[status.st_dev, status.st_ino] = path
         left -= len(folders) + len(files)
         if left < 0:
@@ -166,7 +177,7 @@ def _linked(
     return found
 
 
-def _status(path: Path | str) -> os.stat_result | None:
+def _stat_or_none(path: Path | str) -> os.stat_result | None:
     try:
         return os.lstat(path)
     except OSError:
@@ -192,39 +203,40 @@ class ProtectedPaths:
     )
     """Called with those paths before they are made."""
 
-    def will_make(self, path: Path) -> None:
+    def announce_path(self, path: Path) -> None:
+        """Note a path that is about to be made, with the folders above it, and tell who listens."""
         paths = [str(path), *map(str, path.parents)]
         self.made.update(paths)
         for tell in self.on_made:
             tell(paths)
 
-    def did_write(self, path: Path, digest: str | None) -> None:
+    def note_written(self, path: Path, digest: str | None) -> None:
         """Note what a tool wrote to a path that it made: a command that began before could write it, too."""
         if str(path) in self.made:
             self.written[str(path)] = digest
 
-    def names(self) -> Mapping[str, Kind]:
-        return _names(self.spelled())
+    def kinds_by_name(self) -> Mapping[str, Kind]:
+        return _kinds_by_folded_name(self.spelled_names())
 
-    def kinds(self) -> Callable[[str], Kind | None]:
+    def make_kind_lookup(self) -> Callable[[str], Kind | None]:
         """Return a function from a folded name to why it is protected."""
-        names = self.names()
-        return lambda name: names.get(name) or _of_family(name)
+        names = self.kinds_by_name()
+        return lambda name: names.get(name) or _match_pattern(name)
 
-    def spelled(self) -> tuple[str, ...]:
+    def spelled_names(self) -> tuple[str, ...]:
         """Return the names as people write them."""
         return tuple(dict.fromkeys((*protected_names(), *self.memory)))
 
-    def named(self, path: Path) -> Protection | None:
+    def protection_by_name(self, path: Path) -> Protection | None:
         """Return the protection of a relative path by its names alone."""
-        kinds = self.kinds()
-        return next((Protection(p, kind.what) for p in path.parts if (kind := kinds(folded(p)))), None)
+        kinds = self.make_kind_lookup()
+        return next((Protection(p, kind.what) for p in path.parts if (kind := kinds(fold_name(p)))), None)
 
-    def of(self, path: Path, roots: Iterable[Path]) -> Protection | None:
+    def protection_of(self, path: Path, roots: Iterable[Path]) -> Protection | None:
         """Return the protection of an absolute path without `..`."""
         inside = [root for root in roots if path.is_relative_to(root)]
         for root in inside:
-            if named := self.named(path.relative_to(root)) or of_repository(path, root):
+            if named := self.protection_by_name(path.relative_to(root)) or repository_protection(path, root):
                 return named
         for place in (path, *path.parents):
             if place in self.places:
@@ -237,9 +249,9 @@ class ProtectedPaths:
 
 
 @lru_cache(maxsize=4)
-def _names(spelled: tuple[str, ...]) -> Mapping[str, Kind]:
+def _kinds_by_folded_name(spelled: tuple[str, ...]) -> Mapping[str, Kind]:
     known = protected_names()
-    return {folded(name): known.get(name, _MEMORY) for name in spelled}
+    return {fold_name(name): known.get(name, _MEMORY) for name in spelled}
 
 
 _OF_REPOSITORY = frozenset({"head", "config", "config.worktree", "commondir", "hooks", "objects", "refs"})
@@ -247,21 +259,21 @@ _SETTING = _OF_REPOSITORY - {"objects", "refs"}
 
 
 def is_repository(names: Collection[str]) -> bool:
-    """Whether git takes a folder with these names, folded, for a repository, whatever its own name is."""
+    """Return whether git takes a folder with these names, folded, for a repository, whatever its own name is."""
     return "head" in names and ({"objects", "refs"} <= {*names} or "commondir" in names)
 
 
-def of_repository(path: Path, root: Path) -> Protection | None:
-    """Return the protection of what makes a folder a repository, or says what git runs in one that isn't named `.git`:
-    git obeys it once a person enters the folder."""
+def repository_protection(path: Path, root: Path) -> Protection | None:
+    """Return the protection of what makes a folder a repository, or says what git runs in one that isn't named
+    `.git`: git obeys it once a person enters the folder."""
     parts = path.parts
     for at in range(len(root.parts), len(parts)):
-        part = folded(parts[at])
+        part = fold_name(parts[at])
         if part not in _OF_REPOSITORY:
             continue
         folder = Path(*parts[:at])
         try:
-            there = {*map(folded, os.listdir(folder))}  # noqa: PTH208
+            there = {*map(fold_name, os.listdir(folder))}  # noqa: PTH208
         except OSError:
             there = set[str]()
         if is_repository({*there, part}) and (part in _SETTING or not is_repository(there)):
@@ -270,9 +282,9 @@ def of_repository(path: Path, root: Path) -> Protection | None:
 
 
 def program_folders(env: Mapping[str, str]) -> Iterator[Path]:
-    """Folders searched for programs, also by hooks and MCP servers; and this program's own."""
+    """Return the folders searched for programs, also by hooks and MCP servers, and this program's own."""
     listed = (f for f in env.get("PATH", "").split(os.pathsep) if f)
-    return (Path(os.path.realpath(folder)) for folder in (*listed, sys.prefix))
+    return (real_path(folder) for folder in (*listed, sys.prefix))
 
 
 _SAFE_KEYS = re.compile(
@@ -287,8 +299,8 @@ _SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"(?:[^\"\\\n]|\\.)*\")?\s*\]
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=[^\\]*)?")
 
 
-def is_plain_config(text: str) -> bool:
-    """Whether nothing in a repository's configuration makes git run a program or look elsewhere."""
+def is_harmless_git_config(text: str) -> bool:
+    """Return whether nothing in a repository's configuration makes git run a program or look elsewhere."""
     section = ""
     for raw in text.splitlines():
         line = raw.strip()
@@ -306,19 +318,20 @@ def is_plain_config(text: str) -> bool:
     return True
 
 
-def is_plain_key(key: str) -> bool:
-    """Whether a key of git's configuration, as `git config` takes it, holds no command, path or other configuration."""
+def is_harmless_git_key(key: str) -> bool:
+    """Return whether a key of git's configuration, as `git config` takes it, holds no command, path or other
+    configuration."""
     section, *_, name = key.split(".") if "." in key else ("", key)
     return _SAFE_KEYS.fullmatch(f"{section}.{name}".lower()) is not None
 
 
-def users_configuration(env: Mapping[str, str]) -> Iterator[Path]:
+def git_configuration_paths(env: Mapping[str, str]) -> Iterator[Path]:
     """Yield git's configuration files outside of repositories, existing or not: the system's and the user's."""
     home = env.get("HOME")
     folder = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
     usual = ["/etc/gitconfig", folder and f"{folder}/git/config", home and f"{home}/.gitconfig"]
     named = (env.get(name) for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"))
-    return (Path(os.path.realpath(name)) for name in (*usual, *named) if name)
+    return (real_path(name) for name in (*usual, *named) if name)
 
 
 _HOOKS = re.compile(r"^\s*hookspath\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
@@ -327,12 +340,13 @@ _NESTED = 10
 """git's own limit on includes in includes."""
 
 
-def named_by_git(
+def paths_named_by_git(
     config: Path, tree: Path, depth: int = 0, seen: set[Path] | None = None
 ) -> Iterator[tuple[Path, bool]]:
-    """Yield what a git configuration of the work tree `tree` names, existing or not: folders of hooks, and (True) more
-    configuration, with what that names. Each file in `seen` was read before: includes may multiply."""
+    """Yield what a git configuration of the work tree `tree` names, existing or not: folders of hooks, and (True)
+    more configuration, with what that names. Each file in `seen` was read before: includes may multiply."""
     seen = set() if seen is None else seen
+    note(config)
     if depth > _NESTED or config in seen or not config.is_file():
         return
     seen.add(config)
@@ -340,13 +354,13 @@ def named_by_git(
         text = read_file(config).decode(errors="replace")
     except OSError:  # git can't read it either
         return
-    yield from ((path, False) for path in _named(_HOOKS, text, tree))
-    for path in _named(_INCLUDE, text, config.parent):
+    yield from ((path, False) for path in _paths_in_config(_HOOKS, text, tree))
+    for path in _paths_in_config(_INCLUDE, text, config.parent):
         yield path, True
-        yield from named_by_git(path, tree, depth + 1, seen)
+        yield from paths_named_by_git(path, tree, depth + 1, seen)
 
 
-def _named(setting: re.Pattern[str], config: str, base: Path) -> list[Path]:
+def _paths_in_config(setting: re.Pattern[str], config: str, base: Path) -> list[Path]:
     """Return the paths named in the configuration, relative to `base`, except `base` itself, which can't be kept."""
     values = (value.strip('"') for value in setting.findall(config))
     paths = [Path(os.path.normpath(base / os.path.expanduser(value))) for value in values]  # noqa: PTH111 - Path's raises
@@ -359,7 +373,7 @@ _TRIES = 20
 """Attempts to resolve a path whose links keep changing."""
 
 
-def written_path(path: str, root: Path) -> Path:
+def to_intended_path(path: str, root: Path) -> Path:
     """Return the intended path, neither resolved nor checked; relative paths are below `root`. Raises `PathRefused`."""
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
@@ -376,8 +390,8 @@ def written_path(path: str, root: Path) -> Path:
     return root / path
 
 
-def followed(path: str | Path) -> Path:
-    """Return the real path. Raises `PathRefused` if links change faster than they can be read."""
+def resolve_links(path: str | Path) -> Path:
+    """Return the real path. Raise `PathRefused` if links change faster than they can be read."""
     for _ in range(_TRIES):
         with suppress(OSError):
             return Path(os.path.realpath(path))
@@ -388,9 +402,9 @@ _MOST_LINKS = 40
 """As many as Linux follows in one path."""
 
 
-def leads_through_process(path: Path) -> bool:
-    """Whether a path leads another process elsewhere: it follows `/proc/self/cwd`, `/dev/fd/3` and the like, by itself
-    or by a link on the way."""
+def is_process_path(path: Path) -> bool:
+    """Return whether a path leads another process elsewhere: it follows `/proc/self/cwd`, `/dev/fd/3` and the like,
+    by itself or by a link on the way."""
     place, rest, links = "/", [*reversed(path.parts[1:])], 0
     while rest and links < _MOST_LINKS:
         name, below = rest.pop(), place.startswith("/proc/")
@@ -400,7 +414,7 @@ def leads_through_process(path: Path) -> bool:
             place = os.path.dirname(place)  # noqa: PTH120 - a path as text
             continue
         place = os.path.join(place, name)  # noqa: PTH118 - as above
-        if target := _target(place):
+        if target := _read_link_or_empty(place):
             if below:
                 return True
             links += 1
@@ -410,7 +424,7 @@ def leads_through_process(path: Path) -> bool:
     return links == _MOST_LINKS
 
 
-def _target(path: str) -> str:
+def _read_link_or_empty(path: str) -> str:
     try:
         return os.readlink(path)  # noqa: PTH115 - as above
     except OSError:
@@ -420,19 +434,19 @@ def _target(path: str) -> str:
 _OUTPUT = re.compile(r"/[^\0]*/outputs/((?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt)")
 
 
-def output_name(path: str) -> str:
+def parse_output_name(path: str) -> str:
     """Return the name of a stored tool output, in whichever host's `outputs/`; empty: it isn't named like one."""
     found = _OUTPUT.fullmatch(path)
     return found[1] if found else ""
 
 
-def kept_output(outputs: Path, path: str) -> Path | None:
+def find_stored_output(outputs: Path, path: str) -> Path | None:
     """Return the real path if `path` is a file in `outputs`, a real path; never a directory or a link to elsewhere."""
-    real = followed(path)
+    real = resolve_links(path)
     return real if real.parent == outputs and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
 
 
-def plan_path(plans: Path | None, path: str) -> Path | None:
+def resolve_plan_path(plans: Path | None, path: str) -> Path | None:
     """Return the real path if `path` is a Markdown file, existing or not, in the run's plans folder.
 
     A path of another host's state directory means the same file in this one's.
@@ -441,5 +455,5 @@ def plan_path(plans: Path | None, path: str) -> Path | None:
         return None
     _, theirs, name = path.rpartition(f"/plans/{plans.name}/")
     path = str(plans / name) if theirs else path
-    folder, real = followed(plans), followed(path)
+    folder, real = resolve_links(plans), resolve_links(path)
     return real if folder in real.parents and real.suffix == ".md" else None

@@ -9,25 +9,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.filesystem import Anchor
-from interlock.services.files.ignore import IgnoreRules, Layer, entry_ignored
+from interlock.services.files.ignore import IgnoreRules, Layer, is_entry_ignored
 from interlock.services.files.protected import (
     ProtectedPaths,
-    folded,
-    followed,
-    is_private,
-    kept_output,
-    leads_through_process,
-    output_name,
-    plan_path,
-    private_part,
-    private_twin,
-    written_path,
+    find_private_twin,
+    find_stored_output,
+    first_private_name,
+    fold_name,
+    is_private_name,
+    is_process_path,
+    parse_output_name,
+    resolve_links,
+    resolve_plan_path,
+    to_intended_path,
 )
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.workspace import Buffers, LeaveOut, PathRefused, Place, Protection, ignored_text
-from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
+from interlock.tools._opening import Kind, entry_kind, open_directory, stat_without_links
 
 DEPENDENCIES = "node_modules"
 """Read-only, and omitted from listings like git-ignored files."""
@@ -63,7 +63,7 @@ class FolderWorkspace:
         # Whole tool outputs are stored there and may be read too.
         self._outputs = Path(os.path.realpath(outputs)) if outputs else None
         self.plans: Path | None = None  # the run's plans folder, once the run is known
-        self.bring: Callable[[str], None] = lambda _: None
+        self.fetch_output: Callable[[str], None] = lambda _: None
         """Writes the stored output with this name that another host made."""
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
         deepest = sorted(self._roots, key=lambda root: len(root.parts), reverse=True)
@@ -88,64 +88,66 @@ class FolderWorkspace:
 
     def readable(self, path: str) -> Path:
         """See `Workspace.readable`; also refuses ignored files, but not ignored directories."""
-        real = self._kept_output(path) or self.plan_file(path) or self._allowed(path)
+        real = self._find_stored_output(path) or self.plan_file(path) or self._resolve_allowed(path)
         if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
             return real
-        self._refuse_kept(path, real)
+        self._refuse_users_ignored(path, real)
         there = os.path.isfile(real)  # noqa: PTH113 - as above; else it may be a pattern
-        if there and not self._in_dependencies(real) and self.ignored(real):
+        if there and not self._is_in_dependencies(real) and self.ignored(real):
             raise PathRefused(ignored_text(path, git=True))
         return real
 
-    def _kept_output(self, path: str) -> Path | None:
-        name = output_name(path)
+    def _find_stored_output(self, path: str) -> Path | None:
+        name = parse_output_name(path)
         if not (self._outputs and name):
             return None
         if not os.path.lexists(path):
             path = str(self._outputs / name)  # as another host knows it
             if not os.path.lexists(path):
-                self.bring(name)
-        return kept_output(self._outputs, path)
+                self.fetch_output(name)
+        return find_stored_output(self._outputs, path)
 
     def writable(self, path: str) -> Path:
         """See `Workspace.writable`; git-ignored files may be written."""
         if plan := self.plan_file(path):
             return plan
-        real = self._allowed(path)
+        real = self._resolve_allowed(path)
         if real in self._roots:
             raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
         if (shown := clean(str(real))) != str(real):  # nor can the journal name it
             raise PathRefused(
                 f"{path!r} leads to {shown!r}, a name that isn't UTF-8; change it with a command."
             )
-        if self._in_dependencies(real):
+        if self._is_in_dependencies(real):
             raise PathRefused(
                 f"{path!r} lies in node_modules, which is read only; change the project's own files."
             )
-        self._refuse_kept(path, real)
+        self._refuse_users_ignored(path, real)
         return real
 
-    def _refuse_kept(self, path: str, real: Path) -> None:
+    def _refuse_users_ignored(self, path: str, real: Path) -> None:
         if self.ignored(real, git=False):
             raise PathRefused(ignored_text(path, git=False))
 
     def protected(self, path: str) -> Protection | None:
         """See `Workspace.protected`. Checks both the path as written and its target."""
         try:
-            absolute = written_path(path, self.root)
-            real = followed(absolute)
+            absolute = to_intended_path(path, self.root)
+            real = resolve_links(absolute)
         except PathRefused:
             return None
-        if plan_path(self.plans, path) is not None:
+        if resolve_plan_path(self.plans, path) is not None:
             return None
         written = Path(os.path.normpath(absolute))
-        if _is_of_process(absolute, written, real) and not absolute.is_relative_to("/dev"):
+        if _is_process_path(absolute, written, real) and not absolute.is_relative_to("/dev"):
             return Protection("/proc", "where a command finds other files than this program")
         ways = dict.fromkeys((real, written))
-        return next((found for way in ways if (found := self.protected_paths.of(way, self._roots))), None)
+        return next(
+            (found for way in ways if (found := self.protected_paths.protection_of(way, self._roots))), None
+        )
 
     def plan_file(self, path: str) -> Path | None:
-        return plan_path(self.plans, path)
+        return resolve_plan_path(self.plans, path)
 
     def relative(self, path: Path) -> str:
         """Return the path relative to the workspace; absolute in an included directory, so that it stays usable."""
@@ -157,19 +159,19 @@ class FolderWorkspace:
         root = self._root_of(path)
         if root is None or path == root:
             return False
-        if git and self._in_dependencies(path):
+        if git and self._is_in_dependencies(path):
             return True
-        return self._rules[root].ignored(str(path), os.path.isdir(path), git=git)  # noqa: PTH112 - as above
+        return self._rules[root].is_ignored(str(path), os.path.isdir(path), git=git)  # noqa: PTH112 - as above
 
     def ignored_in(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
         root = self._root_of(directory)
         if root is None:
             return lambda _name, _is_dir: False
-        inside = self._rules[root].inside(str(directory), git=git)
-        below = git and self._in_dependencies(directory)
-        closed = self._closed_in(str(directory))
+        inside = self._rules[root].make_entry_test(str(directory), git=git)
+        below = git and self._is_in_dependencies(directory)
+        closed = self._closed_names_in(str(directory))
         return lambda name, is_dir: (
-            below or name in closed or (git and folded(name) == DEPENDENCIES) or inside(name, is_dir)
+            below or name in closed or (git and fold_name(name) == DEPENDENCIES) or inside(name, is_dir)
         )
 
     def walk_names(
@@ -185,15 +187,15 @@ class FolderWorkspace:
             return ()
         try:
             with self.place(start) as place:
-                mode = status_at(place).st_mode
+                mode = stat_without_links(place).st_mode
         except OSError:
             return ()
         if not stat.S_ISDIR(mode):
             return [str(start)] if stat.S_ISREG(mode) else []
-        git = not include_ignored and not self._in_dependencies(start)
-        return self._below(str(start), self._rules[root], stop, leave_out, git=git)
+        git = not include_ignored and not self._is_in_dependencies(start)
+        return self._list_files_below(str(start), self._rules[root], stop, leave_out, git=git)
 
-    def _below(
+    def _list_files_below(
         self,
         start: str,
         rules: IgnoreRules,
@@ -202,7 +204,7 @@ class FolderWorkspace:
         *,
         git: bool,
     ) -> list[str]:
-        """List files by name, and links only to files that tools may see; with `git` false, ignored files too."""
+        """Return files by name, and links only to files that tools may see; with `git` false, ignored files too."""
         agent = rules.agent_layers()
         files: list[str] = []
         # From the outermost folder to the one that is read: what is left of each, and what counts for its entries.
@@ -210,31 +212,31 @@ class FolderWorkspace:
 
         def open_directory(path: str, layers: list[Layer], beside: Set[str] = frozenset()) -> None:
             stop()
-            found = self._entries(path)
+            found = self._list_entries(path)
             names = {entry.name for entry in found}
             if path != start and leave_out and leave_out(path.rpartition("/")[2], beside, names):
                 return
             if git and path != start and ".gitignore" in names:
-                layers = rules.deeper(layers, path)
+                layers = rules.add_directory_layer(layers, path)
             opened.append((f"{path.removesuffix('/')}/", iter(found), layers, names))
 
         open_directory(start, rules.git_layers(start) if git else [])
         while opened:
             base, entries, layers, names = opened[-1]
             for name, kind in entries:
-                if is_private(name) or (git and folded(name) == DEPENDENCIES):
+                if is_private_name(name) or (git and fold_name(name) == DEPENDENCIES):
                     continue
                 if leave_out and leave_out(name, names, ()):
                     continue
                 path = base + name
-                if (layers or agent) and entry_ignored(layers, agent, path, kind == "directory"):
+                if (layers or agent) and is_entry_ignored(layers, agent, path, kind == "directory"):
                     continue
                 if kind == "file":
                     files.append(path)
                 elif kind == "directory":
                     open_directory(path, layers, names)
                     break
-                elif kind == "link" and self._own_link(path, rules):
+                elif kind == "link" and self._is_allowed_link(path, rules):
                     files.append(path)
             else:
                 opened.pop()
@@ -242,78 +244,79 @@ class FolderWorkspace:
 
     @contextmanager
     def place(self, path: Path, *, make: bool = False) -> Generator[Place]:
-        folder = self._anchored(path)
+        folder = self._anchor_folder(path)
         if folder not in self._anchors:
             self._anchors[folder] = Anchor(folder, private=True)  # ours, not the user's
         if make and self.protected(str(path)):
-            self.protected_paths.will_make(path)
+            self.protected_paths.announce_path(path)
         with self._anchors[folder].place(path, make=make) as place:
             yield place
 
     def note_written(self, path: Path, digest: str | None) -> None:
-        self.protected_paths.did_write(path, digest)
+        self.protected_paths.note_written(path, digest)
 
-    def _anchored(self, path: Path) -> Path:
+    def _anchor_folder(self, path: Path) -> Path:
+        """Return the folder by which a path is reached. Raise `PathRefused` if it is outside of all."""
         if (root := self._root_of(path)) is not None:
             return root
         own = (Path(os.path.realpath(d)) for d in (self._outputs, self.plans) if d is not None)
         found = next((d for d in own if path.is_relative_to(d)), None)
         if found is None:
-            raise self._outside(str(path))
+            raise self._outside_error(str(path))
         return found
 
-    def _entries(self, path: str) -> list[Entry]:
+    def _list_entries(self, path: str) -> list[Entry]:
         try:
             with (
                 self.place(Path(path)) as place,
                 open_directory(place) as directory,
                 os.scandir(directory) as found,
             ):
-                closed = self._closed_in(path)
+                closed = self._closed_names_in(path)
                 return sorted(Entry(e.name, entry_kind(e)) for e in found if e.name not in closed)
         except OSError:  # gone or unreadable: treated as empty
             return []
 
-    def _own_link(self, path: str, rules: IgnoreRules) -> bool:
-        """Whether a link leads to a file that tools may see."""
+    def _is_allowed_link(self, path: str, rules: IgnoreRules) -> bool:
+        """Return whether a link leads to a file that tools may see."""
         try:
-            target = followed(path)
+            target = resolve_links(path)
         except PathRefused:
             return False
         root = self._root_of(target)
-        if root is None or private_part(names_below(target, root)) or not os.path.isfile(target):  # noqa: PTH113 - a name may be too long for Path.is_file
+        if root is None or first_private_name(names_below(target, root)) or not os.path.isfile(target):  # noqa: PTH113 - a name may be too long for Path.is_file
             return False
         return rules is not self._rules[root] or not self.ignored(target, git=False)
 
-    def _allowed(self, path: str) -> Path:
-        """Return the real path after checking that it is inside the workspace and not private."""
-        absolute = written_path(path, self.root)
-        real = followed(absolute)
+    def _resolve_allowed(self, path: str) -> Path:
+        """Return the real path. Raise `PathRefused` if it is outside the workspace or private."""
+        absolute = to_intended_path(path, self.root)
+        real = resolve_links(absolute)
         root = self._root_of(real)
         if root is None:
-            raise self._outside(path)
+            raise self._outside_error(path)
         # Check the path as written as well as its target: a private name can link to somewhere harmless.
         written = Path(os.path.normpath(absolute))
-        if _is_of_process(absolute, written, real):
+        if _is_process_path(absolute, written, real):
             raise PathRefused(f"{path!r} is refused: it leads each process elsewhere; name the file itself.")
         # `link/..` is the parent of the link's target, but people and patterns ignore the link.
-        if ".." in absolute.parts and self._root_of(followed(written)) is None:
-            raise self._outside(path)
+        if ".." in absolute.parts and self._root_of(resolve_links(written)) is None:
+            raise self._outside_error(path)
         lexical = None if written == real else self._root_of(written)
         for name, top in ((real, root), (written, lexical)):
-            if top and (found := private_part(names_below(name, top))):
+            if top and (found := first_private_name(names_below(name, top))):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
-        hides = self._hides if self._rules[root].agent_layers() else None
-        if twin := private_twin(real, root, hides):
+        hides = self._is_hidden_by_user if self._rules[root].agent_layers() else None
+        if twin := find_private_twin(real, root, hides):
             raise PathRefused(
                 f"{path!r} is refused: it is the same file as {self.relative(Path(twin))!r}; go on without it."
             )
         return real
 
-    def _hides(self, file: str) -> bool:
+    def _is_hidden_by_user(self, file: str) -> bool:
         return self.ignored(Path(file), git=False)
 
-    def _outside(self, path: str) -> PathRefused:
+    def _outside_error(self, path: str) -> PathRefused:
         return PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")
 
     def _root_of(self, path: Path) -> Path | None:
@@ -326,21 +329,21 @@ class FolderWorkspace:
     def _is_below_a_root(self, path: Path) -> bool:
         return any(path.is_relative_to(root) and path != root for root in self._roots)
 
-    def _closed_in(self, directory: str) -> Set[str]:
+    def _closed_names_in(self, directory: str) -> Set[str]:
         return {d.name for d in self._closed if str(d.parent) == directory}
 
-    def _in_dependencies(self, path: Path) -> bool:
+    def _is_in_dependencies(self, path: Path) -> bool:
         root = self._root_of(path)
-        return root is not None and DEPENDENCIES in map(folded, names_below(path, root))
+        return root is not None and DEPENDENCIES in map(fold_name, names_below(path, root))
 
 
-def _is_of_process(absolute: Path, written: Path, real: Path) -> bool:
-    """See `leads_through_process`, which looks at each link on the way. `written`: without `..`."""
-    return (written != real or ".." in absolute.parts) and leads_through_process(absolute)
+def _is_process_path(absolute: Path, written: Path, real: Path) -> bool:
+    """Return whether a path leads each process elsewhere; `written`: the path without `..`."""
+    return (written != real or ".." in absolute.parts) and is_process_path(absolute)
 
 
 def names_below(path: Path, root: Path) -> Sequence[str]:
-    """The names on the way from the root to a path inside it."""
+    """Return the names on the way from the root to a path inside it."""
     return path.parts[len(root.parts) :]
 
 

@@ -342,8 +342,8 @@ async def run_hook(
         ended, bytes(stderr).decode("utf-8", "replace"), required=hook.required, timeout_s=hook.timeout_s
     )
     fields = reply.model_dump(exclude={"output"})
-    output = {k: v if k in _ARGUMENTS else around.redact.json(v) for k, v in reply.output.items()}
-    return Reply(**around.redact.json(fields), output=output)
+    output = {k: v if k in _ARGUMENTS else around.redact.redact_json(v) for k, v in reply.output.items()}
+    return Reply(**around.redact.redact_json(fields), output=output)
 
 
 def isolation(command: str, workspace: Path) -> dict[str, str]:

@@ -10,19 +10,21 @@ from itertools import pairwise
 from pathlib import Path
 
 from interlock.services.files.disk import read_file
-from interlock.services.shell.model import names
+from interlock.services.files.filesystem import is_file
+from interlock.services.files.stamps import note
+from interlock.services.shell.model import to_name_set
 from interlock.services.shell.simple import ASSIGNED, simple_commands
 
 _PROJECT = re.compile(r"\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJECT_DIR\b)/?")
 _OWN_FOLDER = re.compile(r"\$\(dirname [^)]*\)|\$\{(0|BASH_SOURCE[^}]*)%/\*\}")
 """How a shell script names its own folder."""
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
-_RUNS = names(
+_RUNS = to_name_set(
     "bash sh zsh dash ksh fish source . eval node nodejs deno bun tsx ts-node ruby perl php lua Rscript pwsh env exec"
     " command time timeout nice nohup setsid sudo stdbuf uv poetry pdm hatch pipenv rye run"
 )
 """Programs that run the file named behind them."""
-_PACKAGES = names("uvx pipx npx pnpm yarn npm conda mise x dlx")
+_PACKAGES = to_name_set("uvx pipx npx pnpm yarn npm conda mise x dlx")
 """Programs that run a package named behind them, or a file."""
 _CODE = re.compile(r"-[a-z]*c|-e|--eval")
 _SEARCHED = frozenset({"PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "PATH"})
@@ -47,8 +49,8 @@ def scripts_of(command: str, root: Path, without: Callable[[Path], bool] = lambd
 
 
 def runs_isolated(command: str, root: Path) -> bool:
-    """Whether Python, run by this command, needs no module from the folder, so that it can be kept from looking there
-    (`PYTHONSAFEPATH`)."""
+    """Return whether Python, run by this command, needs no module from the folder, so that it can be kept from
+    looking there (`PYTHONSAFEPATH`)."""
     found = _Line(root)
     for _ in found.read(command):
         pass
@@ -122,6 +124,7 @@ class _Line:
         """Return the path of a file or link in the folder."""
         with suppress(OSError, ValueError):  # not a path
             path = Path(os.path.normpath(self.base / word))
+            note(path)
             if path.is_relative_to(self.root) and (path.is_file() or path.is_symlink()):
                 return path
         return None
@@ -162,11 +165,12 @@ class _Line:
         yield from self._importable(self.base)
         parts = name.split(".")
         top, whole = self.base / parts[0], self.base.joinpath(*parts)
+        note(top)
         if top.is_dir():
             yield top
         for file in (whole.with_suffix(".py"), whole / "__main__.py", top.with_suffix(".py")):
             yield file
-            if file.is_file():
+            if is_file(file):
                 yield from self._run(file, python=True)
 
     def _importable(self, folder: Path) -> Iterator[Path]:
@@ -190,12 +194,13 @@ class _Line:
         }
         for name in sorted(filter(str.isidentifier, names)):
             own = name not in _SHADOWED
+            note(folder / name)
             if (folder / name).is_dir():
                 self.modules |= own
                 yield folder / name
             for file in (folder / f"{name}.py", folder / name / "__init__.py"):
                 yield file
-                if file.is_file() and file not in self.seen:
+                if is_file(file) and file not in self.seen:
                     self.modules |= own
                     self.seen.add(file)
                     with suppress(OSError):
@@ -203,7 +208,8 @@ class _Line:
 
 
 def _has_modules(script: Path) -> bool:
-    """Whether the folder of a script holds other modules, not counting those that would replace Python's own."""
+    """Return whether the folder of a script holds other modules, not counting those that would replace Python's
+    own."""
     try:
         with os.scandir(script.parent) as entries:
             names = [entry.name for entry in entries if entry.name != script.name]

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from interlock.services.files.disk import (
     BUSY_TIMEOUT_S,
-    explain_disk,
-    explained,
-    private_directory,
-    private_file,
+    convert_store_errors,
+    make_private_directory,
+    make_private_file,
+    to_disk_error,
 )
 from interlock.state.errors import StoreError
-from interlock.tools._syntax import installed
+from interlock.tools._syntax import is_parser_installed
 
-VERSION = "3" if installed() else "3, cut by lines"
+VERSION = "3" if is_parser_installed() else "3, cut by lines"
 """Version of schema, chunks and words; an index of another version is rebuilt."""
 _ENDS = ("", "-wal", "-shm")
 """Ends of the names of SQLite's files."""
@@ -46,7 +46,7 @@ class IndexFile:
             return True
         lock = self.path.with_suffix(".lock")
         with self._usable(lock):
-            private_directory(self.path.parent)
+            make_private_directory(self.path.parent)
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ class IndexFile:
 
     def writable(self) -> sqlite3.Connection:
         """Open for writing; requires the lock. Rebuilds an index that is damaged or of another version."""
-        with explained(self.path, sqlite3.DatabaseError):
+        with convert_store_errors(self.path, sqlite3.DatabaseError):
             try:
                 conn = self._open()
                 if (found := _version(conn)) != VERSION:
@@ -81,7 +81,7 @@ class IndexFile:
 
     def make_anew(self) -> None:
         """Recreate the index empty; requires the lock."""
-        with explained(self.path, sqlite3.DatabaseError):
+        with convert_store_errors(self.path, sqlite3.DatabaseError):
             self._make(self._open())
 
     def readable(self) -> sqlite3.Connection | None:
@@ -102,7 +102,7 @@ class IndexFile:
     def _open(self) -> sqlite3.Connection:
         if self._conn is None:
             with self._usable(*(Path(f"{self.path}{end}") for end in _ENDS)):
-                private_file(self.path)
+                make_private_file(self.path)
             conn = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -125,7 +125,7 @@ class IndexFile:
                     )
             yield
         except OSError as error:
-            raise explain_disk(error, self.path) from error
+            raise to_disk_error(error, self.path) from error
 
     def _make(self, conn: sqlite3.Connection) -> None:
         with transaction(conn):

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
-from interlock.services.files.disk import explained
+from interlock.services.files.disk import convert_store_errors
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile, transaction
 from interlock.services.index.embedding import Embedder
@@ -22,7 +22,7 @@ from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
 from interlock.state.workspace import Workspace
-from interlock.tools._syntax import languages
+from interlock.tools._syntax import load_languages
 
 T = TypeVar("T")
 _BATCH_FILES, _BATCH_BYTES = 200, 1 << 20
@@ -61,8 +61,8 @@ class WorkspaceIndex:
         return self._embedder is not None and not self._failed
 
     def checked(self, asked: Asked) -> Asked:
-        if asked.language is not None and asked.language not in languages():
-            near = get_close_matches(asked.language, languages(), 3, 0.5) or sorted(languages())
+        if asked.language is not None and asked.language not in load_languages():
+            near = get_close_matches(asked.language, load_languages(), 3, 0.5) or sorted(load_languages())
             raise ToolError(
                 "invalid_tool_params", f"No language {asked.language!r}; there is {', '.join(near)}."
             )
@@ -158,7 +158,7 @@ class WorkspaceIndex:
 
     async def _in_turn(self, work: Callable[..., T], *args: object) -> T:
         def locked(stop: StopFlag) -> T:
-            with self._one, explained(self._file.path, sqlite3.DatabaseError):
+            with self._one, convert_store_errors(self._file.path, sqlite3.DatabaseError):
                 self._check = stop.check
                 self._check()
                 return work(*args)
@@ -257,7 +257,7 @@ class WorkspaceIndex:
         return len(self._pending), self._total
 
     def _other_model(self, conn: sqlite3.Connection) -> bool:
-        """Whether the model with this name now returns vectors of another length."""
+        """Return whether the model with this name now returns vectors of another length."""
         made = next((v for file in self._batch for v in file.vectors), None)
         stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
         return made is not None and stored is not None and stored[0] != len(made)

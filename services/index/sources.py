@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.filesystem import sha256
-from interlock.services.files.ignore import is_made
+from interlock.services.files.ignore import is_generated_folder
 from interlock.services.index.ranking import columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import open_file, real_file
-from interlock.tools._syntax import Definition, definitions, language_of
+from interlock.tools._opening import open_regular_file, resolve_allowed_file
+from interlock.tools._syntax import Definition, detect_language, find_definitions
 
 LEAST, MOST = 50, 1000
 """Characters per chunk; shorter ones are merged with a neighbour or dropped."""
@@ -58,7 +58,7 @@ def chunks(source: bytes, language: str) -> list[Chunk]:
     if language == "markdown":
         pieces = _sections(lines)
     else:
-        found = definitions(source, language)
+        found = find_definitions(source, language)
         whole = _Piece(0, len(lines.lines), "")
         pieces = lines.inside(whole, _nested(found)) if found else list(lines.cut(whole))
     return [chunk for piece in lines.joined(pieces) for chunk in lines.chunks(piece)]
@@ -223,13 +223,14 @@ def sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Itera
     around = left_out_around(workspace, named)
     for inside in ("", around) if around else ("",):
         for path in map(Path, workspace.walk_names(workspace.root / inside, stop=stop, leave_out=_left_out)):
-            language = language_of(path)
+            language = detect_language(path)
             if language is not None and (found := _signature(path)) is not None:
                 yield Source(path.relative_to(workspace.root).as_posix(), language, found, inside)
 
 
 def left_out_around(workspace: Workspace, named: str) -> str:
-    """The outermost folder or file on the way to a path that searches leave out unless it is named; empty: none."""
+    """Return the outermost folder or file on the way to a path that searches leave out unless it is named; empty:
+    none."""
     at = workspace.root
     for name in Path(named).parts:
         beside, at = _names(at), at / name
@@ -246,7 +247,7 @@ def _names(directory: Path) -> set[str]:
 
 
 def _left_out(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
-    return name.startswith(".") or is_made(name, beside, inside)
+    return name.startswith(".") or is_generated_folder(name, beside, inside)
 
 
 def _signature(path: Path) -> str | None:
@@ -265,9 +266,9 @@ def _signature(path: Path) -> str | None:
 def read(workspace: Workspace, path: str) -> bytes | None:
     """Read a file up to the size limit; None if it is gone, too large or not accessible."""
     try:
-        if real_file(workspace, workspace.root / path, ignored=True) is None:
+        if resolve_allowed_file(workspace, workspace.root / path, ignored=True) is None:
             return None  # a hard link may be another name of a private file
-        with workspace.place(workspace.root / path) as place, open_file(place) as file:
+        with workspace.place(workspace.root / path) as place, open_regular_file(place) as file:
             data = file.read(LARGEST + 1)
     except (OSError, PathRefused):
         return None

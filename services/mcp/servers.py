@@ -31,7 +31,7 @@ from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
 from interlock.state.text import misfit, visible, visible_json
 from interlock.state.tooling import Outputs, ToolInfo, ToolRun
-from interlock.tools._content import LARGEST_MEDIA, media_part
+from interlock.tools._content import LARGEST_MEDIA, to_media_part
 
 Keep = Callable[[str, JsonValue], None]
 """Records a request and its answer."""
@@ -207,7 +207,7 @@ class Servers:
         text, parts, left = content.text, list[DataPart](), LARGEST_MEDIA
         for data in content.data:
             where = str(await asyncio.to_thread(self._kept, data))
-            part = media_part("", data.data) if len(data.data) <= left else None
+            part = to_media_part("", data.data) if len(data.data) <= left else None
             if isinstance(part, DataPart):
                 parts.append(part)
                 left -= len(data.data)

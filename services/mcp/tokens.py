@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.services.files.disk import private_directory, read_file
-from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.files.disk import make_private_directory, read_file
+from interlock.services.files.filesystem import lock_folder, replace_file
 
 if TYPE_CHECKING:
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
@@ -95,11 +95,11 @@ class TokenFile:
     def renewing(self) -> Generator[None]:
         """Hold what only one process may at a time. Raises `TimeoutError` if another one does."""
         folder = self._folder / "renewing"
-        private_directory(folder)
-        with locked(folder, 0):
+        make_private_directory(folder)
+        with lock_folder(folder, 0):
             yield
 
     def _write(self) -> None:
-        private_directory(self._folder)
-        with locked(self._folder):
+        make_private_directory(self._folder)
+        with lock_folder(self._folder):
             replace_file(self._path, json.dumps({**self.kept, "address": self._address}).encode())

@@ -10,28 +10,29 @@ from pathlib import PurePath
 from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
-from interlock.tools._arguments import own_names
+from interlock.tools._arguments import normalize_argument_names
 from interlock.tools._json_calls import (
     MOST_LINES,
     WRITES,
+    AllowedWrites,
     JsonCall,
-    Seen,
-    Writable,
-    as_call,
-    ends_with,
-    loaded,
-    read_calls,
-    signature,
+    ModelKnowledge,
+    find_ending_tool,
+    parse_call_object,
+    parse_json_object,
+    split_json_calls,
+    tool_signature,
 )
 
 _DONE = '{"text": "..."}, with what you did or found.'
 
 
 def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
-    """The messages with the tools and how to call them after the system prompt, which so stays a fixed beginning."""
-    last = ends_with(tools)
+    """Return the messages with the tools and how to call them after the system prompt, which so stays a fixed
+    beginning."""
+    last = find_ending_tool(tools)
     end = f"When all is done, call {last}." if last else f"When all is done, answer {_DONE}"
-    text = render("run/json_calls", tools="\n".join(map(signature, tools)), end=end)
+    text = render("run/json_calls", tools="\n".join(map(tool_signature, tools)), end=end)
     first = messages[0] if messages and messages[0].role == "system" else None
     before = f"{first.text}\n\n" if first else ""
     return [Message(role="system", content=(TextPart(text=before + text),)), *messages[1 if first else 0 :]]
@@ -55,7 +56,7 @@ async def constrained(
     pieces: AsyncGenerator[Chunk, None],
     tools: Sequence[ToolDeclaration],
     write: Callable[[str, str], AsyncGenerator[Chunk, None]],
-    may: Writable,
+    may: AllowedWrites,
 ) -> AsyncGenerator[Chunk, None]:
     """Stream the object's `text`, and yield its call at the end. An answer that is no such object is read by habit.
 
@@ -67,25 +68,25 @@ async def constrained(
         async for chunk in pieces:
             cut = cut or chunk.finish_reason == "length"
             whole += chunk.text
-            ready = _begun(whole)
+            ready = _text_so_far(whole)
             yield replace(chunk, text=ready[shown:])
             shown = max(shown, len(ready))
-    found = loaded(whole)
+    found = parse_json_object(whole)
     if found is None or not {"call", "text"} & found.keys():
-        rest, calls = (whole[shown:], ()) if shown else read_calls(whole, tools)
+        rest, calls = (whole[shown:], ()) if shown else split_json_calls(whole, tools)
         if cut or (shown and not calls):
             yield Chunk(
                 finish_reason="malformed_function_call", problem="the answer ended inside its JSON object"
             )
             return
-        yield Chunk(text=rest, calls=_pieces(calls))
+        yield Chunk(text=rest, calls=_to_call_pieces(calls))
         return
-    call = as_call(found.get("call"), {tool.name for tool in tools})
+    call = parse_call_object(found.get("call"), {tool.name for tool in tools})
     text = str(found.get("text", ""))
     yield Chunk(text=text[shown:])
-    name, args = (call[0], own_names(*call)) if call else ("", {})
+    name, args = (call[0], normalize_argument_names(*call)) if call else ("", {})
     where, what = WRITES.get(name, ("", ""))
-    if where in args and may.spared(str(args[where])):
+    if where in args and may.is_protected(str(args[where])):
         if not may.paths:
             problem = f"{args[where]} is a test, and the task is to repair what it tests: read that file, and write it"
             yield Chunk(finish_reason="malformed_function_call", problem=problem)
@@ -93,26 +94,27 @@ async def constrained(
         args = {where: may.paths[0]}
     if where in args and what not in args:
         block = _OUTERMOST if PurePath(str(args[where])).suffix.lower() in _HAS_BLOCKS else _BLOCK
-        async for chunk in _written(write(str(args[where]), text), (name, args), what, block):
+        async for chunk in _stream_file_call(write(str(args[where]), text), (name, args), what, block):
             yield chunk
     else:
-        yield Chunk(calls=_pieces([(name, args)] if call else ()))
+        yield Chunk(calls=_to_call_pieces([(name, args)] if call else ()))
 
 
 def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
-    """The request for the whole of a file: the task, the files and the last output, as code and without the calls."""
-    seen = Seen(messages)
+    """Return the request for the whole of a file: the task, the files and the last output, as code and without the
+    calls."""
+    seen = ModelKnowledge(messages)
     said = [m.text for m in messages if m.role == "user" and m.origin in ("person", "agent")]
     if messages[-1].role == "user" and messages[-1].origin not in ("person", "agent"):
         said.append(messages[-1].text)
     known = {path: seen.files.get(path), **seen.files}
     files = [
-        f"{name}:\n{_fenced(content, PurePath(name).suffix[1:])}"
+        f"{name}:\n{_fence_code(content, PurePath(name).suffix[1:])}"
         for name, content in known.items()
         if content is not None and content.count("\n") < MOST_LINES
     ]
-    command, printed = seen.output or ("", "")
-    output = f"Output of `{command}`:\n{_fenced(printed)}" if command else ""
+    command, printed = seen.last_output or ("", "")
+    output = f"Output of `{command}`:\n{_fence_code(printed)}" if command else ""
     asked = render(
         "run/write_file",
         task="\n\n".join([*said, text] if text else said),
@@ -123,12 +125,12 @@ def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message
     return [Message(role="system", content=_WRITER), Message(role="user", content=asked)]
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _fence_code(text: str, language: str = "") -> str:
     marks = "`" * (3 + text.count("```"))
     return f"{marks}{language}\n{text.rstrip()}\n{marks}\n\n"
 
 
-async def _written(
+async def _stream_file_call(
     pieces: AsyncGenerator[Chunk, None], call: JsonCall, what: str, block: re.Pattern[str]
 ) -> AsyncGenerator[Chunk, None]:
     """Stream the explanation; the last code block is the file."""
@@ -145,11 +147,11 @@ async def _written(
     if cut or not blocks:
         yield Chunk(finish_reason="malformed_function_call", problem="the file's text isn't in a code block")
         return
-    yield Chunk(calls=_pieces([(call[0], {**call[1], what: blocks[-1]})]))
+    yield Chunk(calls=_to_call_pieces([(call[0], {**call[1], what: blocks[-1]})]))
 
 
-def _begun(whole: str) -> str:
-    """The text of an object that is still being written."""
+def _text_so_far(whole: str) -> str:
+    """Return the text of an object that is still being written."""
     match = _TEXT.match(whole)
     if match is None:
         return ""
@@ -173,9 +175,9 @@ async def by_habit(
             yield replace(chunk, text=whole[shown:ready])
             shown = max(shown, ready)
     held = whole[shown:]
-    text, calls = (held, ()) if native else read_calls(held, tools)
-    yield Chunk(text=text, calls=_pieces(calls))
+    text, calls = (held, ()) if native else split_json_calls(held, tools)
+    yield Chunk(text=text, calls=_to_call_pieces(calls))
 
 
-def _pieces(calls: Iterable[JsonCall]) -> tuple[CallPiece, ...]:
+def _to_call_pieces(calls: Iterable[JsonCall]) -> tuple[CallPiece, ...]:
     return tuple(CallPiece(name=name, args=args, how="json") for name, args in calls)

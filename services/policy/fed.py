@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 
-from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program, reads_instructions
-from interlock.services.shell.model import ShellCommand, ShellLine, names
-from interlock.services.shell.parse import parse
+from interlock.services.shell.commands import LANGUAGES, SHELLS, is_fed_instructions, known_program_name
+from interlock.services.shell.model import ShellCommand, ShellLine, to_name_set
+from interlock.services.shell.parse import parse_shell_line
 
-_PRINTS = names("echo printf")
-_RUNNERS = names("make gmake just rake task ninja source . sqlite3 psql mysql awk gawk mawk sed")
-_OWN_COMMANDS = names("at batch ed ex vi vim nvim gdb lldb mail mailx ftp")
+_PRINTS = to_name_set("echo printf")
+_RUNNERS = to_name_set("make gmake just rake task ninja source . sqlite3 psql mysql awk gawk mawk sed")
+_OWN_COMMANDS = to_name_set("at batch ed ex vi vim nvim gdb lldb mail mailx ftp")
 """They read commands of their own, one of which runs a program."""
 _MOST_COMMANDS = 100
 _RECIPE = re.compile(r"^(?:[ \t]+|[^\n;]*?;)[@+ \t-]*(.+)$", re.MULTILINE)
@@ -23,7 +23,7 @@ _RECIPE = re.compile(r"^(?:[ \t]+|[^\n;]*?;)[@+ \t-]*(.+)$", re.MULTILINE)
 
 
 @lru_cache(maxsize=64)
-def texts_of(line: ShellLine) -> tuple[str, ...]:
+def find_fed_texts(line: ShellLine) -> tuple[str, ...]:
     """Return the texts that stand in a line for others of its commands to read."""
     here = (r.text for r in line.redirects if r.kind == "text" and r.text)
     printed = (
@@ -34,13 +34,14 @@ def texts_of(line: ShellLine) -> tuple[str, ...]:
     return tuple(chain(here, printed))
 
 
-def runs_text(command: ShellCommand, line: ShellLine) -> bool:
-    """Whether a command takes its instructions from another part of the line: its input, or a file that it writes."""
+def is_running_text(command: ShellCommand, line: ShellLine) -> bool:
+    """Return whether a command takes its instructions from another part of the line: its input, or a file that it
+    writes."""
     if not command.words or not command.words[0].literal:
         return False
-    program = known_program(command.words[0].text)
+    program = known_program_name(command.words[0].text)
     text = any(r.kind == "text" for r in line.redirects)
-    if reads_instructions(command.words) or (program in _OWN_COMMANDS and text):
+    if is_fed_instructions(command.words) or (program in _OWN_COMMANDS and text):
         return True
     targets = (r.target.text for r in line.redirects if r.kind == "write" and r.target is not None)
     if not (made := {*map(posixpath.normpath, targets)}):
@@ -51,15 +52,15 @@ def runs_text(command: ShellCommand, line: ShellLine) -> bool:
 
 
 @lru_cache(maxsize=64)
-def commands_fed(line: ShellLine) -> tuple[ShellCommand, ...]:
+def find_fed_commands(line: ShellLine) -> tuple[ShellCommand, ...]:
     """Return the commands in the texts of a line that one of its commands runs."""
-    if not any(runs_text(command, line) for command in line.commands):
+    if not any(is_running_text(command, line) for command in line.commands):
         return ()
-    return tuple(islice(_in_texts(texts_of(line)), _MOST_COMMANDS))
+    return tuple(islice(_parse_texts(find_fed_texts(line)), _MOST_COMMANDS))
 
 
-def _in_texts(texts: Sequence[str]) -> Iterator[ShellCommand]:
+def _parse_texts(texts: Sequence[str]) -> Iterator[ShellCommand]:
     for text in texts:
-        yield from parse(text).commands
+        yield from parse_shell_line(text).commands
         for recipe in _RECIPE.findall(text):
-            yield from parse(recipe).commands
+            yield from parse_shell_line(recipe).commands

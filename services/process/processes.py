@@ -297,7 +297,7 @@ class ProcessOutput:
 
     def end(self) -> str:
         """Finish; returns any remaining text, with a replacement for a truncated character."""
-        rest = self._redacting.end().encode("latin-1") if self._redacting else b""
+        rest = self._redacting.flush().encode("latin-1") if self._redacting else b""
         last = self._taken(rest)
         text = self._decoder.decode(b"", final=True)
         self._keep_text(text)

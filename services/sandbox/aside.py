@@ -15,9 +15,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from interlock.services.files.disk import private_directory, read_file
+from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import Anchor, sha256
-from interlock.services.files.protected import Kind, ProtectedPaths, folded, is_plain_config, is_repository
+from interlock.services.files.protected import (
+    Kind,
+    ProtectedPaths,
+    fold_name,
+    is_harmless_git_config,
+    is_repository,
+)
 from interlock.services.sandbox.repository import (
     HERE,
     NOT_SEARCHED,
@@ -53,7 +59,7 @@ class Newcomers:
 
         Nothing is deleted. Links are renamed, never followed.
         """
-        kinds = self.protected.kinds()
+        kinds = self.protected.make_kind_lookup()
         folders = self.before.folders
         changed = [f for f, old in folders.items() if old is None or stamp(f) != old]
         anchors = {str(root): Anchor(root) for root in self.before.roots}
@@ -73,11 +79,11 @@ class Newcomers:
         """Yield the folders in a folder that are new."""
         with os.scandir(directory) as entries:
             found = list(entries)
-        named = {folded(entry.name): entry.name for entry in found}
+        named = {fold_name(entry.name): entry.name for entry in found}
         if is_repository(named) and not self._was_there(folder) and not _is_as_made(Path(folder)):
             self._rename(directory, named["head"], os.path.join(folder, named["head"]))  # noqa: PTH118 - thousands
         for entry in found:
-            path, name = os.path.join(folder, entry.name), folded(entry.name)  # noqa: PTH118 - thousands
+            path, name = os.path.join(folder, entry.name), fold_name(entry.name)  # noqa: PTH118 - thousands
             is_dir = entry.is_dir(follow_symlinks=False)
             if name == ".git" or ((kind := kinds(name)) and kind.new):
                 made = name == ".git" and is_dir and _is_as_made(Path(path))
@@ -87,7 +93,7 @@ class Newcomers:
                 yield path
 
     def _was_there(self, path: str) -> bool:
-        """Whether it was there before the command, or a tool made it, and it is still the same.
+        """Return whether it was there before the command, or a tool made it, and it is still the same.
 
         What was there before is read-only to the command, but for a link, which it could turn.
         """
@@ -113,7 +119,7 @@ class Newcomers:
 
 
 def _is_as_made(git: Path) -> bool:
-    """Whether a repository is as git makes it: nothing in it runs a program."""
+    """Return whether a repository is as git makes it: nothing in it runs a program."""
     own = (git / "config", git / "hooks")
     others = ("config.worktree", "modules", "rebase-merge")
     if any(part.is_symlink() for part in own) or any(os.path.lexists(git / name) for name in others):
@@ -123,7 +129,7 @@ def _is_as_made(git: Path) -> bool:
     ):  # a copy may have ours
         return False
     try:
-        plain = is_plain_config(read_file(own[0], _LARGEST).decode())
+        plain = is_harmless_git_config(read_file(own[0], _LARGEST).decode())
     except (OSError, UnicodeDecodeError):
         return False
     return plain and all(hook.suffix == ".sample" for hook in own[1].glob("*"))
@@ -153,7 +159,7 @@ def noted(newcomers: Newcomers, state: Path, began: Callable[[], bool]) -> Gener
 @contextmanager
 def _note(newcomers: Newcomers, folder: Path) -> Generator[None]:
     """One JSON text a line: what is there, then what tools make meanwhile. Locked for as long as its owner lives."""
-    private_directory(folder)
+    make_private_directory(folder)
     descriptor, name = tempfile.mkstemp(dir=folder)
     note = Path(name)
 

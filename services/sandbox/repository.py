@@ -15,12 +15,12 @@ from interlock.services.files.disk import read_file
 from interlock.services.files.protected import (
     Kind,
     ProtectedPaths,
-    folded,
-    is_private,
+    fold_name,
+    git_configuration_paths,
+    is_private_name,
     is_repository,
-    named_by_git,
+    paths_named_by_git,
     program_folders,
-    users_configuration,
 )
 from interlock.services.sandbox.mounts import Mounts
 from interlock.state.errors import SandboxError
@@ -109,12 +109,12 @@ class Survey:
 def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
     """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
     found = Survey(roots)
-    configs = [*users_configuration(env)]
+    configs = [*git_configuration_paths(env)]
     for root in roots:
         found.mounts.writable(root)
     for root in roots:
         _check_links(root, protected)
-        _walk(root, found, protected.kinds(), configs)
+        _walk(root, found, protected.make_kind_lookup(), configs)
         if not os.path.lexists(root / _DOTENV):
             found.never_new(root / _DOTENV)
         if (root / ".git").is_file():
@@ -127,9 +127,9 @@ def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPa
 
 def _check_links(root: Path, protected: ProtectedPaths) -> None:
     """Raises `SandboxError` for a link where what Interlock or git obeys is expected."""
-    names = protected.names()
-    for name in (_DOTENV, ".git", *protected.spelled()):
-        kind = names.get(folded(name))
+    names = protected.kinds_by_name()
+    for name in (_DOTENV, ".git", *protected.spelled_names()):
+        kind = names.get(fold_name(name))
         if (kind is None or (kind.new and kind.trusted)) and (root / name).is_symlink():
             raise SandboxError(
                 f"{str(root / name)!r} is a link, and a sandboxed command could turn it; expected a file or folder."
@@ -143,10 +143,10 @@ def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None], config
         folder = pending.pop()
         found.folders[folder] = stamp(folder)  # first: what comes later changes it
         entries = _entries(folder)
-        if is_repository({folded(entry.name) for entry in entries}):
+        if is_repository({fold_name(entry.name) for entry in entries}):
             _bare(Path(folder), found)
         for entry in entries:
-            name = folded(entry.name)
+            name = fold_name(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
             is_protected = name == ".git" or kinds(name) is not None
             if is_protected:
@@ -159,7 +159,7 @@ def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None], config
                     Path(entry.path).rmdir()
             elif is_protected:
                 found.keep(Path(entry.path))
-            elif is_private(entry.name):
+            elif is_private_name(entry.name):
                 real = Path(os.path.realpath(entry.path))
                 if found.root_of(real) and real.exists():  # outside the roots there is nothing to see anyway
                     found.mounts.hide(real)
@@ -199,7 +199,7 @@ def _repository(git: Path, found: Survey, configs: Sequence[Path], tree: Path | 
         found.absent[str(git / "modules")] = str(git / "modules")
     found.note_programs(git)
     for source in (config, *configs):
-        for path, configures in named_by_git(source, tree or git.parent):
+        for path, configures in paths_named_by_git(source, tree or git.parent):
             if path.is_relative_to(git):
                 found.hold(path, _NOTHING if configures else None)
             elif path not in found.roots:
@@ -279,7 +279,7 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def is_placeholder(path: Path, content: bytes | None) -> bool:
-    """Whether it is a placeholder, made by any run."""
+    """Return whether it is a placeholder, made by any run."""
     try:
         if content is not None:
             return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content

@@ -68,28 +68,30 @@ _WORDS = frozenset(
 """Placeholders and ordinary words: redacting them would garble texts."""
 
 
-def is_secret(name: str) -> bool:
-    """Judge by name: *_KEY, *_TOKEN, *_SECRET, *PASSWORD, *_AUTH, *_DSN and the like."""
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable's name is a secret's: *_KEY, *_TOKEN, *_SECRET, *PASSWORD, *_AUTH, *_DSN and
+    the like."""
     return _SECRET.search(name) is not None
 
 
-def kept_back(environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None) -> list[str]:
-    """Names of the variables withheld from tools, hooks and MCP servers, in order."""
-    return [name for name, value in environ.items() if _is_kept(name, value, rules)]
+def withheld_variables(environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None) -> list[str]:
+    """Return the names of the variables withheld from tools, hooks and MCP servers, in order."""
+    return [name for name, value in environ.items() if _is_withheld(name, value, rules)]
 
 
 def tool_environment(
     environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
-    """`environ` without secrets, adapted to processes without a terminal."""
-    left_out = {*kept_back(environ, rules), *_FOR_TERMINALS, *_READ_OTHERWISE}
+    """Return `environ` without secrets, adapted to processes without a terminal."""
+    left_out = {*withheld_variables(environ, rules), *_FOR_TERMINALS, *_READ_OTHERWISE}
     return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL | _OUR_GIT
 
 
-def known_environment(
+def foreign_run_environment(
     environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
-    """`tool_environment` for commands of somebody else's run: only what every program needs, and what `rules` allow."""
+    """Return the environment for commands of somebody else's run: only what every program needs, and what `rules`
+    allow."""
     allowed = rules.allowed if rules else ()
     known = {
         name: value
@@ -99,8 +101,8 @@ def known_environment(
     return tool_environment(known, rules)
 
 
-def without_database(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without what leads a program to the store's server."""
+def drop_store_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` without what leads a program to the store's server."""
     return {
         name: value
         for name, value in environ.items()
@@ -111,50 +113,56 @@ def without_database(environ: Mapping[str, str]) -> dict[str, str]:
 def secret_variables(
     environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
-    """Secrets in the environment, name → value: they must not be disclosed, even if passed to tools."""
+    """Return the secrets in the environment, name → value: they must not be disclosed, even if passed to tools."""
     blocked = rules.blocked if rules else []
     found: dict[str, str] = {}
     for name, value in environ.items():
         parts = [value[span.start : span.end] for span in shapes_in(value)]
-        if (is_secret(name) or name in blocked) and name != _NAMES_A_FILE and not _is_harmless(value):
+        if (
+            (is_secret_name(name) or name in blocked)
+            and name != _NAMES_A_FILE
+            and not _is_harmless_value(value)
+        ):
             parts.append(value)
         found |= {name if not i else f"{name}.{i}": part for i, part in enumerate(parts)}
     return found
 
 
 def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Secrets among request headers, name → value; for `Bearer X`, X."""
-    names = [n for n in headers if n.lower() in ("authorization", "proxy-authorization") or is_secret(n)]
+    """Return the secrets among request headers, name → value; for `Bearer X`, X."""
+    names = [n for n in headers if n.lower() in ("authorization", "proxy-authorization") or is_secret_name(n)]
     return {name: headers[name].split()[-1] for name in names if headers[name].strip()}
 
 
 def clear_own_environment() -> None:
-    """Linux: empty `/proc/PID/environ`, and restrict this process's memory and core dumps to root.
+    """Empty `/proc/PID/environ` on Linux, and restrict this process's memory and core dumps to root. `os.environ`
+    is unchanged; the C library keeps non-secret variables for programs started without an explicit environment.
+    Call at start-up, before there are threads.
 
     `os.environ` is unchanged; the C library keeps non-secret variables for programs started without an explicit
     environment. Call at start-up, before there are threads.
     """
     if not sys.platform.startswith("linux"):
         return
-    from interlock.services.secrets.hidden import hide
+    from interlock.services.secrets.hidden import hide_process_memory
 
-    secret = {*kept_back(os.environ)}
-    hide()
+    secret = {*withheld_variables(os.environ)}
+    hide_process_memory()
     for name, value in os.environ.items():
         if name and name not in secret:
             os.putenv(name, value)  # now on the heap, no longer in the block that the kernel exposes
 
 
-def _is_kept(name: str, value: str, rules: "EnvironmentSettings | None") -> bool:
+def _is_withheld(name: str, value: str, rules: "EnvironmentSettings | None") -> bool:
     if rules and name in rules.blocked:
         return True
     if rules and (not rules.enabled or name in rules.allowed):
         return False
-    return name in _LENT or is_secret(name) or next(shapes_in(value), None) is not None
+    return name in _LENT or is_secret_name(name) or next(shapes_in(value), None) is not None
 
 
-def _is_harmless(value: str) -> bool:
-    """Whether it is an ordinary word, or a file name: then the file is the secret."""
+def _is_harmless_value(value: str) -> bool:
+    """Return whether a value is an ordinary word, or a file name: then the file is the secret."""
     if value.lower() in _WORDS:
         return True
     try:

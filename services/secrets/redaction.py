@@ -62,23 +62,25 @@ class Shape(NamedTuple):
         return _compiled(self.regex)
 
 
-def _token(kind: str, start: str, rest: str, before: str = "A-Za-z0-9", after: str = "A-Za-z0-9_") -> Shape:
-    """A token that isn't part of a longer word."""
+def _token_shape(
+    kind: str, start: str, rest: str, before: str = "A-Za-z0-9", after: str = "A-Za-z0-9_"
+) -> Shape:
+    """Return the shape of a token that isn't part of a longer word."""
     head = re.escape(start)
     return Shape(kind, start, rf"{head}(?<![{before}]{head}){rest}(?![{after}])")
 
 
-def _url(found: re.Match[str]) -> bool:
+def _is_placeholder_password(found: re.Match[str]) -> bool:
     return _PLACEHOLDER.match(found[1]) is not None or found[0].startswith(f"://{found[1]}:")
 
 
-def _wordy(found: re.Match[str]) -> bool:
-    """Whether it is a placeholder such as `Bearer YOUR_TOKEN_GOES_HERE`."""
+def _is_placeholder_word(found: re.Match[str]) -> bool:
+    """Return whether it is a placeholder such as `Bearer YOUR_TOKEN_GOES_HERE`."""
     return not any(char.isdigit() for char in found[1])
 
 
-def _after(kind: str, word: str, rest: str, harmless: _Check = lambda _: False) -> Shape:
-    """A value that follows a keyword on the same line."""
+def _value_shape(kind: str, word: str, rest: str, harmless: _Check = lambda _: False) -> Shape:
+    """Return the shape of a value that follows a keyword on the same line."""
     return Shape(kind, word, word + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest, harmless)
 
 
@@ -93,44 +95,52 @@ _PEM = (
 )
 _SLACK = ("xoxa", "xoxb", "xoxe", "xoxo", "xoxp", "xoxr", "xoxs")
 IN_A_WORD = (
-    *(_token("aws-key-id", p, "[A-Z2-7]{16}", after="A-Za-z0-9") for p in ("AKIA", "ASIA", "ABIA", "ACCA")),
-    _token("aws-session-token", "IQoJb3JpZ2lu", "[A-Za-z0-9/+=]{80,2048}"),
-    *(_token("github-token", f"gh{c}_", "[A-Za-z0-9]{36,255}") for c in "pousr"),
-    _token("github-token", "github_pat_", "[A-Za-z0-9_]{36,255}"),
-    _token("gitlab-token", "glpat-", "[A-Za-z0-9_-]{20,64}", after="A-Za-z0-9_-"),
-    _token("google-key", "AIza", "[A-Za-z0-9_-]{35}", after="A-Za-z0-9_-"),
-    _token("google-token", "ya29.", "[A-Za-z0-9_-]{20,1024}"),
-    _token("google-secret", "GOCSPX-", "[A-Za-z0-9_-]{28}", after="A-Za-z0-9_-"),
-    *(_token("slack-token", f"{p}-", "[A-Za-z0-9-]{10,250}") for p in _SLACK),
-    _token("slack-token", "xapp-", "[0-9]-[A-Za-z0-9-]{10,250}"),
+    *(
+        _token_shape("aws-key-id", p, "[A-Z2-7]{16}", after="A-Za-z0-9")
+        for p in ("AKIA", "ASIA", "ABIA", "ACCA")
+    ),
+    _token_shape("aws-session-token", "IQoJb3JpZ2lu", "[A-Za-z0-9/+=]{80,2048}"),
+    *(_token_shape("github-token", f"gh{c}_", "[A-Za-z0-9]{36,255}") for c in "pousr"),
+    _token_shape("github-token", "github_pat_", "[A-Za-z0-9_]{36,255}"),
+    _token_shape("gitlab-token", "glpat-", "[A-Za-z0-9_-]{20,64}", after="A-Za-z0-9_-"),
+    _token_shape("google-key", "AIza", "[A-Za-z0-9_-]{35}", after="A-Za-z0-9_-"),
+    _token_shape("google-token", "ya29.", "[A-Za-z0-9_-]{20,1024}"),
+    _token_shape("google-secret", "GOCSPX-", "[A-Za-z0-9_-]{28}", after="A-Za-z0-9_-"),
+    *(_token_shape("slack-token", f"{p}-", "[A-Za-z0-9-]{10,250}") for p in _SLACK),
+    _token_shape("slack-token", "xapp-", "[0-9]-[A-Za-z0-9-]{10,250}"),
     Shape("slack-webhook", "hooks.slack.com/", r"hooks\.slack\.com/(services/T\w{6,20}/B\w{6,20}/\w{16,40})"),
     *(
-        _token("stripe-key", f"{p}_{m}_", "[A-Za-z0-9]{16,247}")
+        _token_shape("stripe-key", f"{p}_{m}_", "[A-Za-z0-9]{16,247}")
         for p in ("sk", "rk")
         for m in ("live", "test")
     ),
-    _token("stripe-secret", "whsec_", "[A-Za-z0-9+/=]{32,88}"),
-    *(_token("openai-key", f"sk-{p}-", "[A-Za-z0-9_-]{20,250}") for p in ("proj", "svcacct", "admin")),
-    _token("anthropic-key", "sk-ant-", "[A-Za-z0-9_-]{20,250}"),
-    _token("openrouter-key", "sk-or-", "[A-Za-z0-9_-]{32,100}"),
-    _token("openai-key", "sk-", "[A-Za-z0-9]{32,100}"),
-    _token("groq-key", "gsk_", "[A-Za-z0-9]{40,64}"),
-    _token("xai-key", "xai-", "[A-Za-z0-9]{64,100}"),
-    _token("huggingface-token", "hf_", "[A-Za-z0-9]{30,60}"),
-    _token("npm-token", "npm_", "[A-Za-z0-9]{36}"),
-    _token("pypi-token", "pypi-AgE", "[A-Za-z0-9_-]{50,500}"),
-    _token("sendgrid-key", "SG.", r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
-    _token("digitalocean-token", "dop_v1_", "[a-f0-9]{64}"),
-    _token("databricks-token", "dapi", "[a-f0-9]{32}"),
-    _token("azure-key", "AccountKey=", "([A-Za-z0-9+/]{86}==)"),
-    _token("jwt", "eyJ", r"[\w-]{8,2048}+\.eyJ[\w-]{8,4096}+\.[\w-]{10,2048}", before="A-Za-z0-9_-"),
-    Shape("url-password", "://", r"://[^\s/:@?#\"'<>]{0,256}+:([^\s/@\"'<>]{1,256}+)@", _url),
+    _token_shape("stripe-secret", "whsec_", "[A-Za-z0-9+/=]{32,88}"),
+    *(_token_shape("openai-key", f"sk-{p}-", "[A-Za-z0-9_-]{20,250}") for p in ("proj", "svcacct", "admin")),
+    _token_shape("anthropic-key", "sk-ant-", "[A-Za-z0-9_-]{20,250}"),
+    _token_shape("openrouter-key", "sk-or-", "[A-Za-z0-9_-]{32,100}"),
+    _token_shape("openai-key", "sk-", "[A-Za-z0-9]{32,100}"),
+    _token_shape("groq-key", "gsk_", "[A-Za-z0-9]{40,64}"),
+    _token_shape("xai-key", "xai-", "[A-Za-z0-9]{64,100}"),
+    _token_shape("huggingface-token", "hf_", "[A-Za-z0-9]{30,60}"),
+    _token_shape("npm-token", "npm_", "[A-Za-z0-9]{36}"),
+    _token_shape("pypi-token", "pypi-AgE", "[A-Za-z0-9_-]{50,500}"),
+    _token_shape("sendgrid-key", "SG.", r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
+    _token_shape("digitalocean-token", "dop_v1_", "[a-f0-9]{64}"),
+    _token_shape("databricks-token", "dapi", "[a-f0-9]{32}"),
+    _token_shape("azure-key", "AccountKey=", "([A-Za-z0-9+/]{86}==)"),
+    _token_shape("jwt", "eyJ", r"[\w-]{8,2048}+\.eyJ[\w-]{8,4096}+\.[\w-]{10,2048}", before="A-Za-z0-9_-"),
+    Shape(
+        "url-password", "://", r"://[^\s/:@?#\"'<>]{0,256}+:([^\s/@\"'<>]{1,256}+)@", _is_placeholder_password
+    ),
 )
 """Shapes without blanks."""
 AFTER_A_WORD = (
-    *(_after("authorization", w, _BEARER, _wordy) for w in ("uthorization", "UTHORIZATION")),
     *(
-        _after("aws-secret-key", w, _AWS_SECRET)
+        _value_shape("authorization", w, _BEARER, _is_placeholder_word)
+        for w in ("uthorization", "UTHORIZATION")
+    ),
+    *(
+        _value_shape("aws-secret-key", w, _AWS_SECRET)
         for w in ("ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey")
     ),
 )
@@ -163,24 +173,24 @@ class Redactor:
 
     def __init__(self, secrets: Mapping[str, str] | None = None, *, enabled: bool = True) -> None:
         self.enabled = enabled
-        self.literals = _literals(secrets or {}) if enabled else {}
+        self.literals = _literal_forms(secrets or {}) if enabled else {}
         """Strings to find verbatim → their names, longest first."""
 
-    def learn(self, secrets: Mapping[str, str]) -> None:
+    def add_secrets(self, secrets: Mapping[str, str]) -> None:
         """Add values that appear during a run, such as renewed tokens."""
         if self.enabled:
-            both = {**self.literals, **_literals(secrets)}
+            both = {**self.literals, **_literal_forms(secrets)}
             self.literals = {v: both[v] for v in sorted(both, key=lambda v: (-len(v), v))}
 
     def __call__(self, text: str, *, lines: bool = False) -> str:
-        """Replace each secret with a mark; returns the same text if there is none. `lines`: keep line numbers."""
+        """Return the text with a mark for each secret; the same text if there is none. `lines`: keep line numbers."""
         for _ in range(_PASSES):  # a mark can expose a secret that was adjacent to another
-            if not (spans := self.spans(text)):
+            if not (spans := self.find_secrets(text)):
                 break
-            text = _marked(text, spans, lines)
+            text = _replace_spans(text, spans, lines)
         return text
 
-    def spans(self, text: str) -> list[Span]:
+    def find_secrets(self, text: str) -> list[Span]:
         """Return the secrets in the text, by position."""
         if not self.enabled:
             return []
@@ -192,18 +202,18 @@ class Redactor:
                 at = text.find(value, at + len(value))
         return sorted(found)
 
-    def json(self, value: Any) -> Any:
-        """Redact every string in a JSON-like value except keys."""
+    def redact_json(self, value: Any) -> Any:
+        """Return a JSON-like value with every string redacted except keys."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, Mapping):
-            return {key: self.json(item) for key, item in cast(Mapping[Any, Any], value).items()}
+            return {key: self.redact_json(item) for key, item in cast(Mapping[Any, Any], value).items()}
         if isinstance(value, list | tuple):
-            return [self.json(item) for item in cast(list[Any], value)]
+            return [self.redact_json(item) for item in cast(list[Any], value)]
         return value
 
-    def message(self, message: "Message") -> "Message":
-        """Redact a message's texts; returns the same object if there is no secret."""
+    def redact_message(self, message: "Message") -> "Message":
+        """Return a message with its texts redacted; the same object if there is no secret."""
         changes: dict[str, Any] = {}
         if isinstance(message.content, str):
             content: Any = self(message.content)
@@ -218,26 +228,26 @@ class Redactor:
             changes["thought"] = thought
         return message.model_copy(update=changes) if changes else message
 
-    def result(self, result: "ToolResult") -> "ToolResult":
-        """Redact everything that a result tells the model and people."""
+    def redact_result(self, result: "ToolResult") -> "ToolResult":
+        """Return a result with everything redacted that it tells the model and people."""
         changes = {
             "content": self(result.content),
-            "error": self.json(result.error),
-            "meta": self.json(result.meta),
+            "error": self.redact_json(result.error),
+            "meta": self.redact_json(result.meta),
             "stop": self(result.stop) if result.stop else result.stop,
         }
         return result.model_copy(update=changes)
 
-    def planned(self, planned: "Planned") -> "Planned":
-        """Redact what people and the model see of a change; path and hashes stay."""
+    def redact_planned(self, planned: "Planned") -> "Planned":
+        """Return a planned change with what people and the model see redacted; path and hashes stay."""
         changes = {"message": self(planned.message), "diff": self(planned.diff)}
         return planned.model_copy(update=changes)
 
-    def request(self, request: "ApprovalRequest") -> "ApprovalRequest":
-        """Redact what a person is shown; arguments stay, as they get executed."""
+    def redact_request(self, request: "ApprovalRequest") -> "ApprovalRequest":
+        """Return a request with what a person is shown redacted; arguments stay, as they get executed."""
         always = {choice: self(covers) for choice, covers in request.always.items()}
         questions = tuple(
-            {name: part if name == "schema" else self.json(part) for name, part in one.items()}
+            {name: part if name == "schema" else self.redact_json(part) for name, part in one.items()}
             for one in request.questions
         )
         shown = {"reason": self(request.reason), "preview": self(request.preview), "always": always}
@@ -251,18 +261,18 @@ class Redactor:
         return made
 
 
-def marks_in(text: str) -> Counter[str]:
+def count_marks(text: str) -> Counter[str]:
     return Counter(_MARK.findall(text))
 
 
-def new_mark(before: bytes, after: bytes) -> str | None:
+def find_new_mark(before: bytes, after: bytes) -> str | None:
     """Return a mark that would be written to a file: copied by the model from redacted text."""
-    new = marks_in(after.decode("latin-1")) - marks_in(before.decode("latin-1"))
+    new = count_marks(after.decode("latin-1")) - count_marks(before.decode("latin-1"))
     return next(iter(new), None)
 
 
-def _marked(text: str, spans: list[Span], lines: bool) -> str:
-    """Replace each run of overlapping spans with one mark, named after the first."""
+def _replace_spans(text: str, spans: list[Span], lines: bool) -> str:
+    """Return the text with each run of overlapping spans replaced by one mark, named after the first."""
     parts: list[str] = []
     done = 0
     for start, end, name in spans:
@@ -273,8 +283,8 @@ def _marked(text: str, spans: list[Span], lines: bool) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _literals(secrets: Mapping[str, str]) -> dict[str, str]:
-    """Values as spelled in plain text, JSON and URLs, excluding any that is part of a mark."""
+def _literal_forms(secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return values as spelled in plain text, JSON and URLs, with their names, except any that is part of a mark."""
     found: dict[str, str] = {}
     for name, value in secrets.items():
         called = re.sub(r"[^\w.-]", "_", name)[:64]
@@ -325,15 +335,16 @@ class RedactingStream:
         self._waiting += piece
         if len(self._waiting) <= _HELD and self._ender and self._ender.isdisjoint(piece):
             return ""
-        cut = self._undecided()
+        cut = self._undecided_start()
         if len(self._waiting) - cut > _HELD:
             cut = len(self._waiting) - _HELD // 2
-        return self._hand_out(self._beside(cut) if cut < len(self._waiting) else cut)
+        return self._redact_up_to(self._move_cut_off_secret(cut) if cut < len(self._waiting) else cut)
 
-    def end(self) -> str:
-        return self._hand_out(len(self._waiting))
+    def flush(self) -> str:
+        """Return what was held back, redacted."""
+        return self._redact_up_to(len(self._waiting))
 
-    def _hand_out(self, cut: int) -> str:
+    def _redact_up_to(self, cut: int) -> str:
         if not cut:
             return ""
         ready, self._waiting = self._waiting[:cut], self._waiting[cut:]
@@ -343,7 +354,7 @@ class RedactingStream:
         self._before = shown[-1:]
         return shown
 
-    def _undecided(self) -> int:
+    def _undecided_start(self) -> int:
         """Return the start of the first text that the next chunk may complete to a secret."""
         text = self._waiting
         line = max(text.rfind("\n"), text.rfind("\r")) + 1
@@ -352,10 +363,14 @@ class RedactingStream:
         self._ender = _BLANKS if begun == 0 else frozenset()
         found = [begun]
         found += [text.find(start, max(line, len(text) - _ON_A_LINE)) for start in _WORDS]
-        found += [self._key(text), self._begun(text), *(_part(text, v) for v in self._redact.literals)]
+        found += [
+            self._open_private_key_start(text),
+            self._shape_start(text),
+            *(_partial_secret_start(text, v) for v in self._redact.literals),
+        ]
         return min((at for at in found if at >= 0), default=len(text))
 
-    def _key(self, text: str) -> int:
+    def _open_private_key_start(self, text: str) -> int:
         """Return the start of an incomplete private key, or -1."""
         at = text.rfind(OVER_LINES.start)
         if at < 0 or not _PRIVATE.match(text, at):
@@ -363,7 +378,7 @@ class RedactingStream:
         end = text.find("-----END ", at)
         return at if end < 0 or text.find("-----", end + 9) < 0 else -1
 
-    def _begun(self, text: str) -> int:
+    def _shape_start(self, text: str) -> int:
         """Return the start of a shape's first letters at the end of the text, or -1."""
         for size in range(min(_LONGEST_START, len(text)), 0, -1):
             at = len(text) - size
@@ -371,15 +386,16 @@ class RedactingStream:
                 return at
         return -1
 
-    def _beside(self, cut: int) -> int:
-        """Move the cut off a secret that it would split: to its beginning, or its end if it is too long to hold."""
-        for start, end, _ in reversed(self._redact.spans(self._waiting)):
+    def _move_cut_off_secret(self, cut: int) -> int:
+        """Return the cut moved off a secret that it would split: to its beginning, or its end if it is too long to
+        hold."""
+        for start, end, _ in reversed(self._redact.find_secrets(self._waiting)):
             if start < cut < end:
                 cut = start if end - start <= LONGEST else end
         return cut
 
 
-def _part(text: str, value: str) -> int:
+def _partial_secret_start(text: str, value: str) -> int:
     """Return where a value's beginning ends the text, or -1."""
     at = text.find(value[0], max(0, len(text) - len(value) + 1))
     while at >= 0 and not value.startswith(text[at:]):
@@ -397,7 +413,7 @@ def redact_file(path: Path, redact: Redactor) -> None:
         with path.open("rb") as old, scratch.open("wb") as new:
             while chunk := old.read(_CHUNK):
                 new.write(stream.feed(chunk.decode("latin-1")).encode("latin-1"))
-            new.write(stream.end().encode("latin-1"))
+            new.write(stream.flush().encode("latin-1"))
         scratch.replace(path)
     except OSError:
         with suppress(OSError):

@@ -11,32 +11,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from interlock.services.shell.danger import danger_of
+from interlock.services.shell.danger import find_danger
 from interlock.services.shell.model import (
     HARMLESS_VARIABLES,
-    Found,
+    LineFindings,
     ShellCommand,
     TooMuch,
     Word,
-    assigned,
+    assignment_label,
     assignment_problem,
-    names,
-    program_of,
-    sets_clause,
-    without_version,
+    program_name,
+    setting_danger,
+    strip_version,
+    to_name_set,
 )
 
 _Words = Sequence[Word]
-RESERVED = names(
+RESERVED = to_name_set(
     "if then else elif fi do done case esac while until for select function { } ! [[ ]] (( coproc"
 )
 """Bash keywords: if the grammar takes one for a program, parsing went wrong."""
-LANGUAGES = names(
+LANGUAGES = to_name_set(
     "python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua luajit rscript tclsh wish julia r octave"
     " elixir iex erl escript groovy scala kotlin jshell guile racket swipl sbcl clisp clojure raku ocaml ghci osascript"
 )
 """Interpreters of languages other than the shell's."""
-_RUN_SOME = names("sqlite3 psql mysql mariadb gnuplot m4 dc ftp lftp sftp telnet mutt")
+_RUN_SOME = to_name_set("sqlite3 psql mysql mariadb gnuplot m4 dc ftp lftp sftp telnet mutt")
 """They have commands of their own, one of which runs programs: `sqlite3 x '.shell ls'`."""
 _OPAQUE = {
     name: why
@@ -53,12 +53,12 @@ _OPAQUE = {
     for name in programs.split()
 }
 """Not inspected at all."""
-_RUNS = names(
+_RUNS = to_name_set(
     "eval trap exec builtin setsid ionice stdbuf watch ssh su runuser sudo doas zsh ksh mksh fish csh tcsh pwsh"
     " rbash ash yash posh nu xonsh elvish osh ysh oksh lksh pdksh sash powershell"
 )
 """They run their arguments in ways that aren't followed; possible commands among these are recorded."""
-SHELLS = names("bash sh dash zsh ksh mksh fish csh tcsh rbash ash yash posh nu xonsh elvish osh ysh")
+SHELLS = to_name_set("bash sh dash zsh ksh mksh fish csh tcsh rbash ash yash posh nu xonsh elvish osh ysh")
 """They run the line behind their `-c`."""
 _DEEPEST = 20
 """For `env env env …`."""
@@ -68,7 +68,7 @@ _UNKNOWN = Word("…", False, "", True, True, foreign=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Inner:
+class _InnerCommands:
     """What a command that runs others would run."""
 
     runs: tuple[_Words, ...] = ()
@@ -80,72 +80,78 @@ class _Inner:
     """It does nothing else."""
 
 
-_NOTHING = _Inner()
-_HIDDEN = _Inner(opaque=_UNSEEN)
+_NOTHING = _InnerCommands()
+_HIDDEN = _InnerCommands(opaque=_UNSEEN)
 
 
-def known_program(text: str) -> str:
+def known_program_name(text: str) -> str:
     """Return a program's name as the tables here have it: `python` for `/usr/bin/python3.11`."""
-    program = program_of(text)
-    bare = without_version(program)
+    program = program_name(text)
+    bare = strip_version(program)
     return bare if program not in _KNOWN and bare in _KNOWN else program
 
 
-def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], level: int = 0) -> None:
-    """Add a simple command, and what it runs. `level`: number of wrappers around it."""
+def add_command(
+    found: LineFindings, words: _Words, text: str, assigns: Sequence[str], level: int = 0
+) -> None:
+    """Add a simple command, and what it runs, to the findings. `level`: number of wrappers around it."""
     if level > _DEEPEST:
         raise TooMuch("wrappers in wrappers, too deep")
     if not words:
         return
     name = words[0]
     if name.text in _DECLARES:
-        found.values += [(n, v) for n, v in map(_declared, words[1:]) if n]
+        found.values += [(n, v) for n, v in map(_split_declaration, words[1:]) if n]
     opaque: str | None = None
     if not name.literal or name.text == "" or (level > 0 and name.text.startswith("-")):
         opaque = "what it runs is only known when it runs"
     elif name.text in RESERVED:
         opaque = f"{name.text!r} where a command should be"
-    elif program_of(name.text) in _OPAQUE:
-        opaque = f"{program_of(name.text)!r} {_OPAQUE[program_of(name.text)]}"
+    elif program_name(name.text) in _OPAQUE:
+        opaque = f"{program_name(name.text)!r} {_OPAQUE[program_name(name.text)]}"
     if opaque is not None:
-        found.add(ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque, sources=_sources(words)))
+        found.add_command(
+            ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque, sources=_is_sourcing_file(words))
+        )
         return
     if name.text == "export":
         found.assigns += [w.lead.partition("=")[0] for w in words[1:]]
-    inner = _inner(words)
-    found.add(_resolved(words, text, assigns, inner))
-    if inner.opaque is not None and known_program(name.text) in _GUESSED:
-        _guess(found, words)
+    inner = _find_inner_commands(words)
+    found.add_command(_to_shell_command(words, text, assigns, inner))
+    if inner.opaque is not None and known_program_name(name.text) in _GUESSED:
+        _add_possible_commands(found, words)
     if inner.script is not None:
-        found.deeper(inner.script)
+        found.parse_inner_line(inner.script)
     for run in inner.runs:
         add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], level + 1)
 
 
-_DECLARES = names("export declare typeset local readonly")
+_DECLARES = to_name_set("export declare typeset local readonly")
 
 
-def _declared(word: Word) -> tuple[str, Word]:
+def _split_declaration(word: Word) -> tuple[str, Word]:
     """Return the name and the value of `NAME=value`; no name: it is something else."""
     name, sign, value = word.text.partition("=")
     return (name.strip("\"'") if sign else "", replace(word, text=value, lead=value if word.literal else ""))
 
 
-def _sources(words: _Words) -> bool:
-    """Whether it is `source FILE`. Without a slash bash looks among the programs first."""
+def _is_sourcing_file(words: _Words) -> bool:
+    """Return whether it is `source FILE`. Without a slash bash looks among the programs first."""
     known = len(words) == 2 and words[0].text in (".", "source") and words[1].literal
     return (
-        known and "/" in words[1].text and words[1].text[0] not in "-+" and not _may_be_input(words[1].text)
+        known and "/" in words[1].text and words[1].text[0] not in "-+" and not _is_device_path(words[1].text)
     )
 
 
-def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -> ShellCommand:
-    program = known_program(words[0].text)
-    set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := sets_clause(a)))
+def _to_shell_command(
+    words: _Words, text: str, assigns: Sequence[str], inner: _InnerCommands
+) -> ShellCommand:
+    program = known_program_name(words[0].text)
+    set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := setting_danger(a)))
     known = (
         inner.transparent and words[0].text in _HARMLESS
     )  # whatever `exit $?` and `[ "$x" = y ]` stand for
-    danger, sets = None if known else danger_of(program, words), next(set_by_it, None)
+    danger, sets = None if known else find_danger(program, words), next(set_by_it, None)
     harmless = inner.transparent and words[0].text.rpartition("/")[0] in ("", "/bin", "/usr/bin")
     return ShellCommand(
         text,
@@ -159,43 +165,43 @@ def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -
     )
 
 
-def _guess(found: Found, words: _Words) -> None:
+def _add_possible_commands(found: LineFindings, words: _Words) -> None:
     """Record possible commands in an opaque one: they need no permission, but a rule may refuse them."""
-    program = known_program(words[0].text)
+    program = known_program_name(words[0].text)
     if program in ("eval", "ssh", "watch"):
-        found.deeper(" ".join(w.text for w in words[1:] if not w.text.startswith("--")))
+        found.parse_inner_line(" ".join(w.text for w in words[1:] if not w.text.startswith("--")))
     for at in range(1, min(len(words), _DEEPEST)):
         rest = words[at:]
-        found.add(ShellCommand(" ".join(w.text for w in rest), tuple(rest), transparent=True))
+        found.add_command(ShellCommand(" ".join(w.text for w in rest), tuple(rest), transparent=True))
         if rest[0].literal and program != "env" and len(rest[0].text.split()) > 1:
-            found.deeper(rest[0].text)
+            found.parse_inner_line(rest[0].text)
 
 
-def _inner(words: _Words) -> _Inner:
-    program = known_program(words[0].text)
+def _find_inner_commands(words: _Words) -> _InnerCommands:
+    program = known_program_name(words[0].text)
     if program in _RUNS:
         return _HIDDEN
     if program in LANGUAGES or program in _RUNNERS:
-        return _Inner(opaque="it runs what it reads") if reads_instructions(words) else _NOTHING
+        return _InnerCommands(opaque="it runs what it reads") if is_fed_instructions(words) else _NOTHING
     if program in _WRAPPERS:
         return _WRAPPERS[program](words)
     if words[0].text in _HARMLESS:
-        return _Inner(transparent=True) if _HARMLESS[words[0].text](words[1:]) else _HIDDEN
+        return _InnerCommands(transparent=True) if _HARMLESS[words[0].text](words[1:]) else _HIDDEN
     return _HIDDEN if program in _PLAIN and not _PLAIN[program](words[1:]) else _NOTHING
 
 
-_RUNNERS = names(
+_RUNNERS = to_name_set(
     "make gmake just rake task go-task ninja ant mvn gradle tox nox invoke inv cmake awk gawk mawk tclsh"
 )
 _IS_INPUT = re.compile(r"-[A-Za-z]*[ftbc]-|--[a-z-]+=-")
 """An option of a runner by which its file is its input."""
 
 
-def reads_instructions(words: _Words) -> bool:
-    """Whether a shell, an interpreter or a runner of targets takes what it runs from its input."""
-    program, given = known_program(words[0].text), words[1:]
+def is_fed_instructions(words: _Words) -> bool:
+    """Return whether a shell, an interpreter or a runner of targets takes what it runs from its input."""
+    program, given = known_program_name(words[0].text), words[1:]
     if program in _RUNNERS:
-        return any(_IS_INPUT.fullmatch(w.text) or _leads_to_input(w.text) for w in given) or any(
+        return any(_IS_INPUT.fullmatch(w.text) or _may_name_input(w.text) for w in given) or any(
             w.text == "-" and _IS_INPUT.fullmatch(before.text + "-") for before, w in pairwise(given)
         )
     if program in SHELLS:
@@ -203,19 +209,21 @@ def reads_instructions(words: _Words) -> bool:
         return (
             plain
             or any("s" in w.text for w in given if re.fullmatch(r"-[a-z]+", w.text))
-            or _any_input(given)
+            or _has_input_operand(given)
         )
     sources = program in (".", "source")
-    return (program in LANGUAGES and not given) or ((program in LANGUAGES or sources) and _any_input(given))
+    return (program in LANGUAGES and not given) or (
+        (program in LANGUAGES or sources) and _has_input_operand(given)
+    )
 
 
-def _any_input(words: _Words) -> bool:
-    return any(w.text == "-" or _leads_to_input(w.text) for w in words)
+def _has_input_operand(words: _Words) -> bool:
+    return any(w.text == "-" or _may_name_input(w.text) for w in words)
 
 
-def _leads_to_input(text: str) -> bool:
+def _may_name_input(text: str) -> bool:
     return (
-        _may_be_input(text)
+        _is_device_path(text)
         or "<(" in text
         or any(name in text for name in ("/dev/stdin", "/dev/fd/", "/proc/self"))
     )
@@ -236,10 +244,12 @@ class Options:
     numbers: bool = False
     """`-20` is an option."""
 
-    def read(
+    def parse_words(
         self, words: Iterable[Word], *, leading: bool = False
     ) -> tuple[Mapping[str, Sequence[str]], list[Word]] | None:
-        """Return the options given, each with its values, and the operands; None if an option is unlisted or unknown.
+        """Return the options given, each with its values, and the operands; None if an option is unlisted or
+        unknown. `leading`: options end at the first operand; otherwise the caller checks what operands may stand
+        for.
 
         `leading`: options end at the first operand; otherwise the caller checks what operands may stand for.
         """
@@ -255,7 +265,7 @@ class Options:
                 return None
             elif word.text == "--":
                 operands += rest
-            elif (found := self._names(word.text)) is None:
+            elif (found := self._parse_option_word(word.text)) is None:
                 return None
             else:
                 letters, value = found
@@ -266,7 +276,7 @@ class Options:
                     options.setdefault(name, []).append(after.text if value is None else value)
         return options, operands
 
-    def _names(self, text: str) -> tuple[Sequence[str], str | None] | None:
+    def _parse_option_word(self, text: str) -> tuple[Sequence[str], str | None] | None:
         """Return the options in one word, and the value of the last; None if that is the next word."""
         if text.startswith("--"):
             name, sign, value = text[2:].partition("=")
@@ -297,32 +307,32 @@ _PREFIXES: dict[str, tuple[Options, int]] = {
 """
 
 
-def _prefixed(words: _Words) -> _Inner:
-    program = known_program(words[0].text)
+def _unwrap_prefix(words: _Words) -> _InnerCommands:
+    program = known_program_name(words[0].text)
     options, own = _PREFIXES[program]
-    read = options.read(words[1:], leading=True)
+    read = options.parse_words(words[1:], leading=True)
     if program == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
-        return _Inner(transparent=True)
+        return _InnerCommands(transparent=True)
     if read is None or not all(w.literal for w in read[1][:own]):
         return _HIDDEN
     rest, assigns = read[1][own:], list[str]()
     while program == "env" and rest and rest[0].literal and "=" in rest[0].text:
         name, _, value = rest.pop(0).text.partition("=")
-        assigns.append(assigned(name, value))
+        assigns.append(assignment_label(name, value))
         if assignment_problem(name, value):
             return _HIDDEN
     if not rest:
         return _HIDDEN if program == "xargs" and len(words) > 1 else _NOTHING
     more = (_UNKNOWN,) if program == "xargs" else ()
-    return _Inner(runs=((*rest, *more),), assigns=tuple(assigns), transparent=True)
+    return _InnerCommands(runs=((*rest, *more),), assigns=tuple(assigns), transparent=True)
 
 
-def _time(words: _Words) -> _Inner:
+def _unwrap_time(words: _Words) -> _InnerCommands:
     """Bash's keyword, which parses what follows as a new command: `time ! ls`, `time x=1 ls`."""
     rest = words[2:] if len(words) > 1 and words[1].text == "-p" else words[1:]
     if not rest or not rest[0].literal or "=" in rest[0].text or rest[0].text.startswith(("-", "!")):
         return _HIDDEN
-    return _Inner(runs=(rest,), transparent=True)
+    return _InnerCommands(runs=(rest,), transparent=True)
 
 
 _SHELL_OPTION = re.compile(r"-[eulx]*c")
@@ -330,28 +340,30 @@ _PORTABLE = re.compile(r"[A-Za-z0-9_ \t\n./:,@%'\"&|;=-]*", re.ASCII)
 """`sh` may be another shell, which reads much of bash differently: `[[ a && rm x ]]`, `ls &>f rm x`, `x+=/y`."""
 
 
-def _shell(words: _Words) -> _Inner:
+def _unwrap_shell(words: _Words) -> _InnerCommands:
     """`bash -c LINE`, without further arguments. A script file is an ordinary argument."""
     first = words[1] if len(words) > 1 else _UNKNOWN
     if len(words) == 3 and first.literal and _SHELL_OPTION.fullmatch(first.text) and words[2].literal:
         script = words[2].text
-        if known_program(words[0].text) != "bash" and (not _PORTABLE.fullmatch(script) or "|&" in script):
-            return _Inner(script=script, opaque="sh may read it otherwise than bash")
-        return _Inner(script=script, transparent=True)
+        if known_program_name(words[0].text) != "bash" and (
+            not _PORTABLE.fullmatch(script) or "|&" in script
+        ):
+            return _InnerCommands(script=script, opaque="sh may read it otherwise than bash")
+        return _InnerCommands(script=script, transparent=True)
     # A plain name not in the folder is looked up among the programs: `bash npm publish`.
     file = first.literal and not first.text.startswith(("-", "+")) and set(first.text) & set("/.")
-    return _NOTHING if file and not _may_be_input(first.text) else _HIDDEN
+    return _NOTHING if file and not _is_device_path(first.text) else _HIDDEN
 
 
-def _may_be_input(path: str) -> bool:
-    """Whether it leads into /dev or /proc, where standard input has many names."""
+def _is_device_path(path: str) -> bool:
+    """Return whether a path leads into /dev or /proc, where standard input has many names."""
     return posixpath.normpath(path).lstrip("./").startswith(("dev/", "proc/"))
 
 
-_EXECUTES = names("-exec -execdir -ok -okdir")
+_EXECUTES = to_name_set("-exec -execdir -ok -okdir")
 
 
-def _find(words: _Words) -> _Inner:
+def _unwrap_find(words: _Words) -> _InnerCommands:
     """Handle each `-exec … ;`."""
     if not all(w.literal for w in words):
         return _HIDDEN if any(w.may_be_option or w.text in _EXECUTES for w in words[1:]) else _NOTHING
@@ -367,10 +379,10 @@ def _find(words: _Words) -> _Inner:
             return _HIDDEN
         else:
             inner.append(_UNKNOWN if "{}" in word.text else word)
-    return _HIDDEN if inner is not None else _Inner(runs=tuple(r for r in runs if r))
+    return _HIDDEN if inner is not None else _InnerCommands(runs=tuple(r for r in runs if r))
 
 
-def _git(words: _Words) -> _Inner:
+def _unwrap_git(words: _Words) -> _InnerCommands:
     """Handle aliases given on the line: `git -c alias.x='!CMD' x` runs CMD."""
     if not any("alias." in w.lead.lower() for w in words):
         return _NOTHING
@@ -378,15 +390,15 @@ def _git(words: _Words) -> _Inner:
     body = words[at].text.partition("=")[2]
     own = body[1:] if body.startswith("!") else f"git {body}"
     arguments = shlex.join(w.text for w in words[at + 2 :])
-    return _Inner(script=f"{own} {arguments}" if body else None, opaque="git is given an alias")
+    return _InnerCommands(script=f"{own} {arguments}" if body else None, opaque="git is given an alias")
 
 
-_WRAPPERS: dict[str, Callable[[_Words], _Inner]] = {
-    **dict.fromkeys(_PREFIXES, _prefixed),
-    "time": _time,
-    "find": _find,
-    "git": _git,
-    **dict.fromkeys(("bash", "sh", "dash"), _shell),
+_WRAPPERS: dict[str, Callable[[_Words], _InnerCommands]] = {
+    **dict.fromkeys(_PREFIXES, _unwrap_prefix),
+    "time": _unwrap_time,
+    "find": _unwrap_find,
+    "git": _unwrap_git,
+    **dict.fromkeys(("bash", "sh", "dash"), _unwrap_shell),
 }
 _GUESSED = (_RUNS | _WRAPPERS.keys()) - {"time"}
 _KNOWN = LANGUAGES | _RUN_SOME | _GUESSED
@@ -397,14 +409,15 @@ _KNOWN = LANGUAGES | _RUN_SOME | _GUESSED
 _COUNT = re.compile(r'\d*|"?\$[?#]"?')
 _LOWER = re.compile(r"[a-z][a-z0-9]*", re.ASCII)
 _FILE_TEST = re.compile(r"-[defhnrswxzL]")
-_COMPARES = names("= == != -eq -ne -lt -le -gt -ge -nt -ot -ef")
+_COMPARES = to_name_set("= == != -eq -ne -lt -le -gt -ge -nt -ot -ef")
 _FORMAT = re.compile(r"(?!-)(?:[^%]|%[-+ #0-9.*]*[%sbqcdiouxXeEfFgG])*")
 """Without `%n`, which sets a variable."""
 _SET = re.compile(r"(?:-[eux]+|-[eux]*o pipefail)(?: (?:-[eux]+|-[eux]*o pipefail))*")
 
 
-def _test(words: _Words) -> bool:
-    """Accept `-f x` or `x = y` only: `[ -v 'a[$(…)]' ]` runs code, and an extra word changes the operator."""
+def _is_plain_test(words: _Words) -> bool:
+    """Return whether it is `-f x` or `x = y` only: `[ -v 'a[$(…)]' ]` runs code, and an extra word changes the
+    operator."""
     operands = words[1:] if words and words[0].text == "!" else words
     if any(w.splits for w in operands):
         return False
@@ -413,24 +426,24 @@ def _test(words: _Words) -> bool:
     return len(operands) == 3 and operands[1].literal and operands[1].text in _COMPARES
 
 
-def _bracket(words: _Words) -> bool:
-    return bool(words) and words[-1].text == "]" and _test(words[:-1])
+def _is_plain_bracket_test(words: _Words) -> bool:
+    return bool(words) and words[-1].text == "]" and _is_plain_test(words[:-1])
 
 
-def _counts(words: _Words) -> bool:
+def _has_only_counts(words: _Words) -> bool:
     return all(_COUNT.fullmatch(w.text) for w in words)
 
 
-def _reads(words: _Words) -> bool:
+def _is_plain_read(words: _Words) -> bool:
     names = words[1:] if words and words[0].text == "-r" else words
     return all(w.literal and _LOWER.fullmatch(w.text) and w.text != "histchars" for w in names)
 
 
-def _exports(words: _Words) -> bool:
-    return all(not w.splits and _sets_harmless(w) for w in words)
+def _is_plain_export(words: _Words) -> bool:
+    return all(not w.splits and _is_harmless_assignment(w) for w in words)
 
 
-def _sets_harmless(word: Word) -> bool:
+def _is_harmless_assignment(word: Word) -> bool:
     name, sign, _ = word.lead.partition("=")
     known = bool(sign) or word.literal
     return known and name in HARMLESS_VARIABLES and not assignment_problem(name, word.text.partition("=")[2])
@@ -438,15 +451,15 @@ def _sets_harmless(word: Word) -> bool:
 
 _HARMLESS: dict[str, Callable[[_Words], bool]] = {
     **dict.fromkeys((":", "true", "false"), lambda _: True),
-    **dict.fromkeys(names("break continue return exit shift wait"), _counts),
-    "test": _test,
-    "[": _bracket,
-    "read": _reads,
+    **dict.fromkeys(to_name_set("break continue return exit shift wait"), _has_only_counts),
+    "test": _is_plain_test,
+    "[": _is_plain_bracket_test,
+    "read": _is_plain_read,
     "set": lambda words: _SET.fullmatch(" ".join(w.text for w in words)) is not None,
 }
 """In this form they run nothing and change only the line's own variables: they need no rule."""
 _PLAIN: dict[str, Callable[[_Words], bool]] = {
-    "export": _exports,
+    "export": _is_plain_export,
     "printf": lambda words: bool(words) and words[0].literal and bool(_FORMAT.fullmatch(words[0].text)),
 }
 """In this form they evaluate nothing."""

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from interlock.services.shell.model import Word, names
+from interlock.services.shell.model import Word, to_name_set
 
 _Words = Sequence[Word]
-INDIFFERENT = names(
+INDIFFERENT = to_name_set(
     "echo printf ls cat head tail wc grep egrep fgrep cut tr nl tac rev stat file basename dirname realpath readlink"
     " du df pwd cd which type mkdir touch cp mv seq sleep diff cmp comm paste expand fold"
 )
@@ -166,9 +166,9 @@ _GIT_GLOBAL = (
     ("-c --config-env --exec-path -p --paginate", _RUNS),
     ("-C --git-dir --work-tree --namespace --bare", "works in another folder"),
 )
-_WHOLE = names("pytest py.test cargo go")
+_WHOLE = to_name_set("pytest py.test cargo go")
 """Their long options are matched only as a whole."""
-_NODE = names("npm pnpm yarn npx")
+_NODE = to_name_set("npm pnpm yarn npx")
 """To these, one dash is as good as two, and any prefix as the whole name: `-script-sh=evil`."""
 
 
@@ -182,8 +182,9 @@ class Form:
     words: frozenset[str]
     leads: tuple[str, ...]
 
-    def met(self, words: Sequence[Word], *, whole: bool = False, single: bool = False) -> bool:
-        """`whole`: long names match only exactly, with one or two dashes; else by any prefix, as in GNU programs.
+    def is_met(self, words: Sequence[Word], *, whole: bool = False, single: bool = False) -> bool:
+        """Return whether the words have one of its options or words. `whole`: long names match only exactly, with
+        one or two dashes; else by any prefix, as in GNU programs. `single`: long names may stand behind one dash.
 
         `single`: long names may stand behind one dash.
         """
@@ -206,8 +207,8 @@ class Form:
         return named or has_word or not letters.isdisjoint(self.letters)
 
 
-def form(why: str, text: str) -> Form:
-    """Parse a form: `-x` is a letter, `--name` a long name, `+…` a prefix of a word, the rest whole words."""
+def parse_form(why: str, text: str) -> Form:
+    """Return a form: `-x` is a letter, `--name` a long name, `+…` a prefix of a word, the rest whole words."""
     tokens = text.split()
     short = [t for t in tokens if len(t) == 2 and t[0] == "-" and t[1].isalpha()]
     longs = [t for t in tokens if t.startswith("--") and len(t) > 2]
@@ -217,36 +218,36 @@ def form(why: str, text: str) -> Form:
     return Form(why, letters, options, frozenset(words), tuple(t[:-1] for t in leads))
 
 
-def _by_name(rows: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _reasons_by_program(rows: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {name: why for programs, why in rows for name in programs.split()}
 
 
-def _forms(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[Form]]:
+def _forms_by_program(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[Form]]:
     table: dict[str, list[Form]] = {}
     for programs, why, options in rows:
-        made = form(why, options)
+        made = parse_form(why, options)
         for name in programs.split():
             table.setdefault(name, []).append(made)
     return table
 
 
-_IS_ALWAYS, _HAS_FORMS = _by_name(_ALWAYS), _forms(_FORMS)
-_GIT_IS_ALWAYS, _GIT_HAS_FORMS = _by_name(_GIT_ALWAYS), _forms(_GIT_FORMS)
-_GIT_IS_GLOBAL = _by_name(_GIT_GLOBAL)
+_IS_ALWAYS, _HAS_FORMS = _reasons_by_program(_ALWAYS), _forms_by_program(_FORMS)
+_GIT_IS_ALWAYS, _GIT_HAS_FORMS = _reasons_by_program(_GIT_ALWAYS), _forms_by_program(_GIT_FORMS)
+_GIT_IS_GLOBAL = _reasons_by_program(_GIT_GLOBAL)
 _DEVICE = re.compile(r"/dev/(?!null$|stdout$|stderr$|stdin$|tty$|zero$|urandom$|random$|fd/)")
 
 
-def danger_of(program: str, words: _Words) -> str | None:
+def find_danger(program: str, words: _Words) -> str | None:
     """Return a clause saying what is dangerous, or None if nothing is known to be."""
     if program.startswith("mkfs"):
         return "writes over data"
     if program in _IS_ALWAYS:
         return _IS_ALWAYS[program]
     if program in ("python", "python3") and len(words) > 2 and words[1].text == "-m" and words[2].literal:
-        return danger_of(words[2].text, words[2:])
+        return find_danger(words[2].text, words[2:])
     arguments = words[1:]
     for one in _HAS_FORMS.get(program, ()):
-        if one.met(arguments, whole=program in _WHOLE, single=program in _NODE):
+        if one.is_met(arguments, whole=program in _WHOLE, single=program in _NODE):
             return one.why
     if program in _CHECKS and (why := _CHECKS[program](words)):
         return why
@@ -254,11 +255,12 @@ def danger_of(program: str, words: _Words) -> str | None:
         _DEVICE.match(w.lead) for w in arguments
     ):
         return "touches a device"
-    return None if program in INDIFFERENT else _unknown(arguments)
+    return None if program in INDIFFERENT else _unknown_argument_danger(arguments)
 
 
-def _unknown(arguments: _Words) -> str | None:
-    """An unknown argument may be an option, or a word that changes what the command does.
+def _unknown_argument_danger(arguments: _Words) -> str | None:
+    """Return a clause if an unknown argument may be an option or a word that changes what the command does, else
+    None. A path below a named folder can be neither.
 
     A path below a named folder can be neither.
     """
@@ -274,11 +276,11 @@ _SED_SAFE = (
 )
 _SED_SCRIPT = re.compile(rf"{_SED_SAFE}(?:\s*;\s*{_SED_SAFE})*")
 _SED_OPTION = re.compile(r"-[nErsuz]+|--(?:quiet|silent|regexp-extended|separate|posix|null-data|sandbox)")
-_SED_IN_PLACE = form("edits files in place", "-i --in-place")
+_SED_IN_PLACE = parse_form("edits files in place", "-i --in-place")
 _UNSEEN = "runs a program that may write files or run commands"
 
 
-def _sed(words: _Words) -> str | None:
+def _find_sed_danger(words: _Words) -> str | None:
     scripts: list[Word] = []
     operands: list[Word] = []
     remaining = iter(words[1:])
@@ -287,7 +289,7 @@ def _sed(words: _Words) -> str | None:
             operands.append(word)
         elif word.text == "-e":
             scripts += filter(None, [next(remaining, None)])
-        elif _SED_IN_PLACE.met([word]):
+        elif _SED_IN_PLACE.is_met([word]):
             return _SED_IN_PLACE.why
         elif not (word.literal and _SED_OPTION.fullmatch(word.text)):
             return _UNSEEN
@@ -299,8 +301,8 @@ _AWK_ACTS = re.compile(r"system|getline|@|>(?!=)|(?<!\|)\|(?!\|)|fflush|close")
 """Redirections and pipes, not comparisons (`>=`) and alternatives (`||`)."""
 
 
-def _awk(words: _Words) -> str | None:
-    """Accept only `-F`, `-v` and a literal program."""
+def _find_awk_danger(words: _Words) -> str | None:
+    """Return a clause unless it is only `-F`, `-v` and a literal program."""
     remaining = iter(words[1:])
     for word in remaining:
         if word.text in ("-F", "-v"):
@@ -314,8 +316,8 @@ def _awk(words: _Words) -> str | None:
     return None
 
 
-def _one_operand(words: _Words) -> str | None:
-    """Refuse a second operand, which they write to."""
+def _second_operand_danger(words: _Words) -> str | None:
+    """Return a clause if there is a second operand, which these write to, else None."""
     operands = [w for w in words[1:] if not w.lead.startswith("-") or w.text == "-"]
     return _WRITES if len(operands) > 1 or any(w.splits for w in operands) else None
 
@@ -323,10 +325,10 @@ def _one_operand(words: _Words) -> str | None:
 _SETS = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
 _MAKE_VALUE = re.compile(r"(?:-[\w./:@%,+= -]*|[\w./:@%,+=-]*)", re.ASCII)
 """One plain word, or options."""
-_MAKE_RUNS = names("SHELL .SHELLFLAGS MAKEFLAGS MAKEFILES MAKE CC CXX CPP LD AR")
+_MAKE_RUNS = to_name_set("SHELL .SHELLFLAGS MAKEFLAGS MAKEFILES MAKE CC CXX CPP LD AR")
 
 
-def _make(words: _Words) -> str | None:
+def _find_make_danger(words: _Words) -> str | None:
     for word in words[1:]:
         setting = _SETS.fullmatch(word.text)
         if setting and (setting[1] in _MAKE_RUNS or not _MAKE_VALUE.fullmatch(setting[2])):
@@ -334,8 +336,8 @@ def _make(words: _Words) -> str | None:
     return None
 
 
-def _tar(words: _Words) -> str | None:
-    """The first word may be letters without a dash."""
+def _find_tar_danger(words: _Words) -> str | None:
+    """Return a clause if the first word, which may be letters without a dash, makes tar run a program, else None."""
     return (
         _RUNS if len(words) > 1 and set(words[1].lead) & {"I", "F", "T"} and words[1].lead.isalpha() else None
     )
@@ -345,7 +347,7 @@ _SIGNED = re.compile(r"--(?:format|pretty)=.*%[-+ ]?G", re.DOTALL)
 """A format with what gpg says of a signature; which program that is, git's settings say."""
 
 
-def _git(words: _Words) -> str | None:
+def _find_git_danger(words: _Words) -> str | None:
     at = 1
     while at < len(words) and words[at].lead.startswith("-"):
         text = words[at].text
@@ -364,15 +366,15 @@ def _git(words: _Words) -> str | None:
         return _RUNS  # a URL that names a helper
     if any(_SIGNED.match(w.lead) for w in rest):
         return f"{_RUNS} (gpg)"
-    met = (f.why for name in ("*", command.text) for f in _GIT_HAS_FORMS.get(name, ()) if f.met(rest))
+    met = (f.why for name in ("*", command.text) for f in _GIT_HAS_FORMS.get(name, ()) if f.is_met(rest))
     return next(met, None)
 
 
 _CHECKS: dict[str, Callable[[_Words], str | None]] = {
-    "git": _git,
-    "sed": _sed,
-    "tar": _tar,
-    **dict.fromkeys(("uniq", "xxd"), _one_operand),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
-    **dict.fromkeys(("make", "gmake"), _make),
+    "git": _find_git_danger,
+    "sed": _find_sed_danger,
+    "tar": _find_tar_danger,
+    **dict.fromkeys(("uniq", "xxd"), _second_operand_danger),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _find_awk_danger),
+    **dict.fromkeys(("make", "gmake"), _find_make_danger),
 }

@@ -36,13 +36,13 @@ class Word:
         return not self.literal and (self.wild or self.lead == "" or self.lead.startswith("-"))
 
 
-def names(text: str) -> frozenset[str]:
+def to_name_set(text: str) -> frozenset[str]:
     """Split text into a set of names."""
     return frozenset(text.split())
 
 
 @lru_cache(maxsize=1_000)
-def program_of(text: str) -> str:
+def program_name(text: str) -> str:
     """Return a program's name without folder, in lower case, as file systems may ignore case (`SUDO` on macOS), and
     without the ending that Windows, and Linux in it, takes for granted."""
     return text.rsplit("/", 1)[-1].lower().removesuffix(".exe")
@@ -52,12 +52,12 @@ _VERSION = re.compile(r"-?\d[\d.]*[a-z]?(-[\w-]+)?$", re.ASCII)
 
 
 @lru_cache(maxsize=1_000)
-def without_version(program: str) -> str:
+def strip_version(program: str) -> str:
     """Return the name that a program has without a version: `python` for `python3.11`, `perl` for `perl5.36-x86_64`."""
     return _VERSION.sub("", program)
 
 
-def literal(text: str) -> Word:
+def literal_word(text: str) -> Word:
     return Word(text, True, text)
 
 
@@ -71,7 +71,7 @@ class Redirect:
     """The text of a here-document or here-string, as far as it is known."""
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it only joins or closes descriptors, or leads to /dev/null: `2>&1`, `>/dev/null`."""
         nowhere = self.target is not None and self.target.literal and self.target.text == "/dev/null"
         return self.kind == "duplicate" or nowhere
@@ -136,7 +136,7 @@ class ShellLine:
     @property
     def files(self) -> tuple[Redirect, ...]:
         """The redirections that count: from or to a file, or of a text."""
-        return tuple(r for r in self.redirects if not r.idle)
+        return tuple(r for r in self.redirects if not r.is_idle)
 
     @property
     def danger(self) -> str | None:
@@ -153,10 +153,10 @@ class TooMuch(Exception):  # noqa: N818 - not an error: the line is looked into 
 
 
 @dataclass(slots=True)
-class Found:
+class LineFindings:
     """Collects findings while a line, and any line its `bash -c` runs, is parsed."""
 
-    look_into: "Callable[[str, Found], None]"
+    parse_into: "Callable[[str, LineFindings], None]"
     depth: int = 0
     commands: list[ShellCommand] = field(default_factory=list[ShellCommand])
     redirects: list[Redirect] = field(default_factory=list[Redirect])
@@ -175,48 +175,49 @@ class Found:
     expanded: int = 0
     """Characters that braces expand to, so far."""
 
-    def blur(self, why: str, *, hidden: bool = True) -> None:
+    def mark_opaque(self, why: str, *, hidden: bool = True) -> None:
         """Record that not everything that would run is known; the first reason is kept."""
         self.opaque, self.hidden = self.opaque or why, self.hidden or hidden
 
-    def add(self, command: ShellCommand) -> None:
+    def add_command(self, command: ShellCommand) -> None:
         if len(self.commands) >= _MOST_COMMANDS:
             raise TooMuch(f"it has more than {_MOST_COMMANDS} commands")
         self.commands.append(replace(command, fed=self.piped, repeats=self.repeats))
         if command.opaque:
-            self.blur(command.opaque, hidden=not command.sources)
+            self.mark_opaque(command.opaque, hidden=not command.sources)
 
-    def deeper(self, script: str) -> None:
+    def parse_inner_line(self, script: str) -> None:
         """Parse the line that a command runs, in a shell of its own."""
         outer, self.repeats = self.repeats, False
         self.depth += 1
-        self.look_into(script, self)
+        self.parse_into(script, self)
         self.depth -= 1
         self.repeats = outer
 
-    def count(self) -> None:
+    def count_word(self) -> None:
+        """Count a word. Raise `TooMuch` if there are too many."""
         self.words += 1
         if self.words > _MOST_WORDS:
             raise TooMuch(f"it has more than {_MOST_WORDS} words")
 
-    def expand(self, characters: int) -> None:
+    def count_expanded(self, characters: int) -> None:
         """Count what braces make of a word; bash holds all of it in memory at once."""
         self.expanded += characters
         if self.expanded > _MOST_EXPANDED:
-            self.blur(f"its braces expand to more than {_MOST_EXPANDED} characters", hidden=False)
+            self.mark_opaque(f"its braces expand to more than {_MOST_EXPANDED} characters", hidden=False)
 
 
 # ---- variables
 
-HARMLESS_VARIABLES = names(
+HARMLESS_VARIABLES = to_name_set(
     "CI NO_COLOR FORCE_COLOR CLICOLOR TERM COLUMNS LINES LANG LC_ALL LC_CTYPE TZ NODE_ENV RAILS_ENV DEBUG VERBOSE"
     " PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED RUST_BACKTRACE RUST_LOG SOURCE_DATE_EPOCH"
 )
 """Setting these doesn't change what a command does, so a rule for the command still applies."""
-STAGES = names("NODE_ENV RAILS_ENV")
+STAGES = to_name_set("NODE_ENV RAILS_ENV")
 """These say on what it does it: `RAILS_ENV=production rake db:reset`. A rule for the command applies on a machine of
 one's own only, and a grant is for the line as it was shown."""
-_OF_PROGRAMS = names(
+_OF_PROGRAMS = to_name_set(
     "PYTHONPATH PYTHONWARNINGS PYTEST_ADDOPTS DJANGO_SETTINGS_MODULE FLASK_APP NODE_OPTIONS NODE_PATH GOFLAGS GOOS"
     " GOARCH GOPATH RUSTFLAGS CARGO_TERM_COLOR CARGO_TARGET_DIR JAVA_HOME JAVA_TOOL_OPTIONS JAVA_OPTS MAVEN_OPTS"
     " GRADLE_OPTS MIX_ENV RACK_ENV APP_ENV CFLAGS CXXFLAGS LDFLAGS LOG_LEVEL"
@@ -229,7 +230,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _READS_ANEW = re.compile(r"BASH\w*|POSIXLY_CORRECT|SHELLOPTS|IFS|ENV|GIT_CONFIG\w*")
 """These make bash or git interpret the rest differently or read more files, whatever the value."""
 _PLAIN_VALUE = re.compile(r"\d*")
-_LOCALES = names("LANG LC_ALL LC_CTYPE")
+_LOCALES = to_name_set("LANG LC_ALL LC_CTYPE")
 _KNOWN_LOCALE = re.compile(r"(C|POSIX|\w+\.(UTF-?8|utf-?8))?", re.ASCII)
 """In another one, bash may read two bytes of the rest as one character: `\"é\\"` in Shift JIS."""
 
@@ -249,12 +250,12 @@ def assignment_problem(name: str, value: str) -> str | None:
     return None
 
 
-def assigned(name: str, value: str) -> str:
+def assignment_label(name: str, value: str) -> str:
     """Return what a rule must know of an assignment: the name, and another stage's value with it."""
     return f"{name}={value}" if name in STAGES and not _OWN_STAGE.fullmatch(value) else name
 
 
-def sets_clause(name: str) -> str | None:
+def setting_danger(name: str) -> str | None:
     """Return a clause saying why setting it for other commands is dangerous, or None."""
     if name.partition("=")[0] in HARMLESS_VARIABLES or _OWN.fullmatch(name):
         return None

@@ -11,18 +11,18 @@ from functools import lru_cache
 
 from interlock.services.shell.commands import add_command
 from interlock.services.shell.model import (
-    Found,
+    LineFindings,
     Redirect,
     ShellCommand,
     ShellLine,
     TooMuch,
     Word,
-    assigned,
+    assignment_label,
     assignment_problem,
-    literal,
-    sets_clause,
+    literal_word,
+    setting_danger,
 )
-from interlock.services.shell.words import Words, may_hold_pattern
+from interlock.services.shell.words import WordReader, may_hold_pattern
 from interlock.state.text import visible
 
 LONGEST = 20_000
@@ -34,10 +34,10 @@ _GLUED = re.compile(r"(?<![ \t\n])\\\n|\\\n#")
 
 
 @lru_cache(maxsize=256)
-def parse(line: str) -> ShellLine:
+def parse_shell_line(line: str) -> ShellLine:
     """Return every simple command in `line`. Never raises; the line is marked opaque if not fully understood."""
-    found = Found(_look_into)
-    _look_into(line, found)
+    found = LineFindings(_parse_into)
+    _parse_into(line, found)
     assigns = tuple(dict.fromkeys(found.assigns))
     return ShellLine(
         line,
@@ -52,31 +52,31 @@ def parse(line: str) -> ShellLine:
     )
 
 
-def commands_in(words: Sequence[Word]) -> Sequence[ShellCommand]:
+def find_commands(words: Sequence[Word]) -> Sequence[ShellCommand]:
     """Return every command that runs where these words are one, as at the beginning of a line."""
-    found = Found(_look_into)
+    found = LineFindings(_parse_into)
     try:
         add_command(found, words, " ".join(word.text for word in words), ())
     except TooMuch as much:
-        found.blur(str(much))
+        found.mark_opaque(str(much))
     return found.commands
 
 
-def _look_into(line: str, found: Found) -> None:
+def _parse_into(line: str, found: LineFindings) -> None:
     """Add what `line` would run to `found`."""
-    reason = _refused(line, found.depth)
+    reason = _refusal_reason(line, found.depth)
     if reason is not None:
-        found.blur(reason)
+        found.mark_opaque(reason)
         found.unread = True
         return
     try:
-        _Reader(line, found).program()
+        _CommandReader(line, found).read_program()
     except TooMuch as much:
-        found.blur(str(much))
+        found.mark_opaque(str(much))
         found.unread = True
 
 
-def _refused(line: str, depth: int) -> str | None:
+def _refusal_reason(line: str, depth: int) -> str | None:
     if len(line) > LONGEST:
         return f"it has {len(line)} characters, more than {LONGEST}"
     if depth > _DEEPEST:
@@ -120,7 +120,7 @@ _KEYWORDS: dict[str, tuple[Sequence[str], str]] = {
 
 
 @dataclass(slots=True)
-class _Place:
+class _ParserState:
     """The parser's position within the commands of a program."""
 
     open: list[str] = field(default_factory=list[str])
@@ -146,79 +146,79 @@ class _Place:
         return self.functions or not {"while", "do"}.isdisjoint(inner)
 
 
-class _Reader(Words):
-    place: _Place
+class _CommandReader(WordReader):
+    state: _ParserState
     loops: int = 0
     """Loops around the substitution that is being read."""
 
-    def program(self, *, nested: bool = False) -> None:
-        outer, self.place = getattr(self, "place", None), _Place()
+    def read_program(self, *, nested: bool = False) -> None:
+        outer, self.state = getattr(self, "state", None), _ParserState()
         loops, self.loops = self.loops, self.loops + (outer.open.count("do") if outer else 0)
         documents, self.documents = self.documents, []
         while True:
-            self._blank()
+            self._skip_blanks()
             char = self.text[self.at : self.at + 1]
-            if not char or (char == ")" and nested and not {"(", "case"} & {*self.place.open}):
+            if not char or (char == ")" and nested and not {"(", "case"} & {*self.state.open}):
                 break
             if char == "#":
-                self._to("\n")
+                self._skip_to("\n")
             elif (redirection := _REDIRECTION.match(self.text, self.at)) is not None:
-                self._redirection(redirection)
+                self._read_redirection(redirection)
             elif (operator := _OPERATOR.match(self.text, self.at)) is not None:
-                self._operator(operator[0])
+                self._read_operator(operator[0])
             else:
-                self._word()
-        self._command()
-        if self.place.open or self.place.owed or self.documents:
-            self.doubt("it ends before a command, a compound command or a here-document does")
+                self._read_command_word()
+        self._end_command()
+        if self.state.open or self.state.owed or self.documents:
+            self.record_doubt("it ends before a command, a compound command or a here-document does")
         self.documents = documents
         self.loops = loops
         if outer is not None:
-            self.place = outer
+            self.state = outer
 
-    def _blank(self) -> None:
+    def _skip_blanks(self) -> None:
         if (blank := _BLANK.match(self.text, self.at)) is not None:
             self.at = blank.end()
 
-    def _to(self, end: str) -> None:
+    def _skip_to(self, end: str) -> None:
         found = self.text.find(end, self.at)
         self.at = found if found >= 0 else len(self.text)
 
-    def _command(self) -> None:
-        place, words = self.place, self.place.words
+    def _end_command(self) -> None:
+        place, words = self.state, self.state.words
         text = self.text[place.start : place.end]
         if words and words[0].text == "time" and not text.startswith("time"):
-            self.doubt("a program called time")
+            self.record_doubt("a program called time")
         self.found.repeats = place.repeats
         if words:
             add_command(self.found, words, text, place.assigns)
         for name in () if words else place.assigns:
             self.found.assigns.append(name)
-            if clause := sets_clause(name):
-                self.found.add(ShellCommand(text, (), (name,), danger=clause))
+            if clause := setting_danger(name):
+                self.found.add_command(ShellCommand(text, (), (name,), danger=clause))
         place.words, place.assigns, place.begun = [], [], False
 
-    def _begin(self, start: int) -> None:
-        place = self.place
+    def _begin_command(self, start: int) -> None:
+        place = self.state
         if place.closed:
-            self.doubt("words behind a compound command")
+            self.record_doubt("words behind a compound command")
         if not place.begun:
             place.start = start
         place.begun, place.closed, place.owed = True, False, False
 
-    def _operator(self, operator: str) -> None:
-        place = self.place
+    def _read_operator(self, operator: str) -> None:
+        place = self.state
         if operator == "(":
             self._open_paren()
             return
         self.at += len(operator)
         if place.owed and operator != "\n":
-            self.doubt(f"{operator!r} where a command should be")
+            self.record_doubt(f"{operator!r} where a command should be")
         if operator == ")" and place.open[-1:] == ["case"]:
             place.words.clear()  # a pattern
         if not (place.begun or place.closed) and operator not in "\n)":
-            self.doubt(f"{operator!r} without a command")
-        self._command()
+            self.record_doubt(f"{operator!r} without a command")
+        self._end_command()
         self.found.piped = self.found.piped or operator in ("|", "|&")
         self.found.spawns = self.found.spawns or (operator == "&" and self._is_looping())
         place.closed = operator == ")" and place.open[-1:] == ["("]
@@ -226,44 +226,44 @@ class _Reader(Words):
         if place.closed:
             place.open.pop()
         elif operator in (")", ";;", ";&", ";;&"):
-            self.doubt(f"{operator!r} isn't understood here")
+            self.record_doubt(f"{operator!r} isn't understood here")
         if operator == "\n":
-            self.bodies()
+            self.read_bodies()
         elif self.documents:
-            self.doubt("a here-document that isn't alone on its line")
+            self.record_doubt("a here-document that isn't alone on its line")
 
     def _is_looping(self) -> bool:
-        return self.loops > 0 or not {"while", "do"}.isdisjoint(self.place.open)
+        return self.loops > 0 or not {"while", "do"}.isdisjoint(self.state.open)
 
     def _open_paren(self) -> None:
-        place = self.place
+        place = self.state
         function = _FUNCTION.match(self.text, self.at)
         if function or place.begun or place.closed:
-            self.doubt("a function, or a parenthesis behind a word")
+            self.record_doubt("a function, or a parenthesis behind a word")
             place.functions = place.functions or function is not None
             if function and len(place.words) == 1:
                 place.words = []
-            self._command()
+            self._end_command()
         elif self.text.startswith("((", self.at):
-            self.doubt("arithmetic isn't understood")
+            self.record_doubt("arithmetic isn't understood")
         self.at = function.end() if function else self.at + 1
         place.open += [] if function else ["("]
         place.closed = place.owed = False
 
-    def _word(self) -> None:
-        place, start = self.place, self.at
-        if not place.begun and self.text.startswith("[[", start) and self._condition():
+    def _read_command_word(self) -> None:
+        place, start = self.state, self.at
+        if not place.begun and self.text.startswith("[[", start) and self._read_condition():
             return
         assignment = None if place.words else _ASSIGNMENT.match(self.text, start)
         if _SUBSCRIPT.match(self.text, start) and {w.text for w in place.words} <= _BEFORE_ASSIGNMENTS:
-            self.doubt(
+            self.record_doubt(
                 "an array element: bash reads blanks and operators in its subscript as part of the word"
             )
-        word = self.word()
+        word = self.read_word()
         bare = word.literal and word.text == self.text[start : self.at]
-        if bare and not place.begun and self._keyword(word.text):
+        if bare and not place.begun and self._read_keyword(word.text):
             return
-        self._begin(start)
+        self._begin_command(start)
         place.end = self.at
         if assignment is None:
             place.words.append(word)
@@ -271,36 +271,36 @@ class _Reader(Words):
         name = assignment[1]
         if self.text.startswith("(", self.at):
             self.at += 1
-            self.found.values += [(name, one) for one in self._skip(")")]
+            self.found.values += [(name, one) for one in self._read_words_to(")")]
             self.at = min(self.at + 1, len(self.text))
         value = self.text[assignment.end() : self.at]
-        place.assigns.append(assigned(name, value))
-        known = literal(word.text.partition("=")[2]) if word.literal else Word(value, False)
+        place.assigns.append(assignment_label(name, value))
+        known = literal_word(word.text.partition("=")[2]) if word.literal else Word(value, False)
         if assignment[0].endswith("+="):
-            before = next((v for n, v in reversed(self.found.values) if n == name), literal(""))
-            whole = literal(before.text + known.text) if before.literal and known.literal else known
+            before = next((v for n, v in reversed(self.found.values) if n == name), literal_word(""))
+            whole = literal_word(before.text + known.text) if before.literal and known.literal else known
             known = whole if before.literal else before
         self.found.values.append((name, known))
         if problem := assignment_problem(name, value):
-            self.doubt(problem)
+            self.record_doubt(problem)
 
     # ---- compound commands
 
-    def _keyword(self, word: str) -> bool:
-        """Whether bash treats the word as a keyword here."""
-        place = self.place
+    def _read_keyword(self, word: str) -> bool:
+        """Read a keyword if bash takes the word for one here; return whether it does."""
+        place = self.state
         if word == "!":
             place.owed = True
         elif word in ("for", "case", "function"):
-            {"for": self._for, "case": self._case, "function": self._function}[word]()
+            {"for": self._read_for, "case": self._read_case, "function": self._read_function}[word]()
         elif word in _KEYWORDS:
             needed, opened = _KEYWORDS[word]
             if needed and not {*needed} & {*place.open[-1:]}:
-                self.doubt(f"{word!r} where a command should be")
+                self.record_doubt(f"{word!r} where a command should be")
             elif needed:
                 place.open.pop()
             if place.closed or (place.owed and needed):
-                self.doubt(f"{word!r} behind a compound command or an operator")
+                self.record_doubt(f"{word!r} behind a compound command or an operator")
             if word == "done":
                 self.of_line = {n: depth for n, depth in self.of_line.items() if depth < len(place.open)}
             place.open += [opened] if opened else []
@@ -309,109 +309,113 @@ class _Reader(Words):
             return False
         return True
 
-    def _for(self) -> None:
-        """`for x in …`, and `for x` without words."""
+    def _read_for(self) -> None:
+        """Read `for x in …`, or `for x` without words."""
         head = _FOR.match(self.text, self.at)
         name = head[1] if head else ""
-        if head is None or assignment_problem(name, "x") or sets_clause(name):
-            self.doubt("a loop whose variable may change what commands do")
+        if head is None or assignment_problem(name, "x") or setting_danger(name):
+            self.record_doubt("a loop whose variable may change what commands do")
         self.at = head.end() if head else self.at
         if head and head[2]:
-            words = self._skip(";\n")
+            words = self._read_words_to(";\n")
             self.found.values += [(name, word) for word in words]
-            if self._sets_once(name) and not any(w.foreign for w in words):
-                self.of_line[name] = len(self.place.open)
+            if self._is_set_once(name) and not any(w.foreign for w in words):
+                self.of_line[name] = len(self.state.open)
                 self.patterns |= {name} if any(map(may_hold_pattern, words)) else set()
         elif self.text.startswith("((", self.at + 1):
-            self._to("))")
-            self._skip("\n;")
-        self.place.open.append("while")
-        self.place.closed, self.place.owed = bool(head and head[2]), False
+            self._skip_to("))")
+            self._read_words_to("\n;")
+        self.state.open.append("while")
+        self.state.closed, self.state.owed = bool(head and head[2]), False
 
-    def _sets_once(self, name: str) -> bool:
-        """Whether nothing but one loop gives the variable a value."""
+    def _is_set_once(self, name: str) -> bool:
+        """Return whether nothing but one loop gives the variable a value."""
         others = re.search(rf"\b({name}\+?=|read\b)", self.text)
         return others is None and len(re.findall(rf"\bfor[ \t]+{name}\b", self.text)) == 1
 
-    def _case(self) -> None:
-        self.doubt("case isn't understood")
-        while self.at < len(self.text) and self.text[self.at] not in ";\n" and self._next_word().text != "in":
+    def _read_case(self) -> None:
+        self.record_doubt("case isn't understood")
+        while (
+            self.at < len(self.text)
+            and self.text[self.at] not in ";\n"
+            and self._read_next_word().text != "in"
+        ):
             pass
-        self.place.open.append("case")
+        self.state.open.append("case")
 
-    def _function(self) -> None:
-        self.doubt("a function isn't understood")
-        self.place.functions = True
-        self._next_word()
+    def _read_function(self) -> None:
+        self.record_doubt("a function isn't understood")
+        self.state.functions = True
+        self._read_next_word()
 
-    def _next_word(self) -> Word:
-        self._blank()
-        return self.word() if self.at < len(self.text) else Word("", True, "")
+    def _read_next_word(self) -> Word:
+        self._skip_blanks()
+        return self.read_word() if self.at < len(self.text) else Word("", True, "")
 
-    def _condition(self) -> bool:
+    def _read_condition(self) -> bool:
         """Parse `[[ … ]]` if it evaluates nothing; otherwise record doubt and parse only its substitutions."""
         known = _CONDITION.match(self.text, self.at)
         if known is None and self.text[self.at + 2 : self.at + 3] not in (" ", "\t", "\n"):
             return False
-        self._begin(self.at)
+        self._begin_command(self.at)
         if known:
             self.at = known.end()
         else:
-            self.doubt("a condition that may evaluate a value")
+            self.record_doubt("a condition that may evaluate a value")
             self.at += 2
-            self._skip("\n", "]]")
-        self.place.begun, self.place.closed = False, True
+            self._read_words_to("\n", "]]")
+        self.state.begun, self.state.closed = False, True
         return True
 
-    def _skip(self, ends: str, last: str = "") -> list[Word]:
+    def _read_words_to(self, ends: str, last: str = "") -> list[Word]:
         """Read words that belong to no command: up to one of `ends` (not consumed), or past the word `last`."""
         words: list[Word] = []
         while True:
-            self._blank()
+            self._skip_blanks()
             char = self.text[self.at : self.at + 1]
             if not char or char in ends:
                 return words
             if char in "#;|&<>()\n" and not self.text.startswith(("<(", ">("), self.at):
-                self.doubt(f"{char!r} among words")
+                self.record_doubt(f"{char!r} among words")
                 self.at += 1
                 continue
-            words.append(self.word())
+            words.append(self.read_word())
             if words[-1].text == last != "":
                 return words
 
     # ---- redirections
 
-    def _redirection(self, match: re.Match[str]) -> None:
+    def _read_redirection(self, match: re.Match[str]) -> None:
         descriptor, operator = match[1] or "", match[2] or match[4]
         before = self.text[self.at - 1 : self.at]
-        if descriptor.startswith("{") or (self.place.begun and (before.isdigit() or before in ("-", "}"))):
-            self.doubt("a descriptor that may be part of a word, or sets a variable")
+        if descriptor.startswith("{") or (self.state.begun and (before.isdigit() or before in ("-", "}"))):
+            self.record_doubt("a descriptor that may be part of a word, or sets a variable")
         if operator in ("<>", "&>>"):  # to bash 3.2 of macOS, `&>>f` begins another command
-            self.doubt(f"{operator!r} isn't understood")
-        closed = self.place.closed
-        self.place.closed = False
-        self._begin(self.at)
-        self.place.begun, self.place.closed = not closed, closed
+            self.record_doubt(f"{operator!r} isn't understood")
+        closed = self.state.closed
+        self.state.closed = False
+        self._begin_command(self.at)
+        self.state.begun, self.state.closed = not closed, closed
         self.at = match.end()
         if operator in ("<<", "<<-"):
-            self.document(operator)
+            self.read_delimiter(operator)
         elif operator in (">&", "<&") and (closes := _CLOSES_DESCRIPTOR.match(self.text, self.at)):
             self.at = closes.end()
             self.found.redirects.append(Redirect("duplicate", None))
         else:
-            self._target(operator)
+            self._read_target(operator)
 
-    def _target(self, operator: str) -> None:
-        self._blank()
+    def _read_target(self, operator: str) -> None:
+        self._skip_blanks()
         if self.text[self.at : self.at + 1] in ("", *"\n;|&()#"):
-            self.doubt("a redirection without a target")
+            self.record_doubt("a redirection without a target")
             return
-        target = self.word()
+        target = self.read_word()
         if operator == "<<<":
             self.found.redirects.append(Redirect("text", None, target.text if target.literal else None))
         elif operator in (">&", "<&") and target.literal and _DESCRIPTOR.fullmatch(target.text):
             self.found.redirects.append(Redirect("duplicate", target))
         else:
             if operator in (">&", "<&"):  # bash 5.2 expands a file name after `>&` twice
-                self.doubt("a redirection that bash expands twice")
+                self.record_doubt("a redirection that bash expands twice")
             self.found.redirects.append(Redirect("read" if operator in ("<", "<&") else "write", target))

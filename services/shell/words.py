@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from interlock.services.shell.model import Found, Redirect, ShellCommand, TooMuch, Word, names
+from interlock.services.shell.model import LineFindings, Redirect, ShellCommand, TooMuch, Word, to_name_set
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
 _ENDS_WORD = frozenset(" \t\n;|&<>()")
@@ -40,7 +40,7 @@ _DEEPEST = 60
 
 
 @dataclass(slots=True)
-class _Scan:
+class _WordScan:
     """A word that is being read."""
 
     start: int
@@ -53,7 +53,7 @@ class _Scan:
     opened: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Each unquoted `[` and `{`: its position, and the number of pieces before it."""
 
-    def dynamic(self, *, splits: bool = False, wild: bool = False, foreign: bool = True) -> None:
+    def mark_dynamic(self, *, splits: bool = False, wild: bool = False, foreign: bool = True) -> None:
         """Mark what follows as known only at run time."""
         if self.lead is None:
             self.lead = "".join(self.known)
@@ -73,10 +73,10 @@ class _Document:
     """Its place among the line's redirections."""
 
 
-class Words:
+class WordReader:
     """Reads `text` from `at` on, recording commands in `found`."""
 
-    def __init__(self, text: str, found: Found) -> None:
+    def __init__(self, text: str, found: LineFindings) -> None:
         self.text, self.found, self.at = text, found, 0
         self.documents: list[_Document] = []
         self.of_line: dict[str, int] = {}
@@ -85,31 +85,31 @@ class Words:
         """Those of them whose values may be patterns of file names."""
         self._level = 0
 
-    def program(self, *, nested: bool = False) -> None:
+    def read_program(self, *, nested: bool = False) -> None:
         """Read commands to the end; `nested`: up to the `)` of a substitution (not consumed)."""
         raise NotImplementedError
 
-    def doubt(self, why: str) -> None:
+    def record_doubt(self, why: str) -> None:
         """Record that bash may read this differently, or run more than is visible; parsing continues."""
-        self.found.blur(why)
+        self.found.mark_opaque(why)
 
-    def word(self) -> Word:
+    def read_word(self) -> Word:
         """Read one word, and what its substitutions run."""
-        self.found.count()
-        scan = _Scan(self.at)
-        while self.at < len(self.text) and self._step(scan):
+        self.found.count_word()
+        scan = _WordScan(self.at)
+        while self.at < len(self.text) and self._read_piece(scan):
             pass
         if self.at == scan.start:
-            self.doubt(f"{self.text[self.at]!r} where a word should be")
+            self.record_doubt(f"{self.text[self.at]!r} where a word should be")
             self.at += 1
         if self.documents and "\n" in self.text[scan.start : self.at]:
-            self.doubt("a line break within a word behind a here-document")
-        return self._made(scan)
+            self.record_doubt("a line break within a word behind a here-document")
+        return self._to_word(scan)
 
-    def _made(self, scan: _Scan) -> Word:
+    def _to_word(self, scan: _WordScan) -> Word:
         source, value = self.text[scan.start : self.at], "".join(scan.known)
         if any(self.text[place] == "{" for place, _ in scan.opened):
-            self.found.expand(_times_expanded(source) * len(source))
+            self.found.count_expanded(_expansion_count(source) * len(source))
         closing, several = source.rfind("]"), max(source.rfind(","), source.rfind(".."))
         for place, pieces in scan.opened:
             if place - scan.start < (closing if self.text[place] == "[" else several):
@@ -121,59 +121,59 @@ class Words:
             return Word(value, True, value)
         return Word(source, False, scan.lead, scan.splits, scan.wild, scan.foreign)
 
-    def _step(self, scan: _Scan) -> bool:
-        """Read a run of plain characters, a quoted piece or an expansion; False at the end of the word."""
+    def _read_piece(self, scan: _WordScan) -> bool:
+        """Read a run of plain characters, a quoted piece or an expansion; return False at the end of the word."""
         plain = _PLAIN.match(self.text, self.at)
         char = self.text[self.at]
         if plain:
             scan.known.append(plain[0])
             self.at = plain.end()
         elif char in "<>" and self.text.startswith("(", self.at + 1):
-            self.doubt("a process substitution isn't understood")
-            self._substitution()
-            scan.dynamic()
+            self.record_doubt("a process substitution isn't understood")
+            self._read_substitution()
+            scan.mark_dynamic()
         elif char in _ENDS_WORD:
             return False
         elif char == "\\":
-            self._escape(scan)
+            self._read_escape(scan)
         elif char == "'":
-            self._single(scan)
+            self._read_single_quoted(scan)
         elif char == '"':
-            self._double(scan)
+            self._read_double_quoted(scan)
         elif char == "$" or char == "`":
-            self._dollar(scan, quoted=False)
+            self._read_dollar(scan, quoted=False)
         else:
-            self._other(scan, char)
+            self._read_special(scan, char)
         return True
 
-    def _other(self, scan: _Scan, char: str) -> None:
+    def _read_special(self, scan: _WordScan, char: str) -> None:
         if char.isspace():
-            self.doubt("a blank that isn't one to bash")
+            self.record_doubt("a blank that isn't one to bash")
         if char in "[{":
             scan.opened.append((self.at, len(scan.known)))
         elif char in "*?":
-            scan.dynamic(splits=True)
+            scan.mark_dynamic(splits=True)
         elif char == "~" and (self.at == scan.start or self.text[self.at - 1] in ":="):
-            scan.dynamic()
+            scan.mark_dynamic()
         scan.known.append(char)
         self.at += 1
 
-    def _escape(self, scan: _Scan) -> None:
+    def _read_escape(self, scan: _WordScan) -> None:
         after = self.text[self.at + 1 : self.at + 2]
         if not after:
-            self.doubt("it ends with a backslash")
+            self.record_doubt("it ends with a backslash")
         scan.known.append("" if after == "\n" else after)
         self.at += 2
 
-    def _single(self, scan: _Scan) -> None:
+    def _read_single_quoted(self, scan: _WordScan) -> None:
         close = self.text.find("'", self.at + 1)
         if close < 0:
-            self.doubt("a quote that isn't closed")
+            self.record_doubt("a quote that isn't closed")
             close = self.at
         scan.known.append(self.text[self.at + 1 : close])
         self.at = close + 1
 
-    def _double(self, scan: _Scan) -> None:
+    def _read_double_quoted(self, scan: _WordScan) -> None:
         self.at += 1
         while self.at < len(self.text):
             char = self.text[self.at]
@@ -181,7 +181,7 @@ class Words:
                 self.at += 1
                 return
             if char in "$`":
-                self._dollar(scan, quoted=True)
+                self._read_dollar(scan, quoted=True)
             elif char == "\\":
                 after = self.text[self.at + 1 : self.at + 2]
                 scan.known.append(
@@ -191,36 +191,39 @@ class Words:
             else:
                 scan.known.append(char)
                 self.at += 1
-        self.doubt("a quote that isn't closed")
+        self.record_doubt("a quote that isn't closed")
 
-    def _dollar(self, scan: _Scan, *, quoted: bool) -> None:
+    def _read_dollar(self, scan: _WordScan, *, quoted: bool) -> None:
         start, before = self.at, len(self.found.commands)
         if not quoted and self.text.startswith(("$'", '$"'), start):
-            self._ansi(scan)
-        elif quoted and self._fixed_text(scan):
+            self._read_ansi_quoted(scan)
+        elif quoted and self._read_fixed_text(scan):
             pass
-        elif self._expansion():
+        elif self._read_expansion():
             # Bash expands braces before it handles quotes within quotes: `"${x:-"{a,b}"}"`.
             source = self.text[start : self.at]
             several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
-            scan.dynamic(splits=several, wild=several, foreign=not self._is_of_line(source, quoted, before))
+            scan.mark_dynamic(
+                splits=several, wild=several, foreign=not self._is_known_from_line(source, quoted, before)
+            )
         else:
             scan.known.append("$")
             self.at += 1
 
-    def _fixed_text(self, scan: _Scan) -> bool:
+    def _read_fixed_text(self, scan: _WordScan) -> bool:
         """Read a substitution that prints a quoted here-document and does nothing else, if there is one."""
         known = _FIXED_TEXT.match(self.text, self.at)
         if known is None or (_MISREAD and _MISREAD.search(known["text"])):
             return False
         cat = Word("cat", True, "cat")
-        self.found.add(ShellCommand(known[0], (cat,), transparent=True))
+        self.found.add_command(ShellCommand(known[0], (cat,), transparent=True))
         scan.known.append(known["text"].rstrip("\n"))
         self.at = known.end()
         return True
 
-    def _is_of_line(self, source: str, quoted: bool, before: int) -> bool:
-        """Whether the value depends on the line and on what its commands print, and on no file's name.
+    def _is_known_from_line(self, source: str, quoted: bool, before: int) -> bool:
+        """Return whether the value depends on the line and on what its commands print, and on no file's name.
+        Unquoted, bash takes a `*` in it for a pattern. `before`: the number of commands in front of it.
 
         Unquoted, bash takes a `*` in it for a pattern. `before`: the number of commands in front of it.
         """
@@ -231,74 +234,76 @@ class Words:
         if not _OF_LINE.match(source):
             return False
         plain = quoted or not source.startswith("$(") or source.startswith("$((")
-        return plain or _prints_no_pattern(source, self.found.commands[before:])
+        return plain or _is_printing_no_pattern(source, self.found.commands[before:])
 
-    def _expansion(self) -> bool:
-        """Read what `$` or a backquote begins; False if it stands for itself."""
+    def _read_expansion(self) -> bool:
+        """Read what `$` or a backquote begins; return False if it stands for itself."""
         known = next(
             (m for form in (_VARIABLE, _BRACES, _NUMBERS) if (m := form.match(self.text, self.at))), None
         )
         if known:
             self.at = known.end()
         elif self.text[self.at] == "`":
-            self._backquotes()
+            self._read_backquotes()
         elif self.text.startswith(("$[", "${"), self.at):
-            self.doubt("an expansion that may evaluate a value which is only known when it runs")
+            self.record_doubt("an expansion that may evaluate a value which is only known when it runs")
             self.at += 2
         elif self.text.startswith("$(", self.at):
             start = self.at
-            self._substitution()
+            self._read_substitution()
             if not _SUBSTITUTION.fullmatch(self.text, start, self.at):
-                self.doubt("arithmetic, or a substitution that isn't a plain $(…)")
+                self.record_doubt("arithmetic, or a substitution that isn't a plain $(…)")
         else:
             return False
         return True
 
-    def _substitution(self) -> None:
+    def _read_substitution(self) -> None:
         self._level += 1
         if self._level > _DEEPEST:
             raise TooMuch("it is nested too deeply")
         self.at += 2
-        self.program(nested=True)
+        self.read_program(nested=True)
         if self.at >= len(self.text):
-            self.doubt("a substitution that isn't closed")
+            self.record_doubt("a substitution that isn't closed")
         self.at += 1
         self._level -= 1
 
-    def _backquotes(self) -> None:
-        self.doubt("backquotes aren't understood")
+    def _read_backquotes(self) -> None:
+        self.record_doubt("backquotes aren't understood")
         close = self.text.find("`", self.at + 1)
         inner = self.text[self.at + 1 : close if close >= 0 else len(self.text)]
         self.at = close + 1 if close >= 0 else self.at + 1
-        self.found.deeper(inner)
+        self.found.parse_inner_line(inner)
 
-    def _ansi(self, scan: _Scan) -> None:
+    def _read_ansi_quoted(self, scan: _WordScan) -> None:
         if self.text[self.at + 1] == '"':
-            self.doubt("a text that is translated, then expanded")
-            scan.dynamic()
+            self.record_doubt("a text that is translated, then expanded")
+            scan.mark_dynamic()
             self.at += 1
-            self._double(scan)
+            self._read_double_quoted(scan)
             return
         whole = _ANSI.match(self.text, self.at)
         if whole is None:
-            self.doubt("a quote that isn't closed")
+            self.record_doubt("a quote that isn't closed")
             self.at += 2
             return
         value = _ESCAPE.sub(_unescape, whole[1])
         if _NOT_KNOWN in value:  # control keys, bytes, NUL, `\x{…}`
-            scan.dynamic()
+            scan.mark_dynamic()
         scan.known.append(value)
         self.at = whole.end()
 
     # ---- here-documents
 
-    def document(self, operator: str) -> None:
+    def read_delimiter(self, operator: str) -> None:
         """Read the delimiter after `<<`; the body follows at the end of the line."""
         place = len(self.found.redirects)
         self.found.redirects.append(Redirect("text", None))
         delimiter = _DELIMITER.match(self.text, self.at)
         if delimiter is None or self.documents:
-            self.doubt("several here-documents" if delimiter else "a here-document whose end can't be read")
+            self.record_doubt(
+                "several here-documents" if delimiter else "a here-document whose end can't be read"
+            )
         if delimiter is None:
             return
         self.at = delimiter.end()
@@ -307,65 +312,68 @@ class Words:
             _Document(delimiter["name"] or delimiter["bare"], quoted, operator == "<<-", place)
         )
 
-    def bodies(self) -> None:
+    def read_bodies(self) -> None:
         """Read the bodies of the here-documents announced on this line."""
         for document in self.documents:
             closing = re.compile(rf"^{chr(9) + '*' if document.tabs else ''}{document.name}$", re.MULTILINE)
             end = closing.search(self.text, self.at)
             if end is None:
-                self.doubt("a here-document that isn't closed")
+                self.record_doubt("a here-document that isn't closed")
             stop, after = (end.start(), end.end()) if end else (len(self.text), len(self.text))
             body = self.text[self.at : stop]
             if not document.quoted:
                 if _EXPANDS_IN_BODY.search(self.text, self.at, stop):
-                    self.doubt("a here-document that may run something")
-                self._body(stop)
+                    self.record_doubt("a here-document that may run something")
+                self._record_body_commands(stop)
             known = document.quoted or not set(body) & {*"$`\\"}
             self.found.redirects[document.place] = Redirect("text", None, body if known else None)
             self.at = after
         self.documents.clear()
 
-    def _body(self, stop: int) -> None:
+    def _record_body_commands(self, stop: int) -> None:
         """Record what an unquoted body runs."""
         outside = re.compile(r"[^$`\\]+|\\.?", re.DOTALL)
         while self.at < stop:
             if (plain := outside.match(self.text, self.at, stop)) is not None:
                 self.at = plain.end()
-            elif not self._expansion():
+            elif not self._read_expansion():
                 self.at += 1
 
 
-def ansi_text(inside: str) -> str | None:
+def decode_ansi_quoted(inside: str) -> str | None:
     """Return what `$'…'` stands for; None: it isn't known."""
     value = _ESCAPE.sub(_unescape, inside)
     return None if _NOT_KNOWN in value else value
 
 
 def may_hold_pattern(word: Word) -> bool:
-    """Whether its value, unquoted once more, may stand for names of files: what is quoted wasn't expanded before."""
+    """Return whether its value, unquoted once more, may stand for names of files: what is quoted wasn't expanded
+    before."""
     return bool(_OF_PATTERNS & set(word.text)) or (not word.literal and bool(_OF_QUOTES & set(word.text)))
 
 
 _OF_PATTERNS = frozenset("*?[")
 _OF_QUOTES = frozenset("\\'\"")
-_PRINTS_NUMBERS = names("wc nproc")
-_PRINTS_NAMES = names("id whoami uname hostname pwd date seq")
+_PRINTS_NUMBERS = to_name_set("wc nproc")
+_PRINTS_NAMES = to_name_set("id whoami uname hostname pwd date seq")
 """Without options that take a format, they print what names no file elsewhere."""
-_GIT_PRINTS = names("rev-parse rev-list merge-base branch")
-_GIT_SAFE = names("--short --show-toplevel --abbrev-ref --count --show-current --all --no-merges")
+_GIT_PRINTS = to_name_set("rev-parse rev-list merge-base branch")
+_GIT_SAFE = to_name_set("--short --show-toplevel --abbrev-ref --count --show-current --all --no-merges")
 _PIPE = re.compile(r"\$\([^;&\n(){}]*\)")
 """A pipe and nothing else: the last command prints."""
 
 
-def _prints_no_pattern(source: str, commands: Sequence[ShellCommand]) -> bool:
-    """Whether a substitution prints no `*`, `?` or `[`."""
+def _is_printing_no_pattern(source: str, commands: Sequence[ShellCommand]) -> bool:
+    """Return whether a substitution prints no `*`, `?` or `[`."""
     if not commands:
         return False
     piped = _PIPE.fullmatch(source) and commands[-1].argv[:1] and commands[-1].argv[0] in _PRINTS_NUMBERS
-    return bool(piped and _names_nothing(commands[-1])) or all(map(_names_nothing, commands))
+    return bool(piped and _is_printing_no_file_names(commands[-1])) or all(
+        map(_is_printing_no_file_names, commands)
+    )
 
 
-def _names_nothing(command: ShellCommand) -> bool:
+def _is_printing_no_file_names(command: ShellCommand) -> bool:
     words = command.argv
     if not words or not command.literal or any(_OF_PATTERNS & set(word) for word in words):
         return False
@@ -382,7 +390,7 @@ def _names_nothing(command: ShellCommand) -> bool:
 _SEQUENCE = re.compile(r"\{(-?\d+|\w)\.\.(-?\d+|\w)(?:\.\.(-?\d+))?\}", re.ASCII)
 
 
-def _times_expanded(source: str) -> int:
+def _expansion_count(source: str) -> int:
     """Return at most how many words braces make of one, without regard to quotes and nesting."""
     times = 1
     for first, last, step in _SEQUENCE.findall(source):

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from interlock.services.files.filesystem import (
     Anchor,
-    locked,
-    new_file,
+    create_file,
+    lock_folder,
+    replace_at,
     replace_file,
     replace_link,
-    replace_with,
 )
 from interlock.services.snapshots.snapshots import Contents, Repository, SnapshotError
 from interlock.state.workspace import Place
@@ -95,7 +95,7 @@ def finish_pending(folder: Path) -> bool:
 
 
 def _finish(folder: Path) -> None:
-    with locked(folder), suppress(FileNotFoundError):
+    with lock_folder(folder), suppress(FileNotFoundError):
         work = Work(**json.loads((folder / _PENDING).read_bytes()))
         apply(work, durable=True)
         (folder / _PENDING).unlink()
@@ -124,9 +124,9 @@ def apply(work: Work, *, durable: bool) -> None:
                 if stat.S_ISLNK(mode):
                     replace_link(at, os.fsdecode(data))
                 elif durable:
-                    replace_with(at, data, bits)
+                    replace_at(at, data, bits)
                 else:
-                    new_file(at, data, bits, umask)
+                    create_file(at, data, bits, umask)
     stay = [(path, mode) for path, mode in opened if os.path.lexists(root / path)]
     for path, mode in sorted([*work.folders, *stay], reverse=True):  # inner ones first
         _set_mode(root / path, mode)

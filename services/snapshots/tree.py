@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.services.files.ignore import AGENT_FILES
-from interlock.services.files.protected import is_private
+from interlock.services.files.protected import is_private_name
 from interlock.state.errors import RunError
 from interlock.state.workspace import Place, Workspace
 
@@ -181,7 +181,7 @@ class Tree:
         with suppress(OSError), self._workspace.place(folder) as place, open_directory(place) as opened:
             for entry in os.scandir(opened):
                 is_folder = entry.is_dir(follow_symlinks=False)
-                if is_private(entry.name) or ignored(entry.name, is_folder):
+                if is_private_name(entry.name) or ignored(entry.name, is_folder):
                     continue
                 if is_folder:
                     folders.append(entry.name)

@@ -11,11 +11,11 @@ from bash_oracle.mutations import Mutations
 from bash_oracle.stubs import Ran, make_stubs, run_line
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.shell.model import ShellLine, Word, literal
-from interlock.services.shell.parse import parse
+from interlock.services.shell.model import ShellLine, Word, literal_word
+from interlock.services.shell.parse import parse_shell_line
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
@@ -31,7 +31,7 @@ def policy_of(name: str, folder: Path) -> RulePolicy:
     rules, problems = load_rules([(RULES / name, 4)])
     assert problems == []
     asking = Settings.model_validate({"tools": {"readingCommands": False}})
-    return RulePolicy(Books(rules, asking, FolderWorkspace(folder)))
+    return RulePolicy(WorkspaceRules(rules, asking, FolderWorkspace(folder)))
 
 
 def shown(words: Sequence[Word], argv: Sequence[str]) -> bool:
@@ -53,7 +53,7 @@ def _lead(word: Word) -> str:
 def seen(line: ShellLine, argv: Sequence[str]) -> bool:
     """Whether the parser saw this command. Stubs log their names without the folder."""
     known = [c.words for c in line.commands if c.words and c.words[0].literal]
-    return any(shown((literal(words[0].text.rsplit("/", 1)[-1]), *words[1:]), argv) for words in known)
+    return any(shown((literal_word(words[0].text.rsplit("/", 1)[-1]), *words[1:]), argv) for words in known)
 
 
 def denied(argv: Sequence[str]) -> bool:
@@ -89,7 +89,7 @@ class Tally:
 
     def look(self, line: str, modes: Sequence[str] = MODES) -> tuple[ShellLine, bool]:
         """Parse a line; returns it and whether one of the modes allows it."""
-        parsed = parse(line)
+        parsed = parse_shell_line(line)
         call = CallView(id="1", name="run_shell_command", args={"command": line})
         allowed = any(self.policy.check(call, "execute", m).decision == "allow" for m in modes)
         self.clear += parsed.opaque is None

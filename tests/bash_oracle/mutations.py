@@ -11,7 +11,7 @@ from bash_oracle.constructs import Constructs
 from bash_oracle.lines import Lines, quoted
 
 from interlock.services.shell.model import ShellLine
-from interlock.services.shell.parse import parse
+from interlock.services.shell.parse import parse_shell_line
 
 _SEEDS = (
     # quotes
@@ -104,7 +104,7 @@ class Mutations:
         hides = self.random.random() < 0.7
         for _ in range(_TRIES):
             text = self.mutated(self.origin()) if self.random.random() < 0.5 else self.edge()
-            parsed = parse(text)
+            parsed = parse_shell_line(text)
             if parsed.opaque is None and "\0" not in text and (not hides or _hides(parsed)):
                 break
         if len(text) < 200:

@@ -80,7 +80,7 @@ def test_a_fault_in_an_opened_graph_is_seen(tmp_path: Path) -> None:
     [
         (
             "turn",
-            "check_limits compress mask_tool_outputs note_undone ide_context check_context loop-check route call_model",
+            "check_limits compress mask_tool_outputs ide_context check_context loop-check route call_model",
         ),
         ("edit", "read match repair correct_target fix_edit match_again apply check_rights write"),
         ("main", "open_prompt command context turn tools finish"),

@@ -150,7 +150,10 @@ def test_what_a_hook_runs_and_would_import_is_protected_like_the_hook(
     (tmp_path / ".venv/bin").mkdir()
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
     protected = ProtectedPaths(places=dict.fromkeys(scripts_of(line, tmp_path), "hooks"))
-    of = {name: protected.of(tmp_path / name, [tmp_path]) for name in f"{kept} {free} src/new.py".split()}
+    of = {
+        name: protected.protection_of(tmp_path / name, [tmp_path])
+        for name in f"{kept} {free} src/new.py".split()
+    }
     assert {name for name, found in of.items() if found} == {*kept.split()}
     assert runs_isolated(line, tmp_path) == isolated
     (tmp_path / "alone/json.py").touch()

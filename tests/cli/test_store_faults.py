@@ -153,7 +153,7 @@ def test_files_that_find_no_room_are_named(run: Run, tmp_path: Path, monkeypatch
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/state/outputs/x.json")
 
-    monkeypatch.setattr("interlock.services.files.blobs.store_file", full)
+    monkeypatch.setattr("interlock.services.files.blobs.store_content", full)
     put(tmp_path / "script.json", REPLIES[2:])
     done = started(run, tmp_path, "--output-format", "stream-json")
     assert "No space left to write '/state/outputs/x.json'" in done.events[-1]["error"]["message"]

@@ -13,7 +13,7 @@ from scripted import tools
 
 from interlock.cli.session.editing import InputHistory, Pastes
 from interlock.engine.store import select
-from interlock.services.files.blobs import inflated
+from interlock.services.files.blobs import inflate_body
 from interlock.web.driver import _Live, live_file
 
 SCRIPT = """
@@ -127,7 +127,7 @@ def test_damage_is_found_and_a_whole_store_is_not_taken_for_damaged(
     changed(
         home / "interlock",
         "update chain set body = $1 where id = $2",
-        inflated(body).replace(b'"', b"'", 1),
+        inflate_body(body).replace(b'"', b"'", 1),
         record,
     )
     for command in (("show", "latest", "--verify"), ("doctor", "--store")):

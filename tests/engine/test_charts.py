@@ -76,17 +76,14 @@ def committed(
     graph = Graph("t", Values)
     for number, state in enumerate(after):
 
-        @node(
-            reads=(),
-            writes=("status", "approval_mode", "plan_phase", "plan_verdict"),
-            fusable=True,
-            moves=may,
-        )
+        @node(reads=(), writes=("status", "approval_mode", "plan_phase", "plan_verdict"), moves=may)
         async def moves(_: Values, state: str = state) -> Values:
             return {**values_at(name, state), "plan_verdict": verdict} if verdict else values_at(name, state)
 
         graph.node(f"moves{number}", moves)
-    graph.edge(START, *(f"moves{number}" for number in range(len(after))), END)
+    names = [f"moves{number}" for number in range(len(after))]
+    graph.edge(START, *names, END)
+    graph.together(*names)
     with closing(store.connect()) as conn:
         saver = Saver(conn)
         app: Any = graph.compile(saver)

@@ -12,7 +12,7 @@ from interlock.engine.store import Store, views
 from interlock.engine.store.model_calls import usage_stats
 from interlock.engine.store.named_files import named_by_others
 from interlock.engine.store.places import newest_snapshot
-from interlock.engine.store.queue import put_job, unserved
+from interlock.engine.store.queue import put_job
 from interlock.engine.store.runs import NewRun, insert_child, insert_run
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
@@ -111,4 +111,4 @@ def test_many_runs_wait_for_a_worker(store: Store) -> None:
     with closing(store.connect()) as conn:
         with conn.transaction():
             put_job(conn, "run7", "fast")
-        assert [queue for queue, _ in unserved(conn, MANY, 60)] == ["fast"]
+        assert [queue for queue, _ in conn.jobs.unserved(MANY, 60)] == ["fast"]

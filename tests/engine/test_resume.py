@@ -18,6 +18,8 @@ from folders import put
 from patience import until
 from scripted import shell, tools
 from stores.make import options as old_options
+from stores.renamed.make import RUNS as RENAMED
+from stores.renamed.make import options as renamed_options
 from warm import Warm
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
@@ -27,7 +29,9 @@ from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.rebuild import rebuild
 from interlock.engine.store import Store, select
 from interlock.engine.store.runs import remove_run
-from interlock.services.files.blobs import inflated
+from interlock.graphs import PIPELINES, pipeline
+from interlock.graphs._graph import Graph
+from interlock.services.files.blobs import inflate_body
 from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
 
@@ -229,7 +233,7 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
     told = [
         body
         for (row,) in select(place.home, "select body from chain")
-        if b"sleep 600" in (body := inflated(row)) and b'"context"' in body
+        if b"sleep 600" in (body := inflate_body(row)) and b'"context"' in body
     ]
     assert len(told) == 1
 
@@ -319,3 +323,32 @@ def test_the_rest_of_a_wait_for_a_model_goes_on_after_a_kill_or_a_stop(
         tries[1::2], ("2 after 503", "3 after 0 s 429 slow down", "2 after 0 s empty"), strict=True
     ):
         assert "again: attempt" in line and [w for w in words.split() if w not in line] == [], line
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("run", sorted(RENAMED))
+def test_a_run_whose_next_node_has_another_name_by_now_goes_on(tmp_path: Path, run: str) -> None:
+    (store,) = (STORES / "renamed").glob("*.tar.xz")
+    with tarfile.open(store) as files:
+        files.extraction_filter = lambda member, _path: member
+        files.extractall(tmp_path)
+    workflow, _, _ = RENAMED[run]
+    outcome = resume_sync(run, options=renamed_options(tmp_path))
+    told = {
+        "main": lambda: outcome.output["response"] == "I see.",
+        "tools": lambda: [r["content"] for r in outcome.output["responses"]] == ["one"],
+        "compress": lambda: outcome.output["status"] == "truncated",
+    }
+    assert (outcome.error, told[workflow]()) == (None, True)
+    assert rebuild(tmp_path / "home") == []
+
+
+def test_each_renamed_node_has_a_stored_run() -> None:
+    renamed = {old for name in PIPELINES for old in renamed_in(pipeline(name).declared())}
+    assert renamed == {*RENAMED}
+
+
+def renamed_in(graph: Graph) -> set[str]:
+    """Old names of a graph and those inside it."""
+    inside = (part.graph for part in graph.subgraphs.values())
+    return {*graph.renamed}.union(*map(renamed_in, inside))

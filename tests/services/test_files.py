@@ -9,10 +9,10 @@ import pytest
 from interlock.services.files.filesystem import (
     Anchor,
     OutputFiles,
-    locked,
+    lock_folder,
     remove_leftover,
     replace_file,
-    temporary,
+    temporary_path,
 )
 from interlock.services.files.filesystem import write_atomically as write_at
 from interlock.state.calls import CallKey
@@ -43,7 +43,7 @@ def test_a_new_file_gets_its_directories_and_the_usual_mode(tmp_path: Path) -> N
 @pytest.mark.parametrize("mode", [0o600, 0o755, 0o4755])
 def test_a_file_is_replaced_whole_keeps_its_mode_and_nothing_is_left(tmp_path: Path, mode: int) -> None:
     """Nor is a link followed that was planted at the temporary name."""
-    path, scratch = tmp_path / "a", temporary(tmp_path / "a", KEY)
+    path, scratch = tmp_path / "a", temporary_path(tmp_path / "a", KEY)
     path.write_bytes(b"old")
     path.chmod(mode)
     (tmp_path / "victim").write_bytes(b"keep")
@@ -62,8 +62,8 @@ def test_a_file_is_replaced_whole_keeps_its_mode_and_nothing_is_left(tmp_path: P
 
 def test_a_later_attempt_finds_the_leftover_of_an_earlier_one(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    assert temporary(path, KEY) == temporary(path, KEY.model_copy(update={"attempt": 2}))
-    assert temporary(path, KEY) != temporary(path, KEY.model_copy(update={"index": 1}))
+    assert temporary_path(path, KEY) == temporary_path(path, KEY.model_copy(update={"attempt": 2}))
+    assert temporary_path(path, KEY) != temporary_path(path, KEY.model_copy(update={"index": 1}))
 
 
 def test_a_file_of_ours_is_the_owners_alone_and_a_leftover_or_link_at_its_scratch_name_is_no_hindrance(
@@ -80,10 +80,10 @@ def test_a_file_of_ours_is_the_owners_alone_and_a_leftover_or_link_at_its_scratc
 
 
 def test_a_locked_folder_is_waited_for_and_in_the_end_given_up_on(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(TimeoutError) as refused, locked(tmp_path, 0.05):
+    with lock_folder(tmp_path), pytest.raises(TimeoutError) as refused, lock_folder(tmp_path, 0.05):
         pass
     assert refused.value.strerror == "another process has been writing there for 0.05 s"
-    with locked(tmp_path, 0):
+    with lock_folder(tmp_path, 0):
         pass
     assert names(tmp_path) == []
 

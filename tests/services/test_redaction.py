@@ -108,7 +108,7 @@ def test_a_planted_secret_is_found_in_any_chunking(
     for cut in [*cuts, len(text)]:
         shown += stream.feed(text[at:cut])
         at = cut
-    shown += stream.end()
+    shown += stream.flush()
     assert secret not in shown
     assert shown == REDACT(text)
 
@@ -119,7 +119,7 @@ def test_bytes_are_found_in_any_chunking_and_others_stay_as_they_are() -> None:
     for size in range(1, 30):
         stream = RedactingStream(redact)
         pieces = [raw[i : i + size].decode("latin-1") for i in range(0, len(raw), size)]
-        shown = "".join([*map(stream.feed, pieces), stream.end()]).encode("latin-1")
+        shown = "".join([*map(stream.feed, pieces), stream.flush()]).encode("latin-1")
         assert shown == b"\xff\xfe [redacted:MY_TOKEN] \x80 [redacted:aws-key-id]\xc3"
 
 
@@ -142,7 +142,7 @@ def test_a_secret_in_an_endless_line_is_found_wherever_it_is_cut() -> None:
     for offset in range(20):
         line = "http://" + "a" * (23_990 + offset) + ";" + secret + ";" + "b" * 60_000
         stream = RedactingStream(SHAPES)
-        shown = "".join([*(stream.feed(line[i : i + 977]) for i in range(0, len(line), 977)), stream.end()])
+        shown = "".join([*(stream.feed(line[i : i + 977]) for i in range(0, len(line), 977)), stream.flush()])
         assert shown == line.replace(secret, "[redacted:github-token]")
 
 
@@ -161,18 +161,18 @@ def test_records_and_results_keep_what_runs_and_lose_what_is_said() -> None:
     secret = SECRETS[0]
     call = ToolCall(id="1", name="x", args={"a": secret})
     message = Message(role="assistant", content=f"a {secret}", thought=secret, tool_calls=(call,))
-    shown = SHAPES.message(message)
+    shown = SHAPES.redact_message(message)
     assert (shown.content, shown.thought) == ("a [redacted:aws-key-id]", "[redacted:aws-key-id]")
     assert shown.tool_calls == message.tool_calls
     image = DataPart(type="image", mime_type="image/png", data=secret)
     parts = Message(role="user", content=(TextPart(text=secret), image))
-    assert SHAPES.message(parts).content == (TextPart(text="[redacted:aws-key-id]"), image)
+    assert SHAPES.redact_message(parts).content == (TextPart(text="[redacted:aws-key-id]"), image)
     plain = Message(role="user", content="nothing")
-    assert SHAPES.message(plain) is plain
+    assert SHAPES.redact_message(plain) is plain
     result = ToolResult(
         status="error", content=secret, error={"type": "x", "message": secret}, meta={"diff": [secret]}
     )
-    assert secret not in SHAPES.result(result).model_dump_json()
+    assert secret not in SHAPES.redact_result(result).model_dump_json()
 
 
 @pytest.mark.parametrize(

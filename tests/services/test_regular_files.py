@@ -12,7 +12,7 @@ from interlock.services.config.formats import changed_settings, set_variables
 from interlock.services.config.settings import read_object
 from interlock.services.context.source import of_mode, read_ide, replacement
 from interlock.services.files.disk import read_file
-from interlock.services.files.protected import named_by_git
+from interlock.services.files.protected import paths_named_by_git
 from interlock.services.policy.modes import load_modes
 from interlock.state.errors import ConfigError
 
@@ -88,4 +88,4 @@ def test_settings_nested_too_deeply_are_not_changed_and_told_in_a_line(tmp_path:
 def test_includes_of_git_that_multiply_are_each_read_once(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("[include]\n" + "path = b\n" * 30)
     (tmp_path / "b").write_text("[include]\n" + "path = a\n" * 30)
-    assert len(list(islice(named_by_git(tmp_path / "a", tmp_path), 10_000))) == 60
+    assert len(list(islice(paths_named_by_git(tmp_path / "a", tmp_path), 10_000))) == 60

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.secrets.environment import is_secret, kept_back, secret_variables, tool_environment
+from interlock.services.secrets.environment import (
+    is_secret_name,
+    secret_variables,
+    tool_environment,
+    withheld_variables,
+)
 from interlock.state.settings import EnvironmentSettings
 
 
@@ -26,7 +31,7 @@ from interlock.state.settings import EnvironmentSettings
     ],
 )
 def test_secrets_are_left_out(name: str) -> None:
-    assert is_secret(name)
+    assert is_secret_name(name)
     assert name not in tool_environment({name: "x"})
 
 
@@ -105,7 +110,7 @@ def test_what_makes_a_program_read_a_line_otherwise_is_left_out(tmp_path: Path) 
 def test_settings_say_what_is_kept_back(
     environ: dict[str, str], chosen: dict[str, object], back: list[str]
 ) -> None:
-    assert kept_back(environ, rules(**chosen)) == back
+    assert withheld_variables(environ, rules(**chosen)) == back
 
 
 def test_what_is_looked_for_in_texts_are_secrets_not_words_and_not_names_of_files(tmp_path: Path) -> None:

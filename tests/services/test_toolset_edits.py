@@ -9,7 +9,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from interlock.services.files.filesystem import OutputFiles, sha256, temporary
+from interlock.services.files.filesystem import OutputFiles, sha256, temporary_path
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.secrets.redaction import SHAPES
 from interlock.services.toolset import BuiltinToolset
@@ -103,7 +103,7 @@ def test_after_a_crash_it_is_the_same_success_done_once(root: Path, call: CallVi
     """Before the write, in the middle of it, and after it."""
     toolset = fresh(root)
     plan = planned(toolset, call)
-    file, scratch = Path(plan.path), temporary(Path(plan.path), KEY)
+    file, scratch = Path(plan.path), temporary_path(Path(plan.path), KEY)
     before = file.read_bytes() if file.exists() else None
     clean = run(toolset, call, plan)
     written, stamp = file.read_bytes(), identity(file)
@@ -227,7 +227,7 @@ def test_a_preview_says_what_would_go_wrong_and_what_it_is_based_on(
 def test_a_plan_that_was_stored_without_its_secrets_is_carried_out_after_a_crash(root: Path) -> None:
     secret = "ghp_" + "aB3d" * 9
     (root / "a").write_text(f"one\n{secret}\n")
-    stored = SHAPES.planned(planned(fresh(root), replace("one", "two")))
+    stored = SHAPES.redact_planned(planned(fresh(root), replace("one", "two")))
     assert secret not in stored.model_dump_json()
     assert run(fresh(root), replace("one", "two"), stored).status == "success"
     assert (root / "a").read_text() == f"two\n{secret}\n"

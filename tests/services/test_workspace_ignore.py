@@ -144,8 +144,8 @@ def test_no_ignore_file_of_a_project_can_hold_us_up_by_its_size(repo: Path) -> N
         repo, {".gitignore": "a.txt\n" + "x" * 100_000 + "\n" + "y\n" * 30_000 + "b.txt\n"}, "a.txt b.txt"
     )
     rules = IgnoreRules(repo)
-    assert rules.ignored(str(repo / "a.txt"), False)
-    assert len(rules._load(str(repo / ".gitignore"))) == 20_000  # pyright: ignore[reportPrivateUsage]
+    assert rules.is_ignored(str(repo / "a.txt"), False)
+    assert len(rules._load_patterns(str(repo / ".gitignore"))) == 20_000  # pyright: ignore[reportPrivateUsage]
 
 
 NAMES = st.sampled_from(["a", "b", "ab", "a.x", "b.x", "dir"])

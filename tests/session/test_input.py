@@ -1,6 +1,7 @@
 """The input line alone: its completions, how it folds pastes, what it keeps."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from interlock.cli.session.completion import Files, Names, Offer, SessionCompleter, reference
-from interlock.cli.session.editing import InputHistory, Pastes
+from interlock.cli.session.editing import InputHistory, Pastes, SessionInput
 from interlock.services.context.references import references
 from interlock.services.files.workspace import FolderWorkspace
 
@@ -170,3 +171,18 @@ def test_a_state_directory_that_cant_be_written_stops_nobody(tmp_path: Path) -> 
     (home := tmp_path / "home").write_text("no folder")
     history(home).append_string("one")
     assert history(home).load_history_strings() == []
+
+
+@pytest.mark.parametrize("reported", ["\x1b[13;2u", "\x1b[27;2;13~"])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_shift_enter_is_a_new_line_where_a_terminal_reports_it(reported: str, pieces: int) -> None:
+    reading, writing = os.pipe()
+    typed, cut = f"a\x1b[Ab{reported}c\r", 4 if pieces > 1 else 99
+    with os.fdopen(reading) as stream:
+        keys: list[str] = []
+        read = SessionInput(stream)
+        for part in (typed[:cut], typed[cut:7], typed[7:]) if pieces > 1 else (typed,):
+            os.write(writing, part.encode())
+            keys += [str(getattr(key.key, "value", key.key)) for key in read.read_keys()]
+    os.close(writing)
+    assert keys == ["a", "up", "b", "c-j", "c", "c-m"]

@@ -46,7 +46,7 @@ def test_what_is_pasted_typed_in_lines_completed_or_edited_is_sent_as_it_stands(
         terminal.press("enter")
         terminal.type("three")
         terminal.press("c-j")
-        terminal.type("four", then="four")
+        terminal.type("four\x1b[13;2ufive\x1b[27;2;13~six", then="six")
         terminal.press("enter", then="Answer 2.")
         terminal.type("read @dnotes", then="src/deep/my notes.txt")
         terminal.press("tab", then='read @"src/deep/my notes.txt"')
@@ -57,7 +57,7 @@ def test_what_is_pasted_typed_in_lines_completed_or_edited_is_sent_as_it_stands(
     assert sent(folder) == [
         f"what is this? {text} thanks",
         "folded\nnever",
-        "one\ntwo\nthree\nfour",
+        "one\ntwo\nthree\nfour\nfive\nsix",
         'read @"src/deep/my notes.txt"',
         "some text and more\nfrom there",
     ]

@@ -10,7 +10,7 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import CallKey
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
-from interlock.tools.browser_action import BrowserActionArgs, run
+from interlock.tools.browser_action import BrowserActionArgs, run_browser_action
 
 
 async def main(folder: Path, url: str) -> None:
@@ -26,10 +26,10 @@ async def main(folder: Path, url: str) -> None:
         reach="any",
     )
     print("begun", flush=True)
-    await run(BrowserActionArgs(action="launch", url=url), context)
+    await run_browser_action(BrowserActionArgs(action="launch", url=url), context)
     print("open", flush=True)
     while True:
-        await run(BrowserActionArgs(action="scroll_down"), context)
+        await run_browser_action(BrowserActionArgs(action="scroll_down"), context)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from tool_calls import Calls
 
 from interlock.state.deps import StopFlag, Stopped
 from interlock.tools._content import TextFile
-from interlock.tools.apply_diff import applied
-from interlock.tools.matcher.blocks import Block, DiffError, blocks_of
+from interlock.tools.apply_diff import apply_blocks
+from interlock.tools.matcher.blocks import Block, DiffError, parse_blocks
 from interlock.tools.matcher.windows import Work
 
 TABLE: dict[str, list[Any]] = table(__file__, "diffs.yaml")
@@ -90,10 +90,12 @@ def test_a_margin_never_leads_to_a_wrong_place(
     old = lines[at:][:count]
     sent = [margin.replace("N", str(at + off + n)) + line for n, line in enumerate(old, 1)]
     new = margin.replace("N", str(at + off + 1)) + "NEW"
-    work = applied("f", TextFile("\n".join(lines) + "\n"), blocks_of(block("\n".join(sent), new, hint)))
-    if not work.done:
+    work = apply_blocks(
+        "f", TextFile("\n".join(lines) + "\n"), parse_blocks(block("\n".join(sent), new, hint))
+    )
+    if not work.places:
         return
-    after = work.raw.split("\n")
+    after = work.final_text.split("\n")
     changed = next(n for n, line in enumerate(after) if line.endswith("NEW"))
     written = [n for n in range(len(lines)) if lines[n : n + len(old)] == sent]
     bare = [n for n in range(len(lines)) if lines[n : n + len(old)] == old]
@@ -112,17 +114,17 @@ def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked() -> None
     file = TextFile("".join(f"    value_{n} = compute({n}, other)\n" for n in range(2_000)))
     nearly = [Block((f"    valeu_{n} = compute(x, otter)",), ("z",), n) for n in range(1, 161)]
     few, many = (
-        lines_run(lambda count=count: applied("f", file, nearly[:count], Work(2_000_000)))
+        lines_run(lambda count=count: apply_blocks("f", file, nearly[:count], Work(2_000_000)))
         for count in (40, 160)
     )
     assert many < 1.5 * few
     alike = [Block(tuple(f"    valeu_{k} = compute({k}, other)" for k in range(20)), ("z",), 0)] * 9
-    assert lines_run(lambda: applied("f", file, alike, Work(2_000_000))) < 1_000_000
-    assert applied("f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], Work(0)).done
+    assert lines_run(lambda: apply_blocks("f", file, alike, Work(2_000_000))) < 1_000_000
+    assert apply_blocks("f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], Work(0)).places
     stop = StopFlag()
     stop.ask()
     with pytest.raises(Stopped):
-        applied("f", file, nearly, Work(check=stop.check))
+        apply_blocks("f", file, nearly, Work(check=stop.check))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked() -> None
 )
 def test_a_marker_out_of_its_place_or_too_many_blocks_are_refused(diff: str) -> None:
     with pytest.raises(DiffError):
-        blocks_of(diff)
+        parse_blocks(diff)
 
 
 LINES = st.lists(
@@ -165,7 +167,7 @@ def escaped(lines: list[str]) -> str:
 def test_any_text_survives_a_block_when_it_is_escaped(search: list[str], new: list[str], line: int) -> None:
     hint = f":start_line:{line}\n" if line else ""
     text = f"<<<<<<< SEARCH\n{hint}-------\n{escaped(search)}=======\n{escaped(new)}>>>>>>> REPLACE"
-    assert blocks_of(text) == [Block(tuple(search), tuple(new) if new != [""] else (), line)]
+    assert parse_blocks(text) == [Block(tuple(search), tuple(new) if new != [""] else (), line)]
 
 
 @given(
@@ -180,12 +182,12 @@ def test_only_the_place_that_is_meant_is_ever_changed(
     """A unique or hinted place is changed: anything else is refused."""
     old = lines[at % len(lines) :][:count]
     starts = [n for n in range(len(lines)) if lines[n : n + len(old)] == old]
-    work = applied("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(old), ("NEW",), hint)])
-    if not work.done:
+    work = apply_blocks("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(old), ("NEW",), hint)])
+    if not work.places:
         assert len(starts) > 1
         return
-    changed = work.raw.split("\n").index("NEW")
-    assert work.raw == "\n".join([*lines[:changed], "NEW", *lines[changed + len(old) :], ""])
+    changed = work.final_text.split("\n").index("NEW")
+    assert work.final_text == "\n".join([*lines[:changed], "NEW", *lines[changed + len(old) :], ""])
     assert changed in starts
     others = [abs(start + 1 - hint) for start in starts if start != changed]
     assert changed + 1 == hint or not others or (abs(changed + 1 - hint) <= 5 and min(others) > 30)
@@ -203,9 +205,9 @@ def test_a_blank_line_that_the_file_does_not_have_takes_no_other_line_with_it(
     at %= len(lines)
     old = lines[at:][:count]
     search = [*[""] * before, *old, ""]
-    work = applied("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(search), ("NEW",), at + 1)])
-    if work.done:
-        made = [line.lstrip() if line.strip() == "NEW" else line for line in work.raw.split("\n")]
+    work = apply_blocks("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(search), ("NEW",), at + 1)])
+    if work.places:
+        made = [line.lstrip() if line.strip() == "NEW" else line for line in work.final_text.split("\n")]
         assert made == [*lines[:at], "NEW", *lines[at + len(old) :], ""]
 
 

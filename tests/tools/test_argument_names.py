@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from commands import execute, one_call, response
 
-from interlock.tools._arguments import own_names
+from interlock.tools._arguments import normalize_argument_names
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from interlock.tools._arguments import own_names
 def test_a_name_that_can_mean_one_argument_is_that_argument(
     tool: str, args: dict[str, Any], own: dict[str, Any]
 ) -> None:
-    assert own_names(tool, args) == own
+    assert normalize_argument_names(tool, args) == own
 
 
 def test_rules_decide_by_the_own_names(tmp_path: Path) -> None:

@@ -24,19 +24,26 @@ from scripted import tools
 from serving import Quiet, serving
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallView, ToolError, ToolResult, result_of
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
-from interlock.tools.browser_action import TOOL, BrowserActionArgs, chromium, installed, preview, run
+from interlock.tools.browser_action import (
+    TOOL,
+    BrowserActionArgs,
+    find_chromium,
+    is_browser_installed,
+    preview_browser_action,
+    run_browser_action,
+)
 
 pytestmark = pytest.mark.sweep  # each starts a browser
 
 needs_browser = pytest.mark.skipif(
-    not (installed() and chromium("")),
+    not (is_browser_installed() and find_chromium("")),
     reason="needs the extra `browser` and a Chromium on the PATH (Debian: apt install chromium)",
 )
 PAGE = """<!doctype html><title>Start</title><body style="height:3000px;margin:0">
@@ -83,7 +90,7 @@ Act = Callable[..., Awaitable[ToolResult]]
 def browse(context: ToolContext, story: Callable[[Act], Awaitable[None]]) -> None:
     async def act(**args: Any) -> ToolResult:
         try:
-            return await run(BrowserActionArgs(**args), held)
+            return await run_browser_action(BrowserActionArgs(**args), held)
         except ToolError as error:
             return result_of(error)
 
@@ -233,7 +240,9 @@ def test_an_address_that_is_none_or_private_unlike_when_asked_is_refused(context
         ("open http://127.0.0.1/ in a browser", "http://127.0.0.1/", "private_address"),
     ):
         with pytest.raises(ToolError) as refused:
-            asyncio.run(run(BrowserActionArgs(action="launch", url=url), replace(context, shown=shown)))
+            asyncio.run(
+                run_browser_action(BrowserActionArgs(action="launch", url=url), replace(context, shown=shown))
+            )
         assert refused.value.kind == kind
 
 
@@ -250,11 +259,11 @@ def test_a_browser_that_is_not_there_is_named(context: ToolContext, site: Any) -
 
 
 def test_it_asks_shows_where_it_leads_and_is_no_tool_of_plan_mode(context: ToolContext, folder: Path) -> None:
-    policy = RulePolicy(Books([], Settings(), FolderWorkspace(folder)))
+    policy = RulePolicy(WorkspaceRules([], Settings(), FolderWorkspace(folder)))
     call = CallView(id="1", name="browser_action", args={"action": "launch", "url": "http://localhost:3000"})
     decided = [policy.check(call, TOOL.risk, mode).decision for mode in ("default", "auto_edit", "plan")]
     assert decided == ["ask", "ask", "deny"]
-    shown = asyncio.run(preview(BrowserActionArgs.model_validate(call.args), context))
+    shown = asyncio.run(preview_browser_action(BrowserActionArgs.model_validate(call.args), context))
     assert "PRIVATE ADDRESS" in shown.text
     toolset = BuiltinToolset(context.workspace, context.processes, context.outputs, Settings())
     info = toolset.info("browser_action")

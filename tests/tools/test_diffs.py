@@ -4,7 +4,7 @@ import pytest
 
 from interlock.state.text import cut_line, diff_stat
 from interlock.tools._diff import unified_diff
-from interlock.tools.matcher.edit import nearest_text
+from interlock.tools.matcher.edit import describe_nearest_text
 
 
 def test_a_diff_shows_what_changes_and_nothing_for_nothing() -> None:
@@ -46,4 +46,4 @@ def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
     ],
 )
 def test_a_failed_search_says_what_comes_nearest(text: str, old: str, new: str, expected: str) -> None:
-    assert expected in nearest_text(text, old, new)
+    assert expected in describe_nearest_text(text, old, new)

@@ -16,7 +16,7 @@ from tool_calls import Calls
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.calls import ToolResult
-from interlock.tools.grep_search import GrepSearchArgs, run
+from interlock.tools.grep_search import GrepSearchArgs, run_grep_search
 from interlock.tools.search.ripgrep import find_ripgrep
 
 FILES: dict[str, bytes] = {
@@ -168,7 +168,7 @@ def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
         return ignored(workspace, path, git=git)
 
     async def cut_short() -> None:
-        call = asyncio.ensure_future(run(GrepSearchArgs(pattern="common"), grep.context))
+        call = asyncio.ensure_future(run_grep_search(GrepSearchArgs(pattern="common"), grep.context))
         await asyncio.to_thread(began.wait, HANG_S)
         call.cancel()
         with contextlib.suppress(asyncio.CancelledError):

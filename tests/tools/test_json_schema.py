@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
-from interlock.tools._json_calls import MOST_WHOLE, schema_of
+from interlock.tools._json_calls import MOST_WHOLE, build_answer_schema
 
 TEXT = "def f(a):\n    return a\n\n\ndef g(a):\n    return a\n    # end\n" + "pass\n" * MOST_WHOLE
 
@@ -40,7 +40,7 @@ EDIT = made("replace", file_path="a.py", old_string="    # end", new_string="   
 
 def offered(*history: list[Message]) -> dict[str, dict[str, Any]]:
     """The arguments of each tool that is offered."""
-    called, answer = schema_of(TOOLS, [message for call in history for message in call])["anyOf"]
+    called, answer = build_answer_schema(TOOLS, [message for call in history for message in call])["anyOf"]
     assert [*answer["properties"]] == ["text"]
     calls = called["properties"]["call"]["anyOf"]
     return {call["properties"]["name"]["enum"][0]: call["properties"]["args"]["properties"] for call in calls}

@@ -9,7 +9,12 @@ import pytest
 from tool_calls import Calls
 
 from interlock.state.calls import ToolResult
-from interlock.tools.run_shell_command import TOOL, RunShellCommandArgs, preview, run
+from interlock.tools.run_shell_command import (
+    TOOL,
+    RunShellCommandArgs,
+    preview_command_line,
+    run_command_line,
+)
 
 
 class Shell(Calls):
@@ -17,7 +22,7 @@ class Shell(Calls):
         return super().__call__("run_shell_command", command=command, **args)
 
     def shows(self, command: str, **args: Any) -> Any:
-        return self.play(preview(RunShellCommandArgs(command=command, **args), self.context))
+        return self.play(preview_command_line(RunShellCommandArgs(command=command, **args), self.context))
 
 
 @pytest.fixture
@@ -87,7 +92,7 @@ def test_long_output_names_the_file_that_has_all_of_it(shell: Shell) -> None:
 
 def test_a_background_command_returns_at_once(shell: Shell) -> None:
     async def scene() -> tuple[ToolResult, str]:
-        result = await run(
+        result = await run_command_line(
             RunShellCommandArgs(command="echo up; sleep 60", is_background=True), shell.context
         )
         (info,) = shell.processes.background()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.tools._syntax import definitions, grammars, language_of, languages
+from interlock.tools._syntax import detect_language, find_definitions, grammar_modules, load_languages
 
 EXAMPLES = {
     "bash": ("f() { :; }\nfunction g {\n :\n}\n", "f:1-1 g:2-4"),
@@ -37,12 +37,12 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("language", grammars())
+@pytest.mark.parametrize("language", grammar_modules())
 def test_definitions_have_their_names_and_all_their_lines(language: str) -> None:
     source, expected = EXAMPLES[language]
-    found = definitions(source.encode(), language)
+    found = find_definitions(source.encode(), language)
     assert " ".join(f"{d.name}:{d.start}-{d.end}" for d in found) == expected
-    crlf = definitions(source.replace("\n", "\r\n").encode(), language)
+    crlf = find_definitions(source.replace("\n", "\r\n").encode(), language)
     assert [d[:3] for d in crlf] == [d[:3] for d in found]
 
 
@@ -51,8 +51,8 @@ def test_every_grammar_is_declared() -> None:
     declared = {
         name.partition(">=")[0].replace("-", "_") for name in project["optional-dependencies"]["code"]
     }
-    assert set(grammars().values()) <= declared
-    assert set(grammars()) <= languages().keys()
+    assert set(grammar_modules().values()) <= declared
+    assert set(grammar_modules()) <= load_languages().keys()
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_every_grammar_is_declared() -> None:
     [("src/a.PY", "python"), ("Makefile", "make"), ("x.tsx", "tsx"), (".py", None), ("data.bin", None)],
 )
 def test_a_language_is_told_by_the_file_name(path: str, language: str | None) -> None:
-    assert language_of(path) == language
+    assert detect_language(path) == language

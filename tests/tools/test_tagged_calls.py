@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from interlock.services.toolset import parameters
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
-from interlock.tools._arguments import TaggedTools, arguments
-from interlock.tools._tags import RAW, TaggedCall, TagParser, as_tags, as_text
+from interlock.tools._arguments import TaggedTools, convert_arguments
+from interlock.tools._tags import RAW, TaggedCall, TagParser, render_call_as_tags, render_message_as_text
 from interlock.tools.table import TOOLS as TABLE
 
 READINGS = table(__file__, "tagged.yaml")
@@ -84,7 +84,7 @@ def test_a_call_that_is_written_as_its_model_would_is_read_as_it_was(
         {"path": "a b.md", "content": value} if name == "write_to_file" else {"command": value.strip() or "x"}
     )
     call = ToolCall(id="1", name=name, args={**args})
-    shown, kept, calls, problem = read(before + as_tags(call))
+    shown, kept, calls, problem = read(before + render_call_as_tags(call))
     assert (problem, kept, [(c.name, c.params) for c in calls]) == ("", before.strip(), [(name, args)])
     assert shown.strip() == before.strip()
 
@@ -139,24 +139,24 @@ def test_files_as_roo_code_names_them_are_read_with_their_lines_or_refused_by_na
         for name in ("read_file", "read_many_files")
     ]
     tools = TaggedTools(offered)
-    parser = tools.parser()
+    parser = tools.make_parser()
     parser.feed(f"<read_file>{text}</read_file>")
-    assert [tools.read(call) for call in parser.calls] == [(name, args)]
+    assert [tools.resolve_call(call) for call in parser.calls] == [(name, args)]
     alone = TaggedTools(offered[:1])
-    assert [alone.read(call)[0] for call in parser.calls] == ["read_file"]
+    assert [alone.resolve_call(call)[0] for call in parser.calls] == ["read_file"]
 
 
 def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long text, in one piece and in many: counts characters examined, not time."""
     looked = 0
-    take = TagParser._take  # pyright: ignore[reportPrivateUsage]
+    take = TagParser._append_inside  # pyright: ignore[reportPrivateUsage]
 
     def counted(self: TagParser, start: int, end: int) -> int:
         nonlocal looked
         looked += len(self._buffer)  # pyright: ignore[reportPrivateUsage]
         return take(self, start, end)
 
-    monkeypatch.setattr(TagParser, "_take", counted)
+    monkeypatch.setattr(TagParser, "_append_inside", counted)
     body = "line < of </code> text\n" * 10_000
     text = f"<write_to_file><path>a</path><content>\n{body}</content></write_to_file>"
     generator = random.Random(1)
@@ -189,24 +189,26 @@ def test_values_become_what_the_schema_says_or_stay_text() -> None:
     }
     given = {"n": "3", "f": "0.5", "b": "True", "l": "[1]", "o": '{"a": 1}', "s": "3", "e": "x", "new": "1"}
     want = {"n": 3, "f": 0.5, "b": True, "l": [1], "o": {"a": 1}, "s": "3", "e": "x", "new": "1"}
-    assert arguments(given, schema) == want
+    assert convert_arguments(given, schema) == want
     bad = {"n": "3.5", "f": "x", "b": "1", "l": "{}", "o": "[" * 100_000}
-    assert arguments(bad, schema) == bad
+    assert convert_arguments(bad, schema) == bad
 
 
 def test_a_conversation_reads_as_what_its_model_would_have_written() -> None:
     call = ToolCall(id="0.0", name="write_to_file", args={"path": "a", "content": "x\n", "line_count": 1})
-    asked = as_text(Message(role="assistant", content="Now.", tool_calls=(call,)))
+    asked = render_message_as_text(Message(role="assistant", content="Now.", tool_calls=(call,)))
     assert (asked.tool_calls, asked.text.partition("\n\n")[0]) == ((), "Now.")
     *_, calls, _ = read([asked.text])
     assert calls[0].params == {"path": "a", "content": "x\n", "line_count": "1"}
-    done = as_text(
+    done = render_message_as_text(
         Message(role="tool", name="write_to_file", tool_call_id="0.0", content="ok", status="success")
     )
     assert (done.role, done.text) == (
         "user",
         "[write_to_file]\n<tool_result>\n<output>\nok\n</output>\n</tool_result>",
     )
-    bad = as_text(Message(role="tool", name="x", tool_call_id="0.0", content="no", status="error"))
+    bad = render_message_as_text(
+        Message(role="tool", name="x", tool_call_id="0.0", content="no", status="error")
+    )
     assert "<error>\nno\n</error>" in bad.text
     assert {"content", "diff"} <= RAW

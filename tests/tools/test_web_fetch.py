@@ -21,7 +21,7 @@ from tool_calls import Calls
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.tooling import Reach
 from interlock.tools import _http
-from interlock.tools.web import WebFetchArgs, preview, run
+from interlock.tools.web import WebFetchArgs, preview_web_fetch, run_web_fetch
 
 TABLE: dict[str, list[Any]] = table(__file__, "web.yaml")
 HTML = """<!doctype html><html><head><title> A  &amp; B </title><style>p{}</style><script>alert(1)</script></head>
@@ -109,7 +109,7 @@ class Web(Calls):
         return result.content
 
     def shown(self, url: str) -> str:
-        return self.play(preview(WebFetchArgs(url=url), self.context)).text
+        return self.play(preview_web_fetch(WebFetchArgs(url=url), self.context)).text
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_a_host_that_turns_private_after_it_was_decided_on_is_refused(
         with pytest.raises(
             ToolError, match=r"docs\.test is 127\.0\.0\.1, this machine\), which nobody approved"
         ):
-            web.play(run(WebFetchArgs(url=url), replace(context, shown=seen)))
+            web.play(run_web_fetch(WebFetchArgs(url=url), replace(context, shown=seen)))
     web.context = replace(context, shown=web.shown(url))
     assert web(url).status == "success"
     web.context = context
@@ -230,7 +230,7 @@ def test_a_host_that_turns_private_after_it_was_decided_on_is_refused(
         assert web("/plain").status == "success"
     else:
         with pytest.raises(ToolError, match="nobody approved"):
-            web.play(run(WebFetchArgs(url=f"{web.base}/plain"), context))
+            web.play(run_web_fetch(WebFetchArgs(url=f"{web.base}/plain"), context))
 
 
 def test_long_text_is_cut_and_kept_in_a_file(web: Web) -> None:
@@ -266,7 +266,7 @@ def test_a_hostile_page_is_given_up_on_and_a_slow_server_is_a_time_out(
 def test_a_fetch_can_be_torn_down(web: Web) -> None:
     async def scene() -> None:
         web.reached.clear()
-        task = asyncio.create_task(run(WebFetchArgs(url=f"{web.base}/slow"), web.context))
+        task = asyncio.create_task(run_web_fetch(WebFetchArgs(url=f"{web.base}/slow"), web.context))
         await asyncio.to_thread(web.reached.wait, HANG_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -285,5 +285,5 @@ def test_the_preview_marks_private_addresses(web: Web, url: str, said: str) -> N
 def test_the_preview_of_a_public_address_is_plain_and_of_what_can_not_be_fetched_says_so(web: Web) -> None:
     for host in ("93.184.216.34", "[64:ff9b::5db8:d822]", "[2606:4700::1111]"):
         assert web.shown(f"https://{host}/x") == f"GET https://{host}/x"
-    refused = web.play(preview(WebFetchArgs(url="ftp://x/y"), web.context))
+    refused = web.play(preview_web_fetch(WebFetchArgs(url="ftp://x/y"), web.context))
     assert refused.problem is not None and "expected http://" in refused.problem

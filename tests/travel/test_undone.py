@@ -9,7 +9,7 @@ from interlock.engine import resume_sync
 from interlock.engine.client import Client
 from interlock.engine.client.record import events
 from interlock.engine.store.places import undone
-from interlock.services.files.ignore import made_by_commands
+from interlock.services.files.ignore import find_generated_paths
 from interlock.state.events import Undone
 
 BUILD = (
@@ -45,13 +45,8 @@ def test_an_editors_state_comes_after_it(desk: Desk, worked: str) -> None:
     options = desk.options([*REPLIES, {"text": "ok"}], ide_context=file, approval_mode=None)
     resume_sync(worked, prompt="go on", options=options)
     nodes = [step.node for step in Client.at_home().steps(worked) if step.workflow == "turn"]
-    place = nodes.index("note_undone")
-    assert nodes[place - 1 : place + 3] == [
-        "mask_tool_outputs",
-        "note_undone",
-        "ide_context",
-        "check_context",
-    ]
+    place = nodes.index("ide_context")
+    assert nodes[place - 1 : place + 2] == ["mask_tool_outputs", "ide_context", "check_context"]
 
 
 def test_a_batch_that_waited_meanwhile_hears_of_it_too(desk: Desk) -> None:
@@ -103,4 +98,4 @@ def test_the_last_change_isnt_one_of_generated_files_which_no_list_names(desk: D
 def test_generated_is_what_caches_and_builds_made(
     path: str, beside: tuple[str, ...], before: tuple[str, ...], written: tuple[str, ...], made: bool
 ) -> None:
-    assert (path in made_by_commands([path, *beside, *before], before, written)) is made
+    assert (path in find_generated_paths([path, *beside, *before], before, written)) is made

@@ -10,9 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from interlock.tools._content import line_at
-from interlock.tools.matcher.edit import Placed, Problem, made_before, nearest_text, repaired
-from interlock.tools.matcher.find import STRATEGIES, find
+from interlock.tools._content import line_number_at
+from interlock.tools.matcher.edit import (
+    EditProblem,
+    PlacedEdit,
+    already_made_problem,
+    describe_nearest_text,
+    place_corrected_edit,
+)
+from interlock.tools.matcher.find import STRATEGIES, find_match
 from interlock.tools.matcher.windows import Match, Miscount, Work
 
 _MARKER = re.compile(r"<{7}|>{7}|={7}\s*$|:(?:start|end)_line:")
@@ -50,18 +56,18 @@ class DiffError(ValueError):
     """The text isn't a sequence of blocks; says which line is wrong, and why."""
 
 
-def blocks_of(diff: str) -> list[Block]:
-    """The blocks in order; at least one. Raises `DiffError`."""
+def parse_blocks(diff: str) -> list[Block]:
+    """Return the blocks in order; at least one. Raise `DiffError`."""
     lines = diff.replace("\r\n", "\n").split("\n")
     blocks: list[Block] = []
     at = 0
     while at < len(lines):
         if _SEARCH.fullmatch(lines[at]):
-            block, at = _block(lines, at)
+            block, at = _parse_block(lines, at)
             blocks.append(block)
-        elif _is_text(lines[at], before=not blocks):
+        elif _is_stray_text(lines[at], before=not blocks):
             raise DiffError(
-                f"line {at + 1} ({_short(lines[at])}) stands outside of a block; expected {_FORM}"
+                f"line {at + 1} ({_quote_shortened(lines[at])}) stands outside of a block; expected {_FORM}"
             )
         else:
             at += 1
@@ -72,42 +78,42 @@ def blocks_of(diff: str) -> list[Block]:
     return blocks
 
 
-def _is_text(line: str, *, before: bool) -> bool:
-    """Whether a line outside of blocks must not be dropped. What a model says `before` the first is no part of one;
-    after a block it may be the rest of a replacement that held a marker."""
+def _is_stray_text(line: str, *, before: bool) -> bool:
+    """Return whether a line outside of blocks must not be dropped. What a model says `before` the first is no part
+    of one; after a block it may be the rest of a replacement that held a marker."""
     if not line.strip() or _FENCE.fullmatch(line.strip()):
         return False
     return not before or _MARKER.match(line) is not None
 
 
-def _block(lines: list[str], begin: int) -> tuple[Block, int]:
-    """The block starting at `begin`, and where the next one may start."""
+def _parse_block(lines: list[str], begin: int) -> tuple[Block, int]:
+    """Return the block starting at `begin`, and where the next one may start."""
     at, hint = begin + 1, 0
     while at < len(lines) and (found := _HINT.fullmatch(lines[at])):
         hint = int(found[2]) if found[1] == "start" else hint
         at += 1
     if at < len(lines) and lines[at].rstrip() == "-------":
         at += 1
-    search, at = _body(lines, at, begin, "=======")
-    new, at = _body(lines, at, begin, ">>>>>>> REPLACE")
+    search, at = _parse_block_body(lines, at, begin, "=======")
+    new, at = _parse_block_body(lines, at, begin, ">>>>>>> REPLACE")
     return Block(search, () if new == ("",) else new, hint), at
 
 
-def _body(lines: list[str], at: int, begin: int, end: str) -> tuple[tuple[str, ...], int]:
-    """Lines up to the marker `end`, unescaped, and the position after it."""
+def _parse_block_body(lines: list[str], at: int, begin: int, end: str) -> tuple[tuple[str, ...], int]:
+    """Return the lines up to the marker `end`, unescaped, and the position after it. Raise `DiffError`."""
     body: list[str] = []
     for number in range(at, len(lines)):
         line = lines[number]
         if line.rstrip() == end:
             return tuple(body), number + 1
         if _MARKER.match(line):
-            what = f"line {number + 1} ({_short(line)}) is a marker where {end!r} was expected"
+            what = f"line {number + 1} ({_quote_shortened(line)}) is a marker where {end!r} was expected"
             raise DiffError(f"{what}; if it is text of the file, write a backslash before it")
         body.append(_ESCAPED.sub("", line) if line.startswith("\\") else line)
     raise DiffError(f"the block of line {begin + 1} has no {end!r}")
 
 
-def _short(line: str) -> str:
+def _quote_shortened(line: str) -> str:
     return repr(line if len(line) <= 60 else line[:60] + "…")
 
 
@@ -118,131 +124,144 @@ OFF = 5
 _MOST_NAMED = 20
 
 
-def without_margin(block: Block) -> Block | None:
-    """The block without the line numbers (`12 | text`) or bars (`| text`) of a listing; None: it has none, or they
-    don't count its lines from near its hint. The first number is its line."""
+def strip_line_numbers(block: Block) -> Block | None:
+    """Return the block without the line numbers (`12 | text`) or bars (`| text`) of a listing; None: it has none, or
+    they don't count its lines from near its hint. The first number is its line."""
     search = [*map(_MARGIN.fullmatch, block.search)]
     firsts = {int(found[1]) - at for at, found in enumerate(search) if found and found[1]}
     first = firsts.pop() if firsts else 0
     wrong = firsts or first < bool(first) or (first and block.line and abs(first - block.line) > OFF)
-    if wrong or not (first or _all_have(search, block.search)):
+    if wrong or not (first or _all_lines_match(search, block.search)):
         return None
-    old = _plain(search, block.search, bars=True)
+    old = _remove_margins(search, block.search, bars=True)
     new = [*map(_MARGIN.fullmatch, block.replace)]
-    every = _all_have(new, block.replace)
+    every = _all_lines_match(new, block.replace)
     if not first and any(new) and not every:
         return None
     # Bars of a table are text: only a second bar is a margin there.
     table = any(line.lstrip().startswith("|") for line in old)
     bars = every and all(one[2].lstrip().startswith("|") for one in new if one and table)
-    made = _plain(new, block.replace, bars=bars)
+    made = _remove_margins(new, block.replace, bars=bars)
     return Block(old, () if made == ("",) else made, block.line or first, first)
 
 
-def _all_have(found: Sequence[re.Match[str] | None], lines: Sequence[str]) -> bool:
+def _all_lines_match(found: Sequence[re.Match[str] | None], lines: Sequence[str]) -> bool:
     return all(one or not line.strip() for one, line in zip(found, lines, strict=True))
 
 
-def _plain(found: Sequence[re.Match[str] | None], lines: Sequence[str], *, bars: bool) -> tuple[str, ...]:
+def _remove_margins(
+    found: Sequence[re.Match[str] | None], lines: Sequence[str], *, bars: bool
+) -> tuple[str, ...]:
     return tuple(one[2] if one and (one[1] or bars) else line for one, line in zip(found, lines, strict=True))
 
 
-class Placement(NamedTuple):
+class PlacedBlock(NamedTuple):
     """A block as it was understood, and its place."""
 
     block: Block
-    at: Placed
+    at: PlacedEdit
 
 
-def placed_block(
-    shown: str, text: str, block: Block, now: Callable[[int], int], work: Work
-) -> Placement | Problem:
-    """Where the block goes: its text as written, then without the margin of a listing, then nearly as written.
+def place_block(
+    display_path: str, text: str, block: Block, to_current_line: Callable[[int], int], work: Work
+) -> PlacedBlock | EditProblem:
+    """Return the place of a block: of its text as written, then without the margin of a listing, then nearly as
+    written; or why it has none.
 
     `now` converts a line of the file as the model knows it to one of `text`.
     """
-    line = now(block.line)
-    found = _found(text, block, line, work, nearly=False)
-    if found is None and (plain := without_margin(block)):
-        found = _found(text, plain, now(plain.line), work, nearly=False)
-        if isinstance(found, Match) and _is_there(text, plain, found, now):
-            return Placement(plain, Placed(found.strategy, found.spans))
+    line = to_current_line(block.line)
+    found = _find_block(text, block, line, work, nearly=False)
+    if found is None and (plain := strip_line_numbers(block)):
+        found = _find_block(text, plain, to_current_line(plain.line), work, nearly=False)
+        if isinstance(found, Match) and _is_at_numbered_line(text, plain, found, to_current_line):
+            return PlacedBlock(plain, PlacedEdit(found.strategy, found.spans))
         found = None
-    found = found or _found(text, block, line, work)
+    found = found or _find_block(text, block, line, work)
     if isinstance(found, Match):
-        return made_before(shown, text, found) or Placement(block, Placed(found.strategy, found.spans))
+        return already_made_problem(display_path, text, found) or PlacedBlock(
+            block, PlacedEdit(found.strategy, found.spans)
+        )
     if isinstance(found, Miscount):
-        return Problem("occurrence_mismatch", _several(shown, text, found))
+        return EditProblem("occurrence_mismatch", _several_places_message(display_path, text, found))
     old, new = block.texts
-    mended = repaired(text, old, new, 1, whole_lines=True, work=work)
+    mended = place_corrected_edit(text, old, new, 1, whole_lines=True, work=work)
     if mended is None:
-        why = f"the search text isn't in {shown!r}. {nearest_text(text, old, new, work)}"
-        return Problem("no_occurrence", why)
-    return Placement(block, mended)
+        why = f"the search text isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}"
+        return EditProblem("no_occurrence", why)
+    return PlacedBlock(block, mended)
 
 
-def is_ambiguous(text: str, block: Block, work: Work) -> bool:
-    """Whether the block's text stands at several places."""
-    return isinstance(_found(text, block, 0, work), Miscount)
+def has_several_places(text: str, block: Block, work: Work) -> bool:
+    """Return whether the block's text stands at several places."""
+    return isinstance(_find_block(text, block, 0, work), Miscount)
 
 
-def _is_there(text: str, block: Block, found: Match, now: Callable[[int], int]) -> bool:
-    """Whether the block is where its line numbers say; always without numbers."""
-    return not block.first or _distance(text, found, now(block.first)) <= OFF
+def _is_at_numbered_line(
+    text: str, block: Block, found: Match, to_current_line: Callable[[int], int]
+) -> bool:
+    """Return whether the block is where its line numbers say; always true without numbers."""
+    return not block.first or _lines_off(text, found, to_current_line(block.first)) <= OFF
 
 
-def _found(text: str, block: Block, line: int, work: Work, *, nearly: bool = True) -> Match | Miscount | None:
+def _find_block(
+    text: str, block: Block, line: int, work: Work, *, nearly: bool = True
+) -> Match | Miscount | None:
+    """Return where a block's text stands, nearest to `line` if it is given."""
     old, new = block.texts
-    found = find(text, old, new, 1, whole_lines=True, nearly=nearly, work=work)
+    found = find_match(text, old, new, 1, whole_lines=True, nearly=nearly, work=work)
     if found is None or not line:
         return found
     # A blank line of the search may stand for the end of the file, so lines elsewhere may fit as well.
-    off = _distance(text, found, line) if isinstance(found, Match) else NEAR
+    off = _lines_off(text, found, line) if isinstance(found, Match) else NEAR
     if isinstance(found, Match) and (found.strategy == "exact" or off == 0):
         return found
-    hinted = _by_hint(text, old, new, line, found, work)
-    return hinted if hinted and _distance(text, hinted, line) < off else found
+    hinted = _find_near_hint(text, old, new, line, found, work)
+    return hinted if hinted and _lines_off(text, hinted, line) < off else found
 
 
-def _distance(text: str, found: Match, line: int) -> int:
-    return abs(line_at(text, found.spans[0].start) - line)
+def _lines_off(text: str, found: Match, line: int) -> int:
+    return abs(line_number_at(text, found.spans[0].start) - line)
 
 
-def _by_hint(text: str, old: str, new: str, line: int, known: Match | Miscount, work: Work) -> Match | None:
-    """Repeat the search in the lines at the hint, then around it: among several places with the strategy that found
-    them, against one that is far away with each that compares all words."""
+def _find_near_hint(
+    text: str, old: str, new: str, line: int, known: Match | Miscount, work: Work
+) -> Match | None:
+    """Search again in the lines at the hint, then around it: among several places with the strategy that found them,
+    against one that is far away with each that compares all words."""
     allowed = (known.strategy,) if isinstance(known, Miscount) else STRATEGIES[:-1]
-    for start, end in _slices(text, line, old):
-        found = find(text[start:end], old, new, 1, whole_lines=True, work=work)
+    for start, end in _slices_near_hint(text, line, old):
+        found = find_match(text[start:end], old, new, 1, whole_lines=True, work=work)
         if isinstance(found, Match) and found.strategy in allowed:
             spans = tuple(replace(s, start=s.start + start, end=s.end + start) for s in found.spans)
             moved = replace(found, spans=spans)
-            return moved if _distance(text, moved, line) <= OFF else None
+            return moved if _lines_off(text, moved, line) <= OFF else None
     return None
 
 
-def _slices(text: str, line: int, old: str) -> Iterator[tuple[int, int]]:
-    """The lines at the hint, as many as `old` has, without and with blank ones around it; then more on each side."""
+def _slices_near_hint(text: str, line: int, old: str) -> Iterator[tuple[int, int]]:
+    """Yield the lines at the hint, as many as `old` has, without and with blank ones around it; then more on each
+    side."""
     bare, count = old.strip("\n").count("\n") + 1, old.count("\n") + 1
     for first, last in ((line, line + bare), (line, line + count), (line - NEAR, line + count + NEAR)):
-        start, end = (_start(text, max(number, 1)) for number in (first, last))
+        start, end = (_line_offset(text, max(number, 1)) for number in (first, last))
         if start < end:
             yield start, end - 1
 
 
-def _start(text: str, line: int) -> int:
-    """Offset of a line, 1 beyond the end for lines that don't exist."""
+def _line_offset(text: str, line: int) -> int:
+    """Return the offset of a line, 1 beyond the end for lines that don't exist."""
     after = text.split("\n", line - 1)
     return len(text) - len(after[-1]) if len(after) == line else len(text) + 1
 
 
-def _several(shown: str, text: str, found: Miscount) -> str:
+def _several_places_message(shown: str, text: str, found: Miscount) -> str:
     if not found.count:
         return (
             f"one call can't compare it with all places of {shown!r} that are like it; copy the lines exactly, or send"
             " the block by itself."
         )
-    named = [str(line_at(text, place)) for place in found.places[:_MOST_NAMED]]
+    named = [str(line_number_at(text, place)) for place in found.places[:_MOST_NAMED]]
     lines = ", ".join([*named, "…"] if found.count > len(named) else named)
     what = f"the search text stands at several places of {shown!r} (lines {lines})"
     return f"{what}; give the line of the one that is meant as :start_line:, or search for more lines."

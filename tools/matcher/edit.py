@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from interlock.tools._content import TextFile, line_at, lines_of
+from interlock.tools._content import TextFile, line_number_at, split_lines
 from interlock.tools._diff import Comparison
-from interlock.tools.matcher.find import find, find_exact
-from interlock.tools.matcher.omission import omission, omission_message
+from interlock.tools.matcher.find import find_exact_match, find_match
+from interlock.tools.matcher.omission import find_omission, omission_message
 from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, Work
 
 _MOST_NAMED = 20
@@ -42,7 +42,7 @@ _ADDED = 10
 _MOST_SHOWN = 12
 
 
-class Problem(NamedTuple):
+class EditProblem(NamedTuple):
     """Why an edit can't be made; `code` is listed in `docs/internals.md#reasons-of-a-failed-edit`."""
 
     code: str
@@ -50,47 +50,49 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedEdit:
     """Where an edit goes, and the new text; `repaired`: the strings had to be corrected first."""
 
     strategy: Strategy
     spans: tuple[Span, ...]
-    repaired: str = ""
+    correction: str = ""
     """The correction, one of `CORRECTIONS`."""
 
     @property
-    def found(self) -> str:
+    def strategy_label(self) -> str:
         """What found it: `exact`, or `trim, then exact`."""
-        return f"{self.repaired}, then {self.strategy}" if self.repaired else self.strategy
+        return f"{self.correction}, then {self.strategy}" if self.correction else self.strategy
 
     @property
-    def how(self) -> str:
+    def difference(self) -> str:
         """How the text found differs from old_string; empty: not at all."""
-        if self.repaired:
+        if self.correction:
             return "once its escapes or the blanks around it were removed"
         return _HOW.get(self.strategy, "")
 
 
-def unusable(old: str, new: str) -> Problem | None:
-    """What is wrong with the strings themselves."""
-    if line := omission(new, allowed=old):
-        return Problem("omission_placeholder", omission_message(line))
+def unusable_strings_problem(old: str, new: str) -> EditProblem | None:
+    """Return what is wrong with the strings themselves, or None."""
+    if line := find_omission(new, allowed=old):
+        return EditProblem("omission_placeholder", omission_message(line))
     if old == new:
-        return Problem("no_change", "old_string and new_string are the same; nothing would change.")
+        return EditProblem("no_change", "old_string and new_string are the same; nothing would change.")
     return None
 
 
-def create_existing(shown: str, file: TextFile) -> Problem:
-    """An empty old_string for a file that is there."""
+def existing_file_problem(display_path: str, file: TextFile) -> EditProblem:
+    """Return why an empty old_string doesn't work for a file that exists."""
     if not file.text:
-        text = f"{shown!r} exists and is empty; give it its text with the tool that writes whole files."
+        text = (
+            f"{display_path!r} exists and is empty; give it its text with the tool that writes whole files."
+        )
     else:
-        text = f"{shown!r} exists; an empty old_string only creates new files. Read it and name a text in it."
-    return Problem("create_existing", text)
+        text = f"{display_path!r} exists; an empty old_string only creates new files. Read it and name a text in it."
+    return EditProblem("create_existing", text)
 
 
-def placed(
-    shown: str,
+def place_edit(
+    display_path: str,
     text: str,
     old: str,
     new: str,
@@ -98,20 +100,24 @@ def placed(
     *,
     only_exact: bool = False,
     work: Work | None = None,
-) -> Placed | Problem:
-    """Try all strategies; `no_occurrence` if none finds anything."""
+) -> PlacedEdit | EditProblem:
+    """Return where an edit goes, by the first strategy that finds it; or why it has no place."""
     work = work or Work()
-    exact = find_exact(text, old, new, expected) if only_exact else None
-    found = exact if only_exact else find(text, old, new, expected, work=work)
+    exact = find_exact_match(text, old, new, expected) if only_exact else None
+    found = exact if only_exact else find_match(text, old, new, expected, work=work)
     if isinstance(found, Match):
-        return made_before(shown, text, found) or Placed(found.strategy, found.spans)
+        return already_made_problem(display_path, text, found) or PlacedEdit(found.strategy, found.spans)
     if isinstance(found, Miscount):
-        return Problem("occurrence_mismatch", _mismatch(shown, text, found, expected))
-    return Problem("no_occurrence", f"old_string isn't in {shown!r}. {nearest_text(text, old, new, work)}")
+        return EditProblem("occurrence_mismatch", _mismatch_message(display_path, text, found, expected))
+    return EditProblem(
+        "no_occurrence",
+        f"old_string isn't in {display_path!r}. {describe_nearest_text(text, old, new, work)}",
+    )
 
 
-def made_before(shown: str, text: str, found: Match) -> Problem | None:
-    """An edit that adds lines around a text keeps what it looks for, so that a repeated one would add them again."""
+def already_made_problem(display_path: str, text: str, found: Match) -> EditProblem | None:
+    """Return a problem if the file has already what an edit adds: it keeps what it looks for, so that a repeated one
+    would add it again."""
     if len(found.spans) != 1:
         return None
     span = found.spans[0]
@@ -120,13 +126,14 @@ def made_before(shown: str, text: str, found: Match) -> Problem | None:
         added, begin = new[:at] + new[at + len(there) :], span.start - at
         several = "\n" in added and len("".join(added.split())) >= _ADDED
         if 0 <= at <= span.start and several and text.startswith(new, begin):
-            why = f"What the edit would add stands in {shown!r} already, from line {line_at(text, begin)} on."
+            line = line_number_at(text, begin)
+            why = f"What the edit would add stands in {display_path!r} already, from line {line} on."
             again = "To have it there twice, search for more lines."
-            return Problem("no_change", f"{why} {again}")
+            return EditProblem("no_change", f"{why} {again}")
     return None
 
 
-def repaired(
+def place_corrected_edit(
     text: str,
     old: str,
     new: str,
@@ -134,49 +141,52 @@ def repaired(
     *,
     whole_lines: bool = False,
     work: Work | None = None,
-) -> Placed | None:
-    """Use the first correction of both strings that yields the expected number of windows; no model involved."""
+) -> PlacedEdit | None:
+    """Return where an edit goes after the first correction of both strings that yields the expected windows, else
+    None."""
     work = work or Work()
     for correction in CORRECTIONS:
-        one, other = correction.of(old, new)
+        one, other = correction.correct_both(old, new)
         if not one or one == old:
             continue
         if correction.approximate:
-            found = find(text, one, other, expected, whole_lines=whole_lines, work=work)
+            found = find_match(text, one, other, expected, whole_lines=whole_lines, work=work)
         else:
-            found = find_exact(text, one, other, expected, whole_lines=whole_lines)
-        if isinstance(found, Match) and (correction.approximate or _apart(text, found.spans, old)):
-            return Placed(found.strategy, found.spans, repaired=correction.name)
+            found = find_exact_match(text, one, other, expected, whole_lines=whole_lines)
+        if isinstance(found, Match) and (
+            correction.approximate or _has_separate_words(text, found.spans, old)
+        ):
+            return PlacedEdit(found.strategy, found.spans, correction=correction.name)
     return None
 
 
-def _apart(text: str, spans: tuple[Span, ...], old: str) -> bool:
+def _has_separate_words(text: str, spans: tuple[Span, ...], old: str) -> bool:
     """Whether no word goes on where `old` has blanks: `    get()` is no part of `budget()` or `a.get()`."""
     begins = not old[:1].isspace() or not any(_COMES.match(text[s.start - 1 : s.start]) for s in spans)
     return begins and (not old[-1:].isspace() or not any(_GOES_ON.match(text, s.end) for s in spans))
 
 
-def placed_or_repaired(
-    shown: str, text: str, old: str, new: str, expected: int | None, *, work: Work | None = None
-) -> Placed | Problem:
-    """Try everything that needs no model."""
+def place_or_correct_edit(
+    display_path: str, text: str, old: str, new: str, expected: int | None, *, work: Work | None = None
+) -> PlacedEdit | EditProblem:
+    """Return where an edit goes, by everything that needs no model; or why it has no place."""
     work = work or Work()
-    found = placed(shown, text, old, new, expected, work=work)
-    if isinstance(found, Problem) and found.code == "no_occurrence":
-        return repaired(text, old, new, expected, work=work) or found
+    found = place_edit(display_path, text, old, new, expected, work=work)
+    if isinstance(found, EditProblem) and found.code == "no_occurrence":
+        return place_corrected_edit(text, old, new, expected, work=work) or found
     return found
 
 
-def raw_after(file: TextFile, spans: tuple[Span, ...]) -> str:
-    """The file's new text with its own line endings; a final newline is kept or stays absent."""
+def apply_spans(file: TextFile, spans: tuple[Span, ...]) -> str:
+    """Return the file's new text with its own line endings; a final newline is kept or stays absent."""
     text = file.text
     crlf = file.raw.count("\r\n")
     if 0 < crlf < file.raw.count("\n"):  # mixed line endings: unchanged lines keep theirs
-        spans = tuple(small for span in spans for small in _smallest(text, span))
-    return with_final_newline(file, file.splice([(span.start, span.end, span.new) for span in spans]))
+        spans = tuple(small for span in spans for small in _split_into_changes(text, span))
+    return keep_final_newline(file, file.replace_spans([(span.start, span.end, span.new) for span in spans]))
 
 
-def _smallest(text: str, span: Span) -> list[Span]:
+def _split_into_changes(text: str, span: Span) -> list[Span]:
     old = text[span.start : span.end].splitlines(keepends=True)
     new = span.new.splitlines(keepends=True)
     at = [span.start]
@@ -186,13 +196,13 @@ def _smallest(text: str, span: Span) -> list[Span]:
     return [Span(at[i1], at[i2], "".join(new[j1:j2])) for tag, i1, i2, j1, j2 in ops if tag != "equal"]
 
 
-def _mismatch(shown: str, text: str, found: Miscount, expected: int | None) -> str:
+def _mismatch_message(shown: str, text: str, found: Miscount, expected: int | None) -> str:
     if not found.count:
         return (
             f"old_string is like too many places of {shown!r} to be compared with them all. Copy it exactly, or take"
             " lines that stand there only once."
         )
-    named = [str(line_at(text, place)) for place in found.places[:_MOST_NAMED]]
+    named = [str(line_number_at(text, place)) for place in found.places[:_MOST_NAMED]]
     lines = ", ".join([*named, "…"] if found.count > len(named) else named)
     how = f" ({_HOW[found.strategy]})" if found.strategy in _HOW else ""
     if found.overlapping:
@@ -206,34 +216,35 @@ def _mismatch(shown: str, text: str, found: Miscount, expected: int | None) -> s
     )
 
 
-def _one_level(text: str) -> str | None:
-    """Unescape as the inside of a JSON string; null: it isn't one."""
+def _unescape_json_string(text: str) -> str | None:
+    """Return a text unescaped as the inside of a JSON string; None: it isn't one."""
     try:
         return json.loads(f'"{text}"')
     except ValueError:
         return None
 
 
-def _is_one_level(_: str, new: str) -> bool:
-    return _one_level(new) is not None
+def _is_json_string_body(_: str, new: str) -> bool:
+    return _unescape_json_string(new) is not None
 
 
-def _was_left(old: str, new: str) -> bool:
-    """Whether `new` isn't like `old` but has its lines escaped, too: what its other escapes stand for is unknown."""
-    return "\\n" in old and "\\n" in new and "\n" not in new and not _is_one_level(old, new)
+def _is_unclearly_escaped(old: str, new: str) -> bool:
+    """Return whether `new` isn't like `old` but has its lines escaped, too: what its other escapes stand for is
+    unknown."""
+    return "\\n" in old and "\\n" in new and "\n" not in new and not _is_json_string_body(old, new)
 
 
-def _quotes(text: str) -> str:
+def _unescape_quotes(text: str) -> str:
     """Unescape quotes only, so that `\\n` inside a literal is kept."""
     return _QUOTED.sub(r"\1", text)
 
 
-def _escapes_the_same(old: str, new: str) -> bool:
-    """Whether the kinds of quotes escaped in `old` are always escaped in `new` too."""
+def _has_same_escaped_quotes(old: str, new: str) -> bool:
+    """Return whether the kinds of quotes escaped in `old` are always escaped in `new` too."""
     return not set(_QUOTED.findall(old)) & set(_UNESCAPED_QUOTE.findall(new))
 
 
-def _any(text: str) -> str:
+def _unescape_everything(text: str) -> str:
     """Unescape any run of backslashes (gemini-cli's rule)."""
     return _ESCAPED.sub(lambda found: _SIGN.get(found[1], found[1]), text)
 
@@ -242,12 +253,12 @@ def _is_one_line(_: str, new: str) -> bool:
     return "\n" not in new
 
 
-def _in_quotes(_: str, new: str) -> bool:
-    """Whether an escaped line break stands in quotes, where it may be meant as it is."""
+def _has_break_in_quotes(_: str, new: str) -> bool:
+    """Return whether an escaped line break stands in quotes, where it may be meant as it is."""
     return any(line.replace('"""', "").count('"') % 2 for line in new.split("\\n"))
 
 
-def _without_entities(text: str) -> str:
+def _unescape_entities(text: str) -> str:
     for entity, sign in _ENTITIES.items():
         text = text.replace(entity, sign)
     return text
@@ -257,32 +268,33 @@ class Correction(NamedTuple):
     """A way to correct both strings of an edit."""
 
     name: str
-    fixed: Callable[[str], str | None]
-    alike: Callable[[str, str], bool] = lambda _old, _new: True
+    correct: Callable[[str], str | None]
+    has_same_fault: Callable[[str, str], bool] = lambda _old, _new: True
     """Whether the new string has the old one's fault, and is corrected too."""
-    unclear: Callable[[str, str], bool] = lambda _old, _new: False
+    is_unclear: Callable[[str, str], bool] = lambda _old, _new: False
     """Whether it can't be told if the new string has it."""
     approximate: bool = True
     """Any strategy may find the corrected string, not only the exact one."""
 
-    def of(self, old: str, new: str) -> tuple[str, str]:
-        plain = self.fixed(old)
-        if plain is None or plain == old or self.unclear(old, new):
+    def correct_both(self, old: str, new: str) -> tuple[str, str]:
+        """Return both strings corrected; an empty first one if nothing was to be corrected, or it is unclear what."""
+        plain = self.correct(old)
+        if plain is None or plain == old or self.is_unclear(old, new):
             return "", new
-        return plain, (self.fixed(new) or "") if self.alike(old, new) else new
+        return plain, (self.correct(new) or "") if self.has_same_fault(old, new) else new
 
 
 CORRECTIONS = (
-    Correction("unescape as JSON does", _one_level, _is_one_level, _was_left),
-    Correction("unescape quotes", _quotes, _escapes_the_same),
-    Correction("unescape everything", _any, _is_one_line, _in_quotes),
-    Correction("unescape HTML", _without_entities),
+    Correction("unescape as JSON does", _unescape_json_string, _is_json_string_body, _is_unclearly_escaped),
+    Correction("unescape quotes", _unescape_quotes, _has_same_escaped_quotes),
+    Correction("unescape everything", _unescape_everything, _is_one_line, _has_break_in_quotes),
+    Correction("unescape HTML", _unescape_entities),
     Correction("trim", str.strip, approximate=False),
 )
 """In the order in which they are tried."""
 
 
-def with_final_newline(file: TextFile, raw: str) -> str:
+def keep_final_newline(file: TextFile, raw: str) -> str:
     """`raw` with the file's original ending: with a final newline, or without."""
     if not raw or not file.raw:
         return raw
@@ -291,29 +303,29 @@ def with_final_newline(file: TextFile, raw: str) -> str:
     return raw.removesuffix("\n").removesuffix("\r") if raw.endswith("\n") else raw
 
 
-def nearest_text(text: str, old: str, new: str, work: Work | None = None) -> str:
-    """Helps a model find its place: says that the edit was already made, or quotes the most similar lines."""
+def describe_nearest_text(text: str, old: str, new: str, work: Work | None = None) -> str:
+    """Return a hint for a model that misses its place: the edit was already made, or the most similar lines."""
     try:
         (work or Work()).spend(len(text))
     except TooMuchWork:
         return "Read the file again."
     if new.strip() and new in text:
-        where = f"line {line_at(text, text.find(new))}"
+        where = f"line {line_number_at(text, text.find(new))}"
         return f"What it would put there stands at {where} already: the edit may have been made."
-    wanted = lines_of(old)
-    lines = lines_of(text)
-    found = _same_but_blanks(lines, wanted) or _similar(lines, wanted)
+    wanted = split_lines(old)
+    lines = split_lines(text)
+    found = _find_same_but_blanks(lines, wanted) or _find_similar(lines, wanted)
     if found is None:
         return "Nothing in it is similar; read the file again."
     start, why = found
     shown = lines[start : start + min(len(wanted), _MOST_SHOWN)]
-    return f"{why} at line {start + 1}:\n" + "\n".join(map(_cut, shown))
+    return f"{why} at line {start + 1}:\n" + "\n".join(map(_truncate_line, shown))
 
 
-def excerpt(text: str, old: str, most: int) -> str:
-    """About `most` characters of a long text, in whole lines, around those most similar to `old`."""
-    lines = lines_of(text)
-    found = _same_but_blanks(lines, lines_of(old)) or _similar(lines, lines_of(old))
+def excerpt_near_similar(text: str, old: str, most: int) -> str:
+    """Return about `most` characters of a long text, in whole lines, around those most similar to `old`."""
+    lines = split_lines(text)
+    found = _find_same_but_blanks(lines, split_lines(old)) or _find_similar(lines, split_lines(old))
     first = last = found[0] if found else 0
     room = most - len(lines[first])
     while room > 0 and (first > 0 or last < len(lines) - 1):
@@ -327,11 +339,11 @@ def excerpt(text: str, old: str, most: int) -> str:
     return f"[lines {first + 1} to {last + 1} of {len(lines)}]\n{shown[: 2 * most]}"
 
 
-def _cut(line: str) -> str:
+def _truncate_line(line: str) -> str:
     return line if len(line) <= _MOST_COLUMNS else line[:_MOST_COLUMNS] + " …"
 
 
-def _same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+def _find_same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     bare = [line.strip() for line in wanted]
     if not any(bare):
         return None
@@ -342,8 +354,8 @@ def _same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | N
     return stripped.count("\n", 0, place), "The same text with other whitespace stands"
 
 
-def _similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
-    """Search for the longest wanted line, which is the most distinctive."""
+def _find_similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+    """Return where the longest wanted line, which is the most distinctive, is most similar; None: nowhere."""
     from rapidfuzz import process
     from rapidfuzz.distance import Indel
 

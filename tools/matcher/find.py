@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from interlock.tools.matcher.ends import as_written, before
-from interlock.tools.matcher.merge import fold, in_form_of, merged
+from interlock.tools.matcher.ends import fit_exact_replacement, text_before_on_line
+from interlock.tools.matcher.merge import fold_typography, merge_window, normalize_like
 from interlock.tools.matcher.windows import (
     MOST_NAMED,
     TOKEN,
@@ -21,26 +21,26 @@ from interlock.tools.matcher.windows import (
     Window,
     Windows,
     Work,
-    first_places,
-    indent,
-    line_windows,
-    old_lines,
-    places,
-    replaced,
-    token_windows,
-    windows_of,
+    find_first_places,
+    find_line_windows,
+    find_places,
+    find_token_windows,
+    line_indent,
+    replace_windows,
+    split_search_lines,
+    to_windows,
 )
 
 
 def _fuzzy_windows(text: str, old: str, work: Work) -> Windows:
-    from interlock.tools.matcher.fuzzy import nearest_windows
+    from interlock.tools.matcher.fuzzy import find_nearest_windows
 
-    return windows_of(nearest_windows(text, old, work))
+    return to_windows(find_nearest_windows(text, old, work))
 
 
 _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, Work], Windows]], ...] = (
-    ("whitespace", line_windows),
-    ("tokens", token_windows),
+    ("whitespace", find_line_windows),
+    ("tokens", find_token_windows),
     ("fuzzy", _fuzzy_windows),
 )
 
@@ -48,17 +48,17 @@ STRATEGIES: tuple[Strategy, ...] = ("exact", "typography", *(name for name, _ in
 """In the order in which they are tried."""
 
 
-def find_exact(
+def find_exact_match(
     text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
 ) -> Match | Miscount | None:
-    """The first strategy: every exact occurrence of `old`."""
-    if many := _far_too_many("exact", text, old, expected, whole_lines):
+    """Return every exact occurrence of `old`, as the first strategy finds it."""
+    if many := _miscount_of_far_too_many("exact", text, old, expected, whole_lines):
         return many
     windows = _exact_windows(text, old, whole_lines)
-    return _settled("exact", text, windows, lambda w: as_written(text, w, old, new), expected)
+    return _to_match("exact", text, windows, lambda w: fit_exact_replacement(text, w, old, new), expected)
 
 
-def find(
+def find_match(
     text: str,
     old: str,
     new: str,
@@ -68,24 +68,27 @@ def find(
     nearly: bool = True,
     work: Work | None = None,
 ) -> Match | Miscount | None:
-    """All strategies, the last only with `nearly`. `expected` null: every window, at least one. `whole_lines`: no
-    partial lines. An exact match that begins amid an indentation counts only if no strategy finds whole lines."""
-    literal = find_exact(text, old, new, expected, whole_lines=whole_lines)
-    amid = _amid_indentation(text, old, literal)
+    """Return where `old` is, by the first strategy that finds it; the last one only with `nearly`. `expected` None:
+    every window, at least one. `whole_lines`: no partial lines. An exact match that begins amid an indentation counts
+    only if no strategy finds whole lines."""
+    literal = find_exact_match(text, old, new, expected, whole_lines=whole_lines)
+    amid = _is_amid_indentation(text, old, literal)
     if (literal is not None and not amid) or not old.strip():
         return literal
     found = None
     work = work or Work()
-    original, old, new = old, in_form_of(text, old), in_form_of(text, new)
-    folded, plain_old = fold(text), fold(old)
-    merge, aligned = _merge(text, old, new), partial(_aligned, folded, plain_old, whole_lines)
+    original, old, new = old, normalize_like(text, old), normalize_like(text, new)
+    folded, plain_old = fold_typography(text), fold_typography(old)
+    merge, aligned = _make_merger(text, old, new), partial(_align_to_lines, folded, plain_old, whole_lines)
     if not amid and (plain_old != original or folded is not text):
-        pairs = tuple(range(len(old_lines(old))))  # a character-by-character match also matches line by line
+        pairs = tuple(
+            range(len(split_search_lines(old)))
+        )  # a character-by-character match also matches line by line
         windows = _exact_windows(folded, plain_old, whole_lines)
-        literal = _far_too_many("typography", folded, plain_old, expected, whole_lines) or _settled(
-            "typography", text, windows, lambda w: merge(replace(w, pairs=pairs)), expected
-        )
-        found = None if _amid_indentation(text, old, literal) else literal
+        literal = _miscount_of_far_too_many(
+            "typography", folded, plain_old, expected, whole_lines
+        ) or _to_match("typography", text, windows, lambda w: merge(replace(w, pairs=pairs)), expected)
+        found = None if _is_amid_indentation(text, old, literal) else literal
     nearly = nearly and literal is None and expected in (None, 1)
     for strategy, look in _STRATEGIES:
         if found is None and (nearly or strategy != "fuzzy"):
@@ -93,68 +96,72 @@ def find(
                 windows = look(folded, plain_old, work)
             except TooMuchWork:
                 return Miscount(strategy, 0, ())
-            windows = _of_whole_lines(text, windows) if whole_lines else windows
-            found = _settled(strategy, text, windows, merge, expected, aligned)
+            windows = _keep_whole_lines(text, windows) if whole_lines else windows
+            found = _to_match(strategy, text, windows, merge, expected, aligned)
     return found or literal
 
 
-def _amid_indentation(text: str, old: str, found: Match | Miscount | None) -> bool:
-    """Whether `old` has only a part of the indentation of a line that it was found in."""
+def _is_amid_indentation(text: str, old: str, found: Match | Miscount | None) -> bool:
+    """Return whether `old` has only a part of the indentation of a line that it was found in."""
     first = old.partition("\n")[0]
-    if not isinstance(found, Match) or not indent(first) or not first.strip():
+    if not isinstance(found, Match) or not line_indent(first) or not first.strip():
         return False
-    starts = (before(text, span.start) for span in found.spans)
+    starts = (text_before_on_line(text, span.start) for span in found.spans)
     return any(blanks and not blanks.strip() for blanks in starts)
 
 
-def _far_too_many(
+def _miscount_of_far_too_many(
     strategy: Strategy, text: str, old: str, expected: int | None, whole_lines: bool
 ) -> Miscount | None:
-    """A miscount of so many places that they are only counted: a list of millions would take seconds."""
+    """Return a miscount of so many places that they are only counted (a list of millions would take seconds), else
+    None."""
     if expected is None or not old:
         return None
-    text, old, shared = _as_lines(text, old) if whole_lines else (text, old, 0)
+    text, old, shared = _surround_with_breaks(text, old) if whole_lines else (text, old, 0)
     count = text.count(old)
     if count <= max(expected, MOST_NAMED):
         return None
-    return Miscount(strategy, count, tuple(first_places(text, old, shared=shared)))
+    return Miscount(strategy, count, tuple(find_first_places(text, old, shared=shared)))
 
 
-def _as_lines(text: str, old: str) -> tuple[str, str, int]:
-    """With a line's own breaks before and after it, shared with its neighbours."""
+def _surround_with_breaks(text: str, old: str) -> tuple[str, str, int]:
+    """Return both texts with a line break before and after, and how many characters neighbours share."""
     return f"\n{text}\n", f"\n{old}\n", 1
 
 
 def _exact_windows(text: str, old: str, whole_lines: bool) -> Windows:
-    whole, sought, shared = _as_lines(text, old) if whole_lines else (text, old, 0)
-    at = places(whole, sought, shared=shared)
+    whole, sought, shared = _surround_with_breaks(text, old) if whole_lines else (text, old, 0)
+    at = find_places(whole, sought, shared=shared)
     top, end = (
         [Window(place, place + len(old)) for place in chosen] for chosen in (at.from_top, at.from_end)
     )
     return Windows(top, end, at.near)
 
 
-def _of_whole_lines(text: str, windows: Windows) -> Windows:
+def _keep_whole_lines(text: str, windows: Windows) -> Windows:
     def whole(window: Window) -> bool:
-        return not before(text, window.start).strip() and text[window.end : window.end + 1] in ("", "\n")
+        return not text_before_on_line(text, window.start).strip() and text[window.end : window.end + 1] in (
+            "",
+            "\n",
+        )
 
     return Windows([*filter(whole, windows.from_top)], [*filter(whole, windows.from_end)], windows.near)
 
 
-def _merge(text: str, old: str, new: str) -> Callable[[Window], str]:
-    """Merges windows; windows with equal text are merged once."""
+def _make_merger(text: str, old: str, new: str) -> Callable[[Window], str]:
+    """Return a function that merges windows, those with equal text once."""
     known: dict[tuple[str, str, tuple[int | None, ...] | None], str] = {}
 
     def merge(window: Window) -> str:
-        key = (before(text, window.start), text[window.start : window.end], window.pairs)
+        key = (text_before_on_line(text, window.start), text[window.start : window.end], window.pairs)
         if key not in known:
-            known[key] = merged(text, window, old, new)
+            known[key] = merge_window(text, window, old, new)
         return known[key]
 
     return merge
 
 
-def _settled(
+def _to_match(
     strategy: Strategy,
     text: str,
     windows: Windows,
@@ -162,6 +169,7 @@ def _settled(
     expected: int | None,
     aligned: Callable[[Window], Window] = lambda window: window,
 ) -> Match | Miscount | None:
+    """Return a match of the windows if they are as many as expected and don't overlap, else a miscount; None: none."""
     chosen = windows.from_top
     if not chosen:
         return None
@@ -173,18 +181,20 @@ def _settled(
         return tuple(Span(w.start, w.end, merge(w)) for w in exact)
 
     made = spans(windows, from_end=False)
-    if windows.from_end != chosen and replaced(text, made) != replaced(text, spans(windows, from_end=True)):
+    if windows.from_end != chosen and replace_windows(text, made) != replace_windows(
+        text, spans(windows, from_end=True)
+    ):
         return Miscount(strategy, len(chosen), tuple(windows.near), overlapping=True)
     return Match(strategy, made)
 
 
-def _aligned(text: str, old: str, whole_lines: bool, window: Window) -> Window:
-    """Pair a window of whole lines with `old` if their words are on the same lines. The line break that ends `old` is
-    in the window, too, unless it stands for a blank line (`whole_lines`)."""
+def _align_to_lines(text: str, old: str, whole_lines: bool, window: Window) -> Window:
+    """Return a window of whole lines paired with `old` if their words are on the same lines. The line break that ends
+    `old` is in the window, too, unless it stands for a blank line (`whole_lines`)."""
     if window.pairs is not None:
         return window
     start = text.rfind("\n", 0, window.start) + 1
-    wanted, there = old_lines(old), text[start : window.end].split("\n")
+    wanted, there = split_search_lines(old), text[start : window.end].split("\n")
     whole = text[window.end : window.end + 1] in ("", "\n") and not text[start : window.start].strip()
     if not whole or [TOKEN.findall(w) for w in wanted] != [TOKEN.findall(t) for t in there]:
         return window

@@ -18,11 +18,11 @@ from rapidfuzz.distance import Levenshtein
 from interlock.tools._diff import Comparison
 from interlock.tools.matcher.windows import (
     TOKEN,
-    Lines,
+    LineIndex,
     Window,
     Work,
-    blank_tolerant,
-    old_lines,
+    blank_tolerant_window,
+    split_search_lines,
 )
 
 _SHORTEST = 10
@@ -59,59 +59,61 @@ _BLOCK = 4_096
 _LONGEST_LINE = 20_000
 
 
-class _Found(NamedTuple):
+class _Candidate(NamedTuple):
     distance: float
     first: int
     """Index of its first line among the non-blank lines."""
 
 
-def nearest_windows(text: str, old: str, work: Work) -> list[Window]:
-    """Empty, the nearest window, or those too close to choose between."""
-    wanted = [line.strip() for line in old_lines(old) if line.strip()]
+def find_nearest_windows(text: str, old: str, work: Work) -> list[Window]:
+    """Return the nearest window, or those too close to choose between; empty: none is near enough."""
+    wanted = [line.strip() for line in split_search_lines(old) if line.strip()]
     if sum(map(len, wanted)) < _SHORTEST or max(map(len, wanted)) > _LONGEST_LINE:
         return []
     work.spend(len(text))
-    lines = Lines(text, blank=False)
-    found = sorted(_measured(lines, wanted, work))
+    lines = LineIndex(text, blank=False)
+    found = sorted(_measure_candidates(lines, wanted, work))
     size = sum(map(len, wanted))
     if not found or found[0].distance > _LIMIT * size:
         return []
     best, rivals = found[0], found[1:]
     equals = [best, *(f for f in rivals if f.distance <= best.distance)]
     # Nearer by characters but not by words (`f(10)` to `f(1)` and `f(2)`): not equal, but not certain.
-    if len(equals) == 1 and rivals and _has_fewer_words(lines, wanted, best, rivals, work):
+    if len(equals) == 1 and rivals and _has_rival_as_close(lines, wanted, best, rivals, work):
         return []
     chosen = sorted(lines.starts[f.first] for f in equals)
-    windows = [_window(text, old, lines, start, len(wanted)) for start in chosen]
+    windows = [_build_window(text, old, lines, start, len(wanted)) for start in chosen]
     there = [lines[best.first + at].strip() for at in range(len(wanted))]
-    if len(equals) == 1 and not slips(text, windows[0].start, windows[0].end, wanted, there):
+    if len(equals) == 1 and not has_only_typos(text, windows[0].start, windows[0].end, wanted, there):
         return []
     return windows
 
 
-def _window(text: str, old: str, lines: Lines, start: int, count: int) -> Window:
+def _build_window(text: str, old: str, lines: LineIndex, start: int, count: int) -> Window:
     first = bisect_left(lines.starts, start)
-    return blank_tolerant(text, old_lines(old), list(lines.starts[first : first + count]), old.endswith("\n"))
+    return blank_tolerant_window(
+        text, split_search_lines(old), list(lines.starts[first : first + count]), old.endswith("\n")
+    )
 
 
-def _measured(lines: Lines, wanted: list[str], work: Work) -> Iterator[_Found]:
+def _measure_candidates(lines: LineIndex, wanted: list[str], work: Work) -> Iterator[_Candidate]:
     size = sum(map(len, wanted))
-    bare = [_bare(line) for line in wanted]
+    bare = [_remove_whitespace(line) for line in wanted]
     cost = len(bare) + sum(map(len, bare)) * max(map(len, bare)) // _PAIR_CHARS
-    for first in sorted(_candidates(lines, bare, _MOST_COMPARED // cost, work)):
+    for first in sorted(_find_candidates(lines, bare, _MOST_COMPARED // cost, work)):
         work.spend(_LINE * cost)
-        measured = _distance(lines, first, wanted, bare, _RIVALS * size)
+        measured = _window_distance(lines, first, wanted, bare, _RIVALS * size)
         if measured is not None:
-            yield _Found(measured, first)
+            yield _Candidate(measured, first)
 
 
-def _candidates(lines: Lines, bare: list[str], most: int, work: Work) -> set[int]:
-    """Positions where a window may start: one of the longest lines roughly matches there. Empty above `most`."""
-    probes = _probes(bare, lines)
+def _find_candidates(lines: LineIndex, bare: list[str], most: int, work: Work) -> set[int]:
+    """Return positions where a window may start: one of the longest lines roughly matches there. Empty above `most`."""
+    probes = _choose_probes(bare, lines)
     most = min(_MOST_CANDIDATES, most)
     found: set[int] = set()
     for begin in range(0, len(lines), _BLOCK):
-        block = [_bare(lines[i]) for i in range(begin, min(begin + _BLOCK, len(lines)))]
+        block = [_remove_whitespace(lines[i]) for i in range(begin, min(begin + _BLOCK, len(lines)))]
         for at in probes:
             work.spend(_PAIR * len(block))
             cutoff = int(_RIVALS * len(bare[at]))
@@ -124,7 +126,7 @@ def _candidates(lines: Lines, bare: list[str], most: int, work: Work) -> set[int
     return {first for first in found if 0 <= first <= len(lines) - len(bare)}
 
 
-def _probes(bare: list[str], lines: Lines) -> list[int]:
+def _choose_probes(bare: list[str], lines: LineIndex) -> list[int]:
     order = sorted(range(len(bare)), key=lambda index: -len(bare[index]))
     wanted = _PROBED * sum(map(len, bare))
     room = _MOST_COMPARED
@@ -138,15 +140,15 @@ def _probes(bare: list[str], lines: Lines) -> list[int]:
     return chosen
 
 
-def _distance(
-    lines: Lines, first: int, wanted: Sequence[str], bare: Sequence[str], most: float
+def _window_distance(
+    lines: LineIndex, first: int, wanted: Sequence[str], bare: Sequence[str], most: float
 ) -> float | None:
     total = 0.0
     for index, line in enumerate(wanted):
         there = lines[first + index].strip()
         if there == line:
             continue
-        there_bare = _bare(there)
+        there_bare = _remove_whitespace(there)
         total += Levenshtein.distance(bare[index], there_bare)
         total += 0.1 * abs(len(line) - len(bare[index]) - len(there) + len(there_bare))
         if total > most:
@@ -154,13 +156,13 @@ def _distance(
     return total
 
 
-def _has_fewer_words(
-    lines: Lines, wanted: Sequence[str], best: _Found, rivals: Sequence[_Found], work: Work
+def _has_rival_as_close(
+    lines: LineIndex, wanted: Sequence[str], best: _Candidate, rivals: Sequence[_Candidate], work: Work
 ) -> bool:
-    """Whether some rival differs in no more words and symbols than the best."""
+    """Return whether some rival differs in no more words and symbols than the best."""
     tokens = [TOKEN.findall(line) for line in wanted]
 
-    def words(found: _Found) -> int:
+    def words(found: _Candidate) -> int:
         work.spend(_WORDS * len(wanted))
         there = (TOKEN.findall(lines[found.first + index]) for index in range(len(wanted)))
         return sum(map(Levenshtein.distance, tokens, there))
@@ -169,28 +171,28 @@ def _has_fewer_words(
     return any(words(rival) <= least for rival in rivals)
 
 
-def _bare(line: str) -> str:
+def _remove_whitespace(line: str) -> str:
     return "".join(line.split())
 
 
-def slips(text: str, start: int, end: int, wanted: Sequence[str], there: Sequence[str]) -> bool:
-    """Whether lines `start` to `end` of the text (`there`) differ from `wanted` by typos only."""
+def has_only_typos(text: str, start: int, end: int, wanted: Sequence[str], there: Sequence[str]) -> bool:
+    """Return whether lines `start` to `end` of the text (`there`) differ from `wanted` by typos only."""
     lines: dict[tuple[str, str], int] = defaultdict(int)
     for line, other in zip(wanted, there, strict=True):
         if line == other:
             continue
-        pairs = set(_differences(TOKEN.findall(line), TOKEN.findall(other)))
+        pairs = set(_differing_words(TOKEN.findall(line), TOKEN.findall(other)))
         for pair in pairs:
             lines[pair] += 1
         if ("", "") in pairs or len(lines) > _MOST:
             return False
     # The same different name on several lines is something else, not a typo.
     short = len(wanted) <= _SHORT
-    return all(count == 1 and _slip(text, start, end, *pair, short) for pair, count in lines.items())
+    return all(count == 1 and _is_typo(text, start, end, *pair, short) for pair, count in lines.items())
 
 
-def _differences(wanted: list[str], there: list[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of differing words; two empty strings if the difference isn't word for word."""
+def _differing_words(wanted: list[str], there: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of differing words; two empty strings if the difference isn't word for word."""
     for tag, i1, i2, j1, j2 in Comparison(wanted, there).get_opcodes():
         if tag == "equal" or set(wanted[i1:i2] + there[j1:j2]) <= _SEPARATORS:
             continue
@@ -199,40 +201,40 @@ def _differences(wanted: list[str], there: list[str]) -> Iterator[tuple[str, str
         yield from zip(wanted[i1:i2], there[j1:j2], strict=False)
 
 
-def _slip(text: str, start: int, end: int, mine: str, other: str, short: bool) -> bool:
+def _is_typo(text: str, start: int, end: int, mine: str, other: str, short: bool) -> bool:
     if mine.casefold() == other.casefold():
         return True
     changed = Comparison(mine, other).get_opcodes()
     differing = "".join(mine[i1:i2] + other[j1:j2] for tag, i1, i2, j1, j2 in changed if tag != "equal")
-    if any(char.isdigit() for char in differing) or _unlike(mine.lower(), other.lower(), _ALIKE):
+    if any(char.isdigit() for char in differing) or _is_unlike(mine.lower(), other.lower(), _ALIKE):
         return False
-    my_parts, other_parts = _parts(mine), _parts(other)
+    my_parts, other_parts = _name_parts(mine), _name_parts(other)
     more = [part for part in my_parts if part not in other_parts]
     fewer = [part for part in other_parts if part not in my_parts]
-    if not more or (fewer and _unlike("".join(more), "".join(fewer), _PARTS_ALIKE)):
+    if not more or (fewer and _is_unlike("".join(more), "".join(fewer), _PARTS_ALIKE)):
         return False
     if not fewer and len("".join(more)) == 1:
         return True
     if not fewer and short:
         return False
-    return not any(_elsewhere(text, start, end, part) for part in more)
+    return not any(_is_used_elsewhere(text, start, end, part) for part in more)
 
 
-def _unlike(one: str, other: str, least: float) -> bool:
+def _is_unlike(one: str, other: str, least: float) -> bool:
     return Levenshtein.normalized_similarity(one, other) < least
 
 
-def _parts(name: str) -> list[str]:
+def _name_parts(name: str) -> list[str]:
     return [part.lower() for part in _PART.findall(name)]
 
 
-def _elsewhere(text: str, start: int, end: int, part: str) -> bool:
-    """Whether a word of a name also occurs outside the window."""
+def _is_used_elsewhere(text: str, start: int, end: int, part: str) -> bool:
+    """Return whether a word of a name also occurs outside the window."""
     hits = 0
     for written in (part, part.capitalize(), part.upper()):
         place = text.find(written)
         while place >= 0:
-            if not start <= place < end and part in _parts(_name_at(text, place, place + len(written))):
+            if not start <= place < end and part in _name_parts(_name_at(text, place, place + len(written))):
                 return True
             place = text.find(written, place + 1)
             hits += 1
@@ -242,7 +244,7 @@ def _elsewhere(text: str, start: int, end: int, part: str) -> bool:
 
 
 def _name_at(text: str, first: int, last: int) -> str:
-    """The whole name around a piece of it."""
+    """Return the whole name around a piece of it."""
     least, most = max(0, first - _LONGEST_NAME), min(len(text), last + _LONGEST_NAME)
     while first > least and (text[first - 1].isalnum() or text[first - 1] == "_"):
         first -= 1

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Literal
 
 from interlock.tools._diff import Comparison
-from interlock.tools.matcher.ends import apart, before, without_blanks
-from interlock.tools.matcher.windows import Window, following, indent
+from interlock.tools.matcher.ends import drop_leading_blank_lines, keep_lines_separate, text_before_on_line
+from interlock.tools.matcher.windows import Window, line_indent, next_numbers
 
 _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
 _MOST_PIECES = 2_000
@@ -26,7 +26,7 @@ _TAB = 4
 
 
 @dataclass(frozen=True)
-class Pair:
+class IndentPair:
     """A line of `old` and its counterpart in the file: their indentations, and the position in `old`."""
 
     at: int
@@ -38,7 +38,7 @@ class Pair:
 class Indenter:
     """Converts lines from the model's indentation to the file's."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[IndentPair, ...]
     as_in_file: bool
     """The new lines already have the file's indentation, whatever `old` has."""
 
@@ -47,52 +47,54 @@ class Indenter:
         bare = line.lstrip(" \t")
         if self.as_in_file or not bare or not self.pairs:
             return line
-        mine = indent(line)
-        model, file = self._nearest(mine, at)
+        mine = line_indent(line)
+        model, file = self._nearest_indents(mine, at)
         if mine.startswith(model):
-            return file + self._in_style(mine[len(model) :]) + bare
+            return file + self._convert_to_style(mine[len(model) :]) + bare
         if model.startswith(mine):
-            return _shortened(file, self._in_style(model[len(mine) :])) + bare
+            return _cut_by_length(file, self._convert_to_style(model[len(mine) :])) + bare
         return line
 
-    def _nearest(self, mine: str, at: int) -> tuple[str, str]:
-        """Among the pairs most similar in indentation, the one nearest to the line."""
-        if mine not in self._likest:
-            best = max(_rank(model, mine) for model in self._by_model)
-            likest = [m for m in self._by_model if _rank(m, mine) == best]
-            self._likest[mine] = sorted((p for m in likest for p in self._by_model[m]), key=lambda p: p.at)
-        pairs = self._likest[mine]
+    def _nearest_indents(self, mine: str, at: int) -> tuple[str, str]:
+        """Return the indentations of the pair nearest to the line, among those most similar in indentation."""
+        if mine not in self._similar_pairs:
+            best = max(_rank_indent(model, mine) for model in self._pairs_by_model)
+            likest = [m for m in self._pairs_by_model if _rank_indent(m, mine) == best]
+            self._similar_pairs[mine] = sorted(
+                (p for m in likest for p in self._pairs_by_model[m]), key=lambda p: p.at
+            )
+        pairs = self._similar_pairs[mine]
         number = bisect_left(pairs, at, key=lambda pair: pair.at)
         pair = min(pairs[max(0, number - 1) : number + 1], key=lambda pair: abs(pair.at - at))
         return pair.model, pair.file
 
     @cached_property
-    def _by_model(self) -> dict[str, list[Pair]]:
-        found: dict[str, list[Pair]] = {}
+    def _pairs_by_model(self) -> dict[str, list[IndentPair]]:
+        found: dict[str, list[IndentPair]] = {}
         for pair in self.pairs:
             found.setdefault(pair.model, []).append(pair)
         return found
 
     @cached_property
-    def _likest(self) -> dict[str, list[Pair]]:
+    def _similar_pairs(self) -> dict[str, list[IndentPair]]:
         return {}
 
     @cached_property
     def _style(self) -> set[str]:
         return set("".join(pair.file for pair in self.pairs))
 
-    def _in_style(self, extra: str) -> str:
-        """Extra indentation in the file's characters."""
+    def _convert_to_style(self, extra: str) -> str:
+        """Return extra indentation in the file's characters."""
         if not extra or not self._style:
             return extra
         if self._style == {"\t"} and set(extra) == {" "}:
-            return "\t" * max(1, round(len(extra) / self._width))
+            return "\t" * max(1, round(len(extra) / self._tab_width))
         if self._style == {" "} and set(extra) == {"\t"}:
-            return " " * round(len(extra) * self._width)
+            return " " * round(len(extra) * self._tab_width)
         return extra
 
     @cached_property
-    def _width(self) -> float:
+    def _tab_width(self) -> float:
         """Spaces per tab, from the deepest pair that shows it."""
         seen = [
             (max(len(p.model), len(p.file)), min(len(p.model), len(p.file)))
@@ -102,8 +104,9 @@ class Indenter:
         return max(seen)[0] / max(seen)[1] if seen else _TAB
 
 
-def _rank(known: str, mine: str) -> tuple[int, int]:
-    """Rank: same indentation, then the deepest that `mine` extends, then the shallowest that extends `mine`."""
+def _rank_indent(known: str, mine: str) -> tuple[int, int]:
+    """Return a rank: the same indentation, then the deepest that `mine` extends, then the shallowest that extends
+    `mine`."""
     if known == mine:
         return (3, 0)
     if mine.startswith(known):
@@ -111,26 +114,29 @@ def _rank(known: str, mine: str) -> tuple[int, int]:
     return (1, -len(known)) if known.startswith(mine) else (0, 0)
 
 
-def _shortened(whole: str, by: str) -> str:
+def _cut_by_length(whole: str, by: str) -> str:
     return whole[: max(0, len(whole) - len(by))]
 
 
-def indenter(
+def make_indenter(
     base: Sequence[str], ours: Sequence[str], pairs: Sequence[int | None], new: Sequence[str]
 ) -> Indenter:
-    """Build from the paired lines of `old` and of the window, and the new lines."""
+    """Return an indenter built from the paired lines of `old` and of the window, and the new lines."""
     known = tuple(
-        Pair(at, indent(base[at]), indent(ours[number]))
+        IndentPair(at, line_indent(base[at]), line_indent(ours[number]))
         for at, number in enumerate(pairs)
         if number is not None and base[at].strip() and ours[number].strip()
     )
     if all(pair.model == pair.file for pair in known):
         return Indenter((), as_in_file=True)
-    return _by_first_line(known, new) or _by_shared_lines(known, base, new)
+    return _indenter_by_first_line(known, new) or _indenter_by_shared_lines(known, base, new)
 
 
-def _by_shared_lines(known: tuple[Pair, ...], base: Sequence[str], new: Sequence[str]) -> Indenter:
-    """Lines shared by `old` and `new` tell whether both are indented alike, or `new` like the file."""
+def _indenter_by_shared_lines(
+    known: tuple[IndentPair, ...], base: Sequence[str], new: Sequence[str]
+) -> Indenter:
+    """Return an indenter: lines shared by `old` and `new` tell whether both are indented alike, or `new` like the
+    file."""
     by_line = {pair.at: pair for pair in known}
     as_model = as_file = 0
     shared = Comparison([b.strip() for b in base], [n.strip() for n in new])
@@ -138,35 +144,35 @@ def _by_shared_lines(known: tuple[Pair, ...], base: Sequence[str], new: Sequence
         for step in range(size):
             pair = by_line.get(i + step)
             if pair is not None and pair.model != pair.file:
-                as_model += indent(new[j + step]) == pair.model
-                as_file += indent(new[j + step]) == pair.file
-    first = indent(next((line for line in new if line.strip()), ""))
+                as_model += line_indent(new[j + step]) == pair.model
+                as_file += line_indent(new[j + step]) == pair.file
+    first = line_indent(next((line for line in new if line.strip()), ""))
     unlike = as_file == as_model and first == known[0].file != known[0].model
     return Indenter(known, as_in_file=as_file > as_model or unlike)
 
 
-def _by_first_line(known: tuple[Pair, ...], new: Sequence[str]) -> Indenter | None:
-    """Assume that the first lines of `old` and `new` have the same depth (gemini-cli's rule).
+def _indenter_by_first_line(known: tuple[IndentPair, ...], new: Sequence[str]) -> Indenter | None:
+    """Return an indenter that takes the first lines of `old` and `new` as equally deep (gemini-cli's rule), else None.
 
     Only decides if the new text starts at a depth that neither `old` nor the file has there.
     """
     first = next((line for line in new if line.strip()), "")
-    mine = indent(first)
+    mine = line_indent(first)
     if not known or any(mine in (pair.model, pair.file) for pair in known):
         return None
-    return Indenter((Pair(0, mine, known[0].file),), as_in_file=False)
+    return Indenter((IndentPair(0, mine, known[0].file),), as_in_file=False)
 
 
-def merged(text: str, window: Window, old: str, new: str) -> str:
-    """`new` for a window that is like `old`."""
-    return apart(text, window, old, new, _merged(text, window, old, new))
+def merge_window(text: str, window: Window, old: str, new: str) -> str:
+    """Return `new` for a window that is like `old`."""
+    return keep_lines_separate(text, window, old, new, _merge_lines(text, window, old, new))
 
 
-def _merged(text: str, window: Window, old: str, new: str) -> str:
+def _merge_lines(text: str, window: Window, old: str, new: str) -> str:
     ours = text[window.start : window.end]
-    plain = plainer(old, ours)
+    plain = make_typography_undoer(old, ours)
     if window.pairs is None:
-        return _whole(text, window, old, plain(new))
+        return _replace_unpaired(text, window, old, plain(new))
     tail = old.endswith("\n")
     both = tail and new.endswith("\n")
     if not new:
@@ -180,34 +186,37 @@ def _merged(text: str, window: Window, old: str, new: str) -> str:
         and max((n for n in window.pairs if n is not None), default=0) < ours.count("\n")
     )
     mine = ours.removesuffix("\n" if ends else "").split("\n")
-    merge = _Merge(mine, base, _trimmed(mine, base, window.pairs, list(map(plain, theirs))), window.pairs)
+    merge = _LineMerge(
+        mine, base, _trim_made_up_blanks(mine, base, window.pairs, list(map(plain, theirs))), window.pairs
+    )
     ended = "\n" if both and ends else ""
-    return "\n".join(merge.lines()) + ended
+    return "\n".join(merge.merged_lines()) + ended
 
 
-def _whole(text: str, window: Window, old: str, new: str) -> str:
-    """`new`, reindented to the window's start, without the line breaks around `old`, which the window leaves out."""
-    first = before(text, window.start)
+def _replace_unpaired(text: str, window: Window, old: str, new: str) -> str:
+    """Return `new`, reindented to the window's start, without the line breaks around `old`, which the window leaves
+    out."""
+    first = text_before_on_line(text, window.start)
     ahead, behind = (blanks.count("\n") for blanks in re.split(r"\S(?:[\s\S]*\S)?", old, maxsplit=1))
-    theirs = without_blanks(without_blanks(new.split("\n"), ahead)[::-1], behind)[::-1]
+    theirs = drop_leading_blank_lines(drop_leading_blank_lines(new.split("\n"), ahead)[::-1], behind)[::-1]
     if first.strip():
         return "\n".join(theirs)
-    moved = indenter(old.split("\n")[ahead : ahead + 1], [first + "x"], [0], theirs)
+    moved = make_indenter(old.split("\n")[ahead : ahead + 1], [first + "x"], [0], theirs)
     lines = [moved(line, 0) for line in theirs]
     return "\n".join([lines[0].lstrip(" \t"), *lines[1:]])
 
 
-def _trimmed(
+def _trim_made_up_blanks(
     ours: Sequence[str], base: Sequence[str], pairs: Sequence[int | None], theirs: list[str]
 ) -> list[str]:
-    """Strip trailing whitespace if the model added some to `old` that the file doesn't have."""
+    """Return lines without trailing whitespace if the model added some to `old` that the file doesn't have."""
     made_up = any(n is not None and b != b.rstrip() and b.strip() for b, n in zip(base, pairs, strict=True))
     clean = all(line == line.rstrip() for line in ours if line.strip())
     return [line.rstrip() for line in theirs] if made_up and clean else theirs
 
 
 @dataclass
-class _Merge:
+class _LineMerge:
     """Three lists of lines; `pairs`: line of `base` → line of `ours`."""
 
     ours: Sequence[str]
@@ -215,83 +224,101 @@ class _Merge:
     theirs: Sequence[str]
     pairs: Sequence[int | None]
 
-    def lines(self) -> list[str]:
-        move = indenter(self.base, self.ours, self.pairs, self.theirs)
+    def merged_lines(self) -> list[str]:
+        move = make_indenter(self.base, self.ours, self.pairs, self.theirs)
         out: list[str] = []
         done, held = 0, list[str]()
-        for tag, i1, i2, j1, j2 in self._changes(move):
-            first, stop = self._reach(i1, i2, done)
+        for tag, i1, i2, j1, j2 in self._compare_lines(move):
+            first, stop = self._matching_range(i1, i2, done)
             gap = list(self.ours[done:first]) or held
             held = list[str]()
             if tag == "equal":
-                out += _joined(out, gap) + list(self.ours[first:stop])
+                out += _drop_shared_blanks(out, gap) + list(self.ours[first:stop])
             elif tag == "insert":
-                out += self._inserted(gap, [move(line, i1) for line in self.theirs[j1:j2]], first)
+                out += self._place_insertion(gap, [move(line, i1) for line in self.theirs[j1:j2]], first)
             elif tag == "delete":
                 held = gap  # keep the blank lines either before or after the removed ones
             else:
-                new = self._new(move, i1, i2, j1, j2, first, stop)
-                out += _joined(new, gap, before=True) + new
+                new = self._merge_replacement(move, i1, i2, j1, j2, first, stop)
+                out += _drop_shared_blanks(new, gap, before=True) + new
             done = stop
-        return out + _joined(out, list(self.ours[done:]) or held)
+        return out + _drop_shared_blanks(out, list(self.ours[done:]) or held)
 
-    def _changes(self, move: Indenter) -> list[Op]:
-        """How `theirs` differs from `base`, ignoring trailing whitespace."""
+    def _compare_lines(self, move: Indenter) -> list[Op]:
+        """Return how `theirs` differs from `base`, ignoring trailing whitespace."""
         base = [line.rstrip() for line in self.base]
         if move.as_in_file:
-            base = [self._depth(at) + line.lstrip(" \t") if line else "" for at, line in enumerate(base)]
+            base = [
+                self._file_indent(at) + line.lstrip(" \t") if line else "" for at, line in enumerate(base)
+            ]
         theirs = [line.rstrip() for line in self.theirs]
         return Comparison(base, theirs).get_opcodes()
 
-    def _depth(self, at: int) -> str:
+    def _file_indent(self, at: int) -> str:
         number = self.pairs[at]
-        return indent(self.base[at] if number is None else self.ours[number])
+        return line_indent(self.base[at] if number is None else self.ours[number])
 
-    def _reach(self, i1: int, i2: int, done: int) -> tuple[int, int]:
-        """The lines of `ours` that correspond to lines `i1` to `i2` of `base`."""
+    def _matching_range(self, i1: int, i2: int, done: int) -> tuple[int, int]:
+        """Return the lines of `ours` that correspond to lines `i1` to `i2` of `base`."""
         numbers = [n for n in self.pairs[i1:i2] if n is not None]
         if numbers:
             return numbers[0], numbers[-1] + 1
-        after = self._following[i2]
+        after = self._next_numbers[i2]
         return (after, after) if i1 == i2 else (done, done)
 
     @cached_property
-    def _following(self) -> list[int]:
-        return following(self.pairs, len(self.ours))
+    def _next_numbers(self) -> list[int]:
+        return next_numbers(self.pairs, len(self.ours))
 
-    def _inserted(self, gap: list[str], new: list[str], following: int) -> list[str]:
-        """Insert among blank lines that the file has and `old` lacks: next to the line before, or to the one after if
-        only that one is as deep."""
+    def _place_insertion(self, gap: list[str], new: list[str], following: int) -> list[str]:
+        """Return inserted lines among blank lines that the file has and `old` lacks: next to the line before, or to
+        the one after if only that one is as deep."""
         if not gap or not new[0].strip():
-            return _joined(new, gap, before=True) + new
+            return _drop_shared_blanks(new, gap, before=True) + new
         before = self.ours[following - len(gap) - 1] if following > len(gap) else ""
         after = self.ours[following] if following < len(self.ours) else before
-        if new[-1].strip() and indent(new[0]) != indent(before) and indent(new[0]) == indent(after):
+        if (
+            new[-1].strip()
+            and line_indent(new[0]) != line_indent(before)
+            and line_indent(new[0]) == line_indent(after)
+        ):
             return gap + new
-        return new + _joined(new, gap)
+        return new + _drop_shared_blanks(new, gap)
 
-    def _new(self, move: Indenter, i1: int, i2: int, j1: int, j2: int, first: int, stop: int) -> list[str]:
+    def _merge_replacement(
+        self, move: Indenter, i1: int, i2: int, j1: int, j2: int, first: int, stop: int
+    ) -> list[str]:
         theirs = [move(line, i1) for line in self.theirs[j1:j2]]
         ours = self.ours[first:stop]
         base = [
             line
             if move.as_in_file and self.pairs[i1 + n] is None
-            else self._depth(i1 + n) + line.lstrip(" \t")
+            else self._file_indent(i1 + n) + line.lstrip(" \t")
             for n, line in enumerate(self.base[i1:i2])
         ]
-        if not theirs or not base or [fold(b).split() for b in base] == [fold(o).split() for o in ours]:
-            return self._typography(base, ours, theirs)
-        return _words("\n".join(ours), "\n".join(base), "\n".join(theirs)).split("\n")
+        if (
+            not theirs
+            or not base
+            or [fold_typography(b).split() for b in base] == [fold_typography(o).split() for o in ours]
+        ):
+            return self._restore_typography(base, ours, theirs)
+        return _merge_words("\n".join(ours), "\n".join(base), "\n".join(theirs)).split("\n")
 
-    def _typography(self, base: Sequence[str], ours: Sequence[str], theirs: list[str]) -> list[str]:
+    def _restore_typography(self, base: Sequence[str], ours: Sequence[str], theirs: list[str]) -> list[str]:
         """Restore the file's quotes and dashes in lines that differ from `old` by nothing else."""
-        if base and theirs and any(b != o and fold(o) == fold(b) for b, o in zip(base, ours, strict=False)):
-            return _words("\n".join(ours), "\n".join(base), "\n".join(theirs)).split("\n")
+        if (
+            base
+            and theirs
+            and any(
+                b != o and fold_typography(o) == fold_typography(b) for b, o in zip(base, ours, strict=False)
+            )
+        ):
+            return _merge_words("\n".join(ours), "\n".join(base), "\n".join(theirs)).split("\n")
         return theirs
 
 
-def _joined(other: Sequence[str], gap: list[str], *, before: bool = False) -> list[str]:
-    """The gap's blank lines, minus those `other` already has next to it."""
+def _drop_shared_blanks(other: Sequence[str], gap: list[str], *, before: bool = False) -> list[str]:
+    """Return the gap's blank lines, minus those `other` already has next to it."""
     near = other if before else other[::-1]
     count = 0
     while count < min(len(near), len(gap)) and not near[count].strip():
@@ -299,12 +326,14 @@ def _joined(other: Sequence[str], gap: list[str], *, before: bool = False) -> li
     return gap[count:]
 
 
-def _words(ours: str, base: str, theirs: str) -> str:
+def _merge_words(ours: str, base: str, theirs: str) -> str:
     """Merge word by word; if both changed the same words, use `theirs`."""
     pieces = [_PIECE.findall(text) for text in (base, ours, theirs)]
     if max(map(len, pieces)) > _MOST_PIECES:
         return theirs
-    changes = sorted(set(_replacements(pieces[0], pieces[1])) | set(_replacements(pieces[0], pieces[2])))
+    changes = sorted(
+        set(_word_replacements(pieces[0], pieces[1])) | set(_word_replacements(pieces[0], pieces[2]))
+    )
     out: list[str] = []
     done, last = 0, (-1, -1)
     for start, stop, new in changes:
@@ -315,7 +344,7 @@ def _words(ours: str, base: str, theirs: str) -> str:
     return "".join([*out, *pieces[0][done:]])
 
 
-def _replacements(base: list[str], other: list[str]) -> list[tuple[int, int, tuple[str, ...]]]:
+def _word_replacements(base: list[str], other: list[str]) -> list[tuple[int, int, tuple[str, ...]]]:
     ops = Comparison(base, other).get_opcodes()
     return [(i1, i2, tuple(other[j1:j2])) for tag, i1, i2, j1, j2 in ops if tag != "equal"]
 
@@ -329,7 +358,7 @@ _FOLDED = {
 _TO_PLAIN = {char: plain for plain, chars in _FOLDED.items() for char in chars}
 
 
-def fold(text: str) -> str:
+def fold_typography(text: str) -> str:
     """Replace typographic quotes, dashes and spaces with ASCII; offsets don't change."""
     if text.isascii():
         return text
@@ -339,7 +368,7 @@ def fold(text: str) -> str:
     return text
 
 
-def in_form_of(text: str, piece: str) -> str:
+def normalize_like(text: str, piece: str) -> str:
     """`piece` normalised (NFC or NFD) like `text`, if `text` is consistently one of them."""
     if piece.isascii():
         return piece
@@ -350,7 +379,7 @@ def in_form_of(text: str, piece: str) -> str:
 
 
 @dataclass(frozen=True)
-class Plainer:
+class TypographyUndoer:
     """Undoes, in new text, typography that the model introduced into `old`."""
 
     families: str
@@ -361,17 +390,17 @@ class Plainer:
     def __call__(self, piece: str) -> str:
         if not self.families or piece.isascii():
             return piece
-        return "".join(self._plain(char) for char in piece)
+        return "".join(self._undo_char(char) for char in piece)
 
-    def _plain(self, char: str) -> str:
+    def _undo_char(self, char: str) -> str:
         plain = _TO_PLAIN.get(char)
         return plain if plain and plain in self.families and char not in self.kept else char
 
 
-def plainer(old: str, window: str) -> Plainer:
-    """Build from the differences between `old` and the `window` of the file it matches."""
+def make_typography_undoer(old: str, window: str) -> TypographyUndoer:
+    """Return an undoer built from the differences between `old` and the `window` of the file it matches."""
     made_up = {_TO_PLAIN[char] for char in old if char in _TO_PLAIN and char not in window}
     if made_up & {"'", '"'}:
         made_up |= {"'", '"'}
     kept = "".join(char for char in set(window) if char in _TO_PLAIN)
-    return Plainer("".join(made_up), kept)
+    return TypographyUndoer("".join(made_up), kept)

@@ -33,8 +33,8 @@ _LONGEST = 120
 """Maximum characters of a placeholder line; also bounds the regex's work."""
 
 
-def omission(text: str, allowed: str = "") -> str | None:
-    """The first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
+def find_omission(text: str, allowed: str = "") -> str | None:
+    """Return the first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
     known = {line.strip() for line in allowed.splitlines()}
     for line in text.splitlines():
         bare = line.strip()
@@ -47,4 +47,5 @@ def omission(text: str, allowed: str = "") -> str | None:
 
 
 def omission_message(line: str) -> str:
+    """Return the error for a line that stands for omitted text."""
     return f"The line {line!r} stands for omitted text; write out every line of the file."

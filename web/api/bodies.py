@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.requests import Request
 
+from interlock.engine.client.program_drive import NATIVE
 from interlock.web.answers import RefusedError, body, list_body
-from interlock.web.api.recorder import NATIVE
 
 _Schema = Mapping[str, Any]
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
+from interlock.engine.client.program_drive import Call
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import Owner, is_alive, started_at, this_process
 from interlock.state.errors import InterlockError
@@ -17,7 +18,7 @@ from interlock.web import drives
 from interlock.web.answers import RefusedError, check_role, submitted
 from interlock.web.api.answers import assistant_of, part, texts, uuid_in
 from interlock.web.api.assistants import Assistants, Chosen, configured
-from interlock.web.api.recorder import Call, begin_record, end_record, events_in
+from interlock.web.api.recorder import begin_record, end_record, events_in
 from interlock.web.api.threads import BUSY, Threads
 from interlock.web.api.visitors import USER, user_fields
 from interlock.web.driver import Work
@@ -180,20 +181,20 @@ class Lanes:
         row = self.client.exact(thread.run) if thread.run else None
         kwargs = one.body["kwargs"]
         graph = str(kwargs["graph_id"])
-        field = self.assistants.prompt_field(graph)
+        dialect = self.assistants.dialect(graph)
         while row is not None and row.status == "running":  # somebody else drives it
             await asyncio.sleep(0.2)
             row = self.client.exact(thread.run)
         if row is not None and row.workflow != graph:
             row = None  # another workflow is another run
         again = bool(one.body.get("again"))
-        if row is not None and field is not None and kwargs["checkpoint"].get("checkpoint_id") and not again:
-            row = await self._forked(thread, row, kwargs["checkpoint"]["checkpoint_id"])
+        if row is not None and not again and (at := dialect.fork_point(kwargs["checkpoint"])):
+            row = await self._forked(thread, row, at)
         run = row.run if row else self.client.new_id()
         before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
         before = one.body["before"] if again else before
         served.change(self.home, "thread", thread.id, {}, run)
-        work = Work(self._options(one, row is None), run, graph, call=Call(one, row is None, field))
+        work = Work(self._options(one, row is None), run, graph, call=Call(one, row is None, dialect))
         if not await self._turns.taken(one, run, graph, lambda: self.lasts(one.id)):
             return
         try:

@@ -197,24 +197,26 @@ class Threads:
             for task in snapshot.tasks
             if task.interrupts
         }
-        return self._values(row, found.foreign, snapshot), plain(interrupts)
+        return self._values(row, found, snapshot), plain(interrupts)
 
-    def _values(self, row: RunRow, foreign: bool, snapshot: Any) -> Any:
+    def _values(self, row: RunRow, found: threads.Opened, snapshot: Any) -> Any:
         values = plain(snapshot.values)
-        if foreign or not isinstance(values, dict):
+        if not isinstance(values, dict):
             return values
         values = cast("dict[str, Any]", values)
-        said = threads.conversation(self.home, row.run, str(values.get("head") or ""))
+        if (head := found.conversation_head(values)) is None:
+            return values
+        said = threads.conversation(self.home, row.run, head)
         return {**values, "messages": shown.messages(said)}
 
-    def state(self, thread: Served, row: RunRow, foreign: bool, snapshot: Any) -> dict[str, Any]:
+    def state(self, thread: Served, row: RunRow, found: threads.Opened, snapshot: Any) -> dict[str, Any]:
         """A snapshot as programs read it."""
-        tasks = [self._task(thread, row, foreign, task) for task in snapshot.tasks]
+        tasks = [self._task(thread, row, found, task) for task in snapshot.tasks]
         at, before = (_checkpoint(one, thread) for one in (snapshot.config, snapshot.parent_config))
         metadata = {**snapshot.metadata, "thread_id": thread.id} if snapshot.metadata is not None else None
         return plain(
             {
-                "values": self._values(row, foreign, snapshot) if snapshot.created_at else {},
+                "values": self._values(row, found, snapshot) if snapshot.created_at else {},
                 "next": [*snapshot.next],
                 "tasks": tasks,
                 "metadata": metadata,
@@ -227,7 +229,7 @@ class Threads:
             }
         )
 
-    def _task(self, thread: Served, row: RunRow, foreign: bool, task: Any) -> dict[str, Any]:
+    def _task(self, thread: Served, row: RunRow, found: threads.Opened, task: Any) -> dict[str, Any]:
         inner = task.state if hasattr(task.state, "tasks") else None
         return {
             "id": task.id,
@@ -236,7 +238,7 @@ class Threads:
             "error": str(task.error) if task.error and str(task.error) != _CUT else None,
             "interrupts": [asked(self.options, row.run, one) for one in task.interrupts],
             "checkpoint": _named(task.state, thread) if task.state and inner is None else None,
-            "state": self.state(thread, row, foreign, inner) if inner else None,
+            "state": self.state(thread, row, found, inner) if inner else None,
             "result": task.result,
         }
 
@@ -480,7 +482,7 @@ class Threads:
         with threads.opened(self.options, row.run) as found, _refusing():
             snapshot = threads.snapshot_of(found, at, subgraphs)
         is_named = snapshot.created_at is not None or at.get("checkpoint_id")
-        return self.state(thread, row, found.foreign, snapshot) if is_named else _EMPTY
+        return self.state(thread, row, found, snapshot) if is_named else _EMPTY
 
     async def get_history(self, request: Request) -> Response:
         given: Mapping[str, Any] = await body(request) if request.method == "POST" else request.query_params
@@ -499,7 +501,7 @@ class Threads:
         def read() -> Any:
             with threads.opened(self.options, row.run) as found, _refusing():
                 taken = threads.history_of(found, limit, before, at, metadata)
-                return [self.state(thread, row, found.foreign, one) for one in taken]
+                return [self.state(thread, row, found, one) for one in taken]
 
         return answer(await asyncio.to_thread(read))
 

@@ -13,7 +13,7 @@ from local_server import Local, delta
 from pydantic import ValidationError
 from serving import Quiet, serving
 
-from interlock.services.files.filesystem import locked
+from interlock.services.files.filesystem import lock_folder
 from interlock.services.models import facts
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.known import Known
@@ -175,12 +175,12 @@ def test_what_is_learned_of_a_model_at_once_is_all_kept(
 
     @contextmanager
     def waited(*given: Any) -> Generator[None]:
-        monkeypatch.setattr(facts, "locked", locked)
+        monkeypatch.setattr(facts, "lock_folder", lock_folder)
         other.see("openai:mine", per_estimate=1.5)
-        with locked(*given):
+        with lock_folder(*given):
             yield
 
-    monkeypatch.setattr(facts, "locked", waited)
+    monkeypatch.setattr(facts, "lock_folder", waited)
     of.see("openai:mine", answered=True)
     assert of.seen("openai:mine") == facts.Seen(answered=True, per_estimate=1.5)
 

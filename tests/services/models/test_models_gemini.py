@@ -165,10 +165,11 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
 
 
 async def test_the_sdk_asks_by_httpx_where_aiohttp_is_installed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_api_client, "has_aiohttp", True)
     made = GeminiProvider("gemini-2.5-pro", "k", "http://127.0.0.1:1")
     asking = made._model.client._api_client  # pyright: ignore
     assert not asking._use_aiohttp()
-    monkeypatch.setattr(_api_client, "has_aiohttp", True)  # as without our switch
+    asking._http_options.httpx_async_client = None  # as without a client of ours
     assert asking._use_aiohttp()
 
 

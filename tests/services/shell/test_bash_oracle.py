@@ -25,7 +25,7 @@ from bash_oracle.lines import DENIED, Lines
 from bash_oracle.stubs import BASH, cage, make_stubs, run_line
 from patience import sweep_part
 
-from interlock.services.shell.parse import parse
+from interlock.services.shell.parse import parse_shell_line
 from interlock.state.calls import CallView
 
 SEED = int(os.environ.get("ORACLE_SEED", "1"))
@@ -108,4 +108,4 @@ def test_the_oracle_would_notice_each_of_what_rules_once_let_through(
     found = betrayed(line, run_line(line, make_stubs(tmp_path / "bin"), tmp_path, 1))
     assert any(sign in what for what in found), found
     call = CallView(id="1", name="run_shell_command", args={"command": line})
-    assert {policy.check(call, "execute", m).decision for m in MODES[:2]} == {"ask"}, parse(line)
+    assert {policy.check(call, "execute", m).decision for m in MODES[:2]} == {"ask"}, parse_shell_line(line)

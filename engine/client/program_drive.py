@@ -1,0 +1,271 @@
+"""program_drive: drives a thread's run as a program asked: it begins, gets answers, or moves as a `Command` says.
+
+Whoever serves the program is a `Receiver`: it gets the parts of LangGraph's stream as they come.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, cast
+
+from pydantic import BaseModel
+
+from interlock.engine.client import Client, Outcome, Renderer, RunRow, threads
+from interlock.engine.client.served import Served
+from interlock.graphs._langgraph import RESERVED, TAP
+from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.foreign import input_of
+from interlock.state.errors import UserError
+
+NATIVE = ("values", "updates", "messages", "custom", "tasks", "checkpoints", "debug")
+"""The modes of a stream that LangGraph knows by these names."""
+_GONE = "What this answers no longer waits. Nothing was decided, and nothing goes on."
+"""For a token that may only answer."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How programs speak to a workflow: they give and get what its graph itself takes and has."""
+
+    def input_of(self, given: Any) -> Any:
+        """Return the input that a program means."""
+        return given
+
+    def start_input(self, workflow: str, given: Any) -> Any:  # noqa: ARG002 - for another dialect's error
+        """Return the input that a run begins with. Raise `InputError` if it can't be one."""
+        return input_of(given)
+
+    def begins_with(self, command: Any) -> bool:
+        """Return whether a run can begin with this command in place of an input."""
+        return bool(command)
+
+    def fork_point(self, checkpoint: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - it goes on from there itself
+        """Return the checkpoint of which a fork goes on, where the run itself can't."""
+        return None
+
+    def renderers(self, emitted: Renderer) -> Sequence[Renderer]:  # noqa: ARG002 - its own stream says all
+        """Return what hears a run's events, of what writes them into its stream."""
+        return ()
+
+    def stream_options(self, app: Any) -> dict[str, Any]:
+        """Return what the graph's stream is asked for besides."""
+        return {"output_keys": app.output_channels}
+
+    def shaped(
+        self,
+        data: Any,
+        transcript: Callable[[], Any],  # noqa: ARG002 - for another dialect
+        asked: Callable[[Any], dict[str, Any]],  # noqa: ARG002
+    ) -> Any:
+        """Return a state or an update as programs see it. `asked`: an interrupt as they see it."""
+        return data
+
+    def shaped_interrupts(self, params: Mapping[str, Any], asked: Callable[[Any], Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return a part of the stream with its interrupts as programs see them."""
+        return {**params}
+
+    def schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:  # noqa: ARG002 - its graph has them
+        """Return the models that describe the workflow in place of its graph."""
+        return {}
+
+    async def go_on(
+        self,
+        client: Client,
+        run: str,
+        given: Any,
+        moves: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
+        renderers: Sequence[Renderer],
+    ) -> Outcome:
+        """Drive a run on. `given`: a further input, or None; `moves`: fields of a `Command` in its place."""
+        from langgraph.types import Command
+
+        given = Command(**moves) if moves else given
+        return await client.take_up(run, given, checkpoint, renderers=renderers)
+
+
+class Call(NamedTuple):
+    """What a program asked for: one drive of a thread's run."""
+
+    row: Served
+    new: bool
+    """The run begins with it."""
+    dialect: Dialect
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        return self.row.body["kwargs"]
+
+    @property
+    def command(self) -> Mapping[str, Any]:
+        return self.asked["command"] or {}
+
+    @property
+    def is_command(self) -> bool:
+        """Whether the run begins with a command in place of an input."""
+        return self.new and self.dialect.begins_with(_moves(self.command))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        about = {"graph_id": self.asked["graph_id"], "run_id": self.row.id, "run_attempt": 1}
+        return {**self.row.body["metadata"], **about}
+
+
+class Receiver(Protocol):
+    """Takes a drive's stream for the program."""
+
+    def take_part(self, part: Any, given: Any) -> list[Any]:
+        """Take a part of `astream`; return what nodes wrote with it."""
+        ...
+
+    def take_event(self, event: Any) -> None:
+        """Take an event of `astream_events`, version 2, that isn't a part."""
+        ...
+
+    def take_protocol_event(self, event: Any, given: Any, told: set[str]) -> None:
+        """Take an event of `astream_events`, version 3. `told`: ids of this stream's interrupts, which it adds to."""
+        ...
+
+    def note_failure(self, error: Exception) -> None:
+        """Remember what the graph raised, before the driver diagnoses it."""
+        ...
+
+
+class _Tap:
+    """Drives a run's graphs with the stream that the program asked for."""
+
+    def __init__(self, call: Call, receiver: Receiver) -> None:
+        self._call, self._receiver, self._kwargs = call, receiver, call.asked
+        self._is_first = True
+
+    async def drive_graph(self, app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
+        """Drive the graph as the program asked; yield what nodes write."""
+        config, graph_input = self._config(config), self._input(graph_input)
+        given |= {name: self._kwargs[name] for name in ("interrupt_before", "interrupt_after")}
+        given |= self._call.dialect.stream_options(app)
+        parts = self._by_protocol if self._kwargs["protocol"] else self._by_modes
+        try:
+            async with aclosing(cast("Any", parts(app, graph_input, config, given))) as found:
+                async for data in found:
+                    yield data
+        except Exception as error:
+            if type(error).__name__ != "GraphDrained":
+                self._receiver.note_failure(error)
+            raise
+
+    def _config(self, config: Any) -> Any:
+        asked: Mapping[str, Any] = self._kwargs["config"]
+        own = {k: v for k, v in asked.items() if k in ("tags", "recursion_limit", "max_concurrency")}
+        given = {k: v for k, v in asked.get("configurable", {}).items() if not k.startswith(RESERVED)}
+        configurable = {**given, **config["configurable"]}
+        more = {
+            "configurable": configurable,
+            "metadata": self._call.metadata,
+            "run_id": self._call.row.id,
+        }
+        return {**config, **own, **more}
+
+    def _input(self, graph_input: Any) -> Any:
+        """Return the first input, with what a resume changes or skips, too."""
+        from langgraph.types import Command
+
+        is_first, self._is_first = self._is_first, False
+        if self._call.row.body.get("again"):  # what was asked for is in the run already
+            return graph_input
+        if self._call.is_command:
+            return Command(**_moves(self._call.command))
+        resumes = isinstance(graph_input, Command) and cast(Any, graph_input).resume
+        if not is_first or not resumes:
+            return cast(Any, graph_input)
+        return replace(cast(Any, graph_input), **_moves(self._call.command))
+
+    async def _by_modes(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
+        wanted = self._kwargs["stream_mode"]
+        native = {"messages" if mode == "messages-tuple" else mode for mode in wanted} & {*NATIVE}
+        more = {"stream_mode": [*native | {"custom"}], "subgraphs": self._kwargs["subgraphs"], **given}
+        if "events" not in wanted:
+            async for part in app.astream(graph_input, config, **more):
+                for data in self._receiver.take_part(part, given):
+                    yield data
+            return
+        async for event in app.astream_events(graph_input, config, version="v2", **more):
+            if event["event"] == "on_chain_stream" and event["run_id"] == self._call.row.id:
+                for data in self._receiver.take_part(event["data"]["chunk"], given):
+                    yield data
+            else:
+                self._receiver.take_event(event)
+
+    async def _by_protocol(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
+        told = set[str]()
+        async with await app.astream_events(graph_input, config, version="v3", **given) as stream:
+            async for event in stream:
+                self._receiver.take_protocol_event(event, given, told)
+                if event["method"] == "custom":
+                    yield event["params"]["data"]
+
+
+async def drive_call(
+    client: Client,
+    run: str,
+    workflow: str,
+    call: Call,
+    given: Any,
+    receiver: Receiver,
+    renderers: Sequence[Renderer],
+) -> Outcome:
+    """Drive the run until it is over or parks; `given` is its input. Raises `InterlockError`."""
+    TAP.set(_Tap(call, receiver).drive_graph)
+    if call.row.body.get("again"):
+        return await client.go_on(run, renderers=renderers)
+    only = call.row.body.get("only")
+    if call.new and only is not None:
+        raise UserError(_GONE)
+    first = call.dialect.start_input(workflow, given)
+    if call.new:
+        return await client.start(workflow, first, renderers=renderers, run=run)
+    _refuse_cancelled(client.run(run), call, given)
+    client.check_driven_here(run)
+    found = threads.waiting(client.options, run)
+    passed_on = _answers_passed_on(call, found)
+    if passed_on or "resume" in call.command:
+        if only is not None and not (found := [one for one in found if one.interrupt in only]):
+            raise UserError(_GONE)
+        resume = passed_on or call.command["resume"]
+        closed = threads.closed_interrupts(client.options, run)
+        client.decide(run, threads.decisions(found, resume, closed), call.row.body["by"])
+        return await client.go_on(run, renderers=renderers)
+    if given is None and not call.is_command and not call.asked["checkpoint"]:
+        passed = [
+            one for one in found if threads.is_breakpoint(one) and (only is None or one.interrupt in only)
+        ]
+        client.decide(run, threads.decisions(passed, None), call.row.body["by"])
+    moves, checkpoint = _moves(call.command), call.asked["checkpoint"]
+    return await call.dialect.go_on(client, run, given, moves, checkpoint, renderers)
+
+
+def _answers_passed_on(call: Call, found: list[threads.Waiting]) -> dict[str, Any]:
+    """Return answers to what waits here, of a graph elsewhere that has this one as a part (`RemoteGraph`)."""
+    given: Any = call.asked["config"].get("configurable", {}).get(f"{RESERVED}resume_map")
+    waiting = {one.interrupt for one in found}
+    passed = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    return {key: one for key, one in passed.items() if key in waiting}
+
+
+def _moves(command: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of LangGraph's `Command` that a program may give beside `resume`."""
+    from langgraph.types import Send
+
+    made: dict[str, Any] = {}
+    if (update := command.get("update")) is not None:
+        pairs = cast("list[Any]", update) if isinstance(update, list) else None
+        made["update"] = [(one[0], one[1]) for one in pairs] if pairs else update
+    if goto := command.get("goto"):
+        ways = cast("list[Any]", goto if isinstance(goto, list) else [goto])
+        made["goto"] = [way if isinstance(way, str) else Send(way["node"], way.get("input")) for way in ways]
+    return made
+
+
+def _refuse_cancelled(row: RunRow, call: Call, given: Any) -> None:
+    """Raise `UserError` for an answer to what was cancelled, which nothing would read."""
+    if row.status == "cancelled" and row.error and not (given or _moves(call.command)):
+        raise UserError(f"{row.error['message']} Nothing waits in this thread; give it an input.")

@@ -1,0 +1,40 @@
+"""checks: lines of `interlock doctor` about a store that workers share."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from interlock.engine.client.fleet import Fleet
+from interlock.engine.client.health import Finding
+from interlock.fleet import setup
+from interlock.state.errors import InterlockError, SandboxError, UserError
+
+
+def check_worker(home: Path) -> Iterator[Finding]:
+    """What a worker on this host would isolate; nothing where runs are in a file."""
+    try:
+        Fleet(home)
+        lines = setup.isolation(os.environ, everything=False, clones=True)
+    except SandboxError as error:
+        yield Finding("note", "worker", str(error))
+    except UserError:
+        return
+    else:
+        yield from (Finding("ok", "worker", line) for line in lines)
+
+
+_CROWDED = 0.8
+
+
+def check_connections(home: Path) -> Iterator[Finding]:
+    """How full the store's server is; nothing where runs are in a file."""
+    try:
+        open_now, most = Fleet(home).connections()
+    except UserError:
+        return
+    except InterlockError as error:
+        yield Finding("note", "connections", str(error))
+    else:
+        full = open_now >= most * _CROWDED
+        advice = ". Raise max_connections, or start fewer workers" if full else ""
+        yield Finding("note" if full else "ok", "connections", f"{open_now} of {most} are open{advice}")

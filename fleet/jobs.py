@@ -1,0 +1,262 @@
+"""jobs: the jobs of a store in PostgreSQL, which are Procrastinate's, in the store's database.
+
+The one module outside the store with statements about runs: what joins jobs with their runs can't be asked in two.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from interlock.engine.store.jobs import Job, Turn, Unsure
+from interlock.engine.store.queue import DRIVE, HELD, LEVEL, NOT_ASKED, PASSES
+from interlock.fleet.queue_schema import app
+
+
+class ProcrastinateJobs:
+    """`Jobs` in the open transaction of psycopg's connection."""
+
+    def __init__(self, conn: Any) -> None:
+        self._conn = conn
+
+    def _all(self, sql: str, *values: object) -> list[Any]:
+        return self._conn.execute(sql, values).fetchall()
+
+    def _one(self, sql: str, *values: object) -> Any:
+        return self._conn.execute(sql, values).fetchone()
+
+    def _changes(self, sql: str, *values: object) -> bool:
+        return self._conn.execute(sql, values).rowcount > 0
+
+    def exist(self) -> bool:
+        return self._one("select to_regclass('procrastinate_jobs') is not null")[0]
+
+    def now(self) -> datetime:
+        return self._one("select now()")[0]
+
+    def put(
+        self,
+        task: str,
+        lock: str,
+        queue: str,
+        args: Mapping[str, Any],
+        priority: int = 0,
+        at: datetime | None = None,
+    ) -> None:
+        from procrastinate.exceptions import AlreadyEnqueued
+
+        options: Any = {"queue": queue, "priority": priority, "schedule_at": at, "connection": self._conn}
+        job = app().configure_task(task, lock=lock, queueing_lock=lock, **options)
+        try:
+            with self._conn.transaction():
+                job.defer(**args)
+        except AlreadyEnqueued:
+            pass
+
+    def has(self, lock: str) -> bool:
+        sql = "select 1 from procrastinate_jobs where lock = %s and status in ('todo', 'doing') limit 1"
+        return self._one(sql, lock) is not None
+
+    def due(self, lock: str) -> datetime | None:
+        sql = "select scheduled_at from procrastinate_jobs where queueing_lock = %s and status = 'todo'"
+        found = self._one(sql, lock)
+        return found[0] if found else None
+
+    def remove(self, lock: str) -> None:
+        self._changes("delete from procrastinate_jobs where queueing_lock = %s and status = 'todo'", lock)
+
+    def places(
+        self, run: str, user: str, queue: str, bottom: int, top: int
+    ) -> tuple[int | None, int | None, int | None]:
+        line = (queue, bottom, top)
+        return self._one(_PLACES, run, *line, *line, user)
+
+    def stop(self, run: str, *, only_turns: bool) -> bool | None:
+        found = self._all(f"{_STOPPABLE} {_TURNS if only_turns else ''}", run)
+        for job, _ in found:
+            app().job_manager.cancel_job_by_id(job, abort=True, connection=self._conn)
+        return any(doing for _, doing in found) if found else None
+
+    def is_asked_to_stop(self, run: str) -> bool:
+        sql = "select abort_requested from procrastinate_jobs where lock = %s and status = 'doing'"
+        return bool((found := self._one(sql, run)) and found[0])
+
+    def put_back(self, job: int, run: str) -> None:
+        # A worker may die after it put a run back and before its job's end: then the newer job counts.
+        newer = (
+            "select exists (select 1 from procrastinate_jobs where queueing_lock = %s and status = 'todo')"
+        )
+        (there,) = self._one(newer, run)
+        end = "finish_job_v1(id, 'failed', true)" if there else "retry_job_v2(id, now(), null, null, null)"
+        # Only while it is being done: another worker's sweep may have been quicker.
+        self._all(
+            f"select procrastinate_{end} from procrastinate_jobs where id = %s and status = 'doing'", job
+        )
+
+    def unsure(self, stalled_s: float) -> list[Unsure]:
+        return [Unsure(*row) for row in self._all(_UNSURE, stalled_s, stalled_s)]
+
+    def take_abandoned(self, task: str, stalled_s: float) -> list[dict[str, Any]]:
+        return [args for (args,) in self._all(_ABANDONED, task, stalled_s)]
+
+    def workers(self) -> dict[int, float]:
+        return dict(self._all(_WORKERS))
+
+    def all_jobs(self) -> list[Job]:
+        return [Job(*facts, waits=_limit_of(error)) for *facts, error in self._all(_JOBS)]
+
+    def unserved(self, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
+        return self._all(_UNSERVED, [*runs], stalled_s)
+
+    def connections(self) -> tuple[int, int]:
+        return self._one(_CONNECTIONS)
+
+    def count_driven(self, kind: str, name: str, but: int = 0) -> int:
+        return self._one(_DRIVEN, kind, name, but)[0]
+
+    def admit(self, job: int) -> None:
+        self._changes(f"update procrastinate_jobs set {_ADMITTED} where id = %s", job)
+
+    def end_admitted(self, job: int) -> bool:
+        is_admitted = "id = %s and args ->> 'admitted' is not null"
+        return self._changes(
+            f"update procrastinate_jobs set args = args - 'admitted' where {is_admitted}", job
+        )
+
+    def hold(self, job: int, queue: str) -> None:
+        self._changes("update procrastinate_jobs set queue_name = %s where id = %s", queue, job)
+
+    def held_queues(self) -> list[str]:
+        return [queue for (queue,) in self._all(_HELD)]
+
+    def release(self, held: str, room: int | None) -> list[str]:
+        return [run for (run,) in self._all(_RELEASED, held, room)]
+
+    def hurry(self) -> None:
+        self._changes(_HURRIED)
+
+    def turn(self, run: str) -> Turn | None:
+        found = self._one(f"select {_TURN} from procrastinate_jobs where {_OF_RUN} {_TURNS}", run, run)
+        return Turn(*found) if found else None
+
+    def take_turn(self, job: int) -> None:
+        self._changes(f"update procrastinate_jobs set status = 'doing', {_ADMITTED} where id = %s", job)
+
+    def end_turn(self, run: str) -> bool:
+        return self._changes(f"delete from procrastinate_jobs where {_OF_RUN} {_TURNS}", run, run)
+
+    def runs_of_server(self, server: str) -> list[str]:
+        sql = (
+            "select lock from procrastinate_jobs where args ->> 'server' = %s and status in ('todo', 'doing')"
+        )
+        return [run for (run,) in self._all(sql, server)]
+
+
+def _limit_of(error: str | None) -> str:
+    """The limit that a run with this error waits for."""
+    found: dict[str, str] = json.loads(error) if error else {}
+    return found["of"] if found.get("type") == "limit" else ""
+
+
+_LINE = (
+    "from procrastinate_jobs where status = 'todo' and queue_name = %s and priority > %s and priority <= %s"
+)
+_PLACES = f"""
+select (select priority from procrastinate_jobs where lock = %s and status = 'doing'),
+       (select max(priority) {_LINE}), (select min(priority) {_LINE} and args ->> 'user' = %s)
+"""
+_STOPPABLE = (
+    "select id, status = 'doing' from procrastinate_jobs j where lock = %s and status in ('todo', 'doing')"
+)
+_TURNS = "and args ->> 'server' is not null"
+_OF_RUN = "(queueing_lock = %s and status = 'todo' or lock = %s and status = 'doing')"
+_TURN = (
+    "id, queue_name, args ->> 'user', args ->> 'workflow', status = 'doing', "
+    "coalesce(scheduled_at > now(), false)"
+)
+_STALLED = (
+    "coalesce(w.id is null and j.args ->> 'server' is null "
+    "or w.last_heartbeat < now() - make_interval(secs => cast(%s as double precision)), false)"
+)
+_SIGNS = "coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)"
+# Those with a job; those without one that wait for nobody, of whom only indexes are read; and those that are over,
+# whose worker died before it delivered what they changed.
+_UNSURE = f"""
+with loose as materialized (
+    select r.run from runs r where r.queue is not null and r.status = 'open' and {NOT_ASKED} and not exists (
+        select 1 from procrastinate_jobs t where t.lock = r.run and t.status in ('todo', 'doing'))
+)
+select r.run, j.id, r.queue, j.worker_id, {_STALLED}, {_SIGNS}
+from procrastinate_jobs j join runs r on r.run = j.lock and r.status = 'open'
+    and (r.queue is not null or j.args ->> 'server' is not null)
+left join procrastinate_workers w on w.id = j.worker_id left join lease l on l.run = r.run
+where j.status = 'doing'
+union all
+select r.run, null, r.queue, null, false, {_SIGNS}
+from loose o cross join lateral (select run, queue, error from runs where run = o.run limit 1) r
+left join lease l on l.run = r.run where {PASSES}
+union all
+select r.run, j.id, r.queue, j.worker_id, true, 0, 0, 0
+from procrastinate_jobs j join runs r on r.run = j.lock and r.status <> 'open'
+left join procrastinate_workers w on w.id = j.worker_id
+where j.status = 'doing' and ({_STALLED})
+"""
+_ABANDONED = (
+    "delete from procrastinate_jobs j where j.status = 'doing' and j.task_name = %s and not exists "
+    "(select 1 from procrastinate_workers w where w.id = j.worker_id "
+    "and w.last_heartbeat >= now() - make_interval(secs => %s)) returning args"
+)
+_WORKERS = """
+select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
+from procrastinate_workers order by id
+"""
+_AGE = (
+    "cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id)) "
+    "as double precision)"
+)
+_JOBS = f"""
+select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
+       j.attempts + coalesce(cast(j.args ->> 'deaths' as integer), 0),
+       {_AGE},
+       coalesce(j.args ->> 'user', ''), cast(ceil(cast(j.priority as double precision) / {LEVEL}) as integer),
+       case when j.status = 'todo' then r.error end
+from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1 left join runs r on r.run = j.lock
+where j.status in ('todo', 'doing') and j.task_name = '{DRIVE}' order by j.status = 'todo', j.priority desc, j.id
+"""
+_UNSERVED = f"""
+select j.queue_name, {_AGE} from procrastinate_jobs j
+where j.status = 'todo' and j.queueing_lock = any(%s) and j.queue_name not like '{HELD}%%' and not exists (
+    select 1 from procrastinate_workers
+    where last_heartbeat > now() - make_interval(secs => cast(%s as double precision)))
+"""
+_CONNECTIONS = (
+    "select (select count(*) from pg_stat_activity where datname is not null), "
+    "cast(current_setting('max_connections') as integer) "
+    "- cast(current_setting('superuser_reserved_connections') as integer)"
+)
+# A server may end without giving a turn back: it counts while somebody drives the run, or is about to.
+_DRIVEN = """
+select count(*) from procrastinate_jobs j
+where status = 'doing' and args ->> 'admitted' is not null and args ->> cast(%s as text) = %s and id <> %s and (
+    args ->> 'server' is null or cast(args ->> 'admitted' as double precision) > extract(epoch from now()) - 60
+    or exists (select 1 from lease l where l.run = j.lock and l.held = 1))
+"""
+_NOW = "jsonb_build_object('admitted', extract(epoch from now()))"
+_ADMITTED = f"args = args || {_NOW}"
+_HELD = (
+    f"select distinct queue_name from procrastinate_jobs where status = 'todo' and queue_name like '{HELD}%%'"
+)
+# The turn of a server is taken with that: nobody else fetches it.
+_RELEASED = f"""
+update procrastinate_jobs j
+set queue_name = coalesce(j.args ->> 'server', (select r.queue from runs r where r.run = j.lock), j.queue_name),
+    status = case when j.args ->> 'server' is null then j.status else 'doing' end,
+    args = case when j.args ->> 'server' is null then j.args else j.args || {_NOW} end
+where j.id in (
+    select id from procrastinate_jobs where status = 'todo' and queue_name = %s order by priority desc, id limit %s)
+returning j.lock
+"""
+_HURRIED = (
+    "update procrastinate_jobs set scheduled_at = now() "
+    "where status = 'todo' and scheduled_at > now() and args ->> 'waits' is not null"
+)

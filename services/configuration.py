@@ -1,0 +1,173 @@
+"""configuration: what a run is configured by: trust, environment, settings, hooks, rules and definitions.
+
+One value per process for the same sources: each part is loaded when it is first asked for, and every drive, list and
+page gets the value that the last one got, until a file that it was made from has changed.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from interlock.services.config.formats import DotEnv, load_dotenv
+from interlock.services.config.settings import LoadedSettings, load_settings
+from interlock.services.files.stamps import Stamps
+from interlock.services.hooks.configured import HookBook, load_hooks
+from interlock.services.policy.fields import RuleProblem
+from interlock.services.policy.load import (
+    ADMIN_FOLDERS,
+    RulePlaces,
+    RuleText,
+    list_rule_files,
+    parse_rule_files,
+    read_rule_files,
+)
+from interlock.services.trust import ignored_line, is_trusted, project_files
+
+if TYPE_CHECKING:
+    from interlock.services.context.definitions import Loaded, Skill
+    from interlock.services.policy.modes import ModeBook
+    from interlock.services.policy.rule import Rule
+    from interlock.state.context import Commands
+    from interlock.state.subagent import AgentDefinition
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where a configuration comes from."""
+
+    root: Path
+    """The workspace: a real path."""
+    home: Path
+    """The user's home directory."""
+    env: Mapping[str, str]
+    overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of flags."""
+    trusted: bool | None = None
+    """Whether the workspace's own files count; None: as the user has decided on the folder."""
+    admin: Sequence[Path] = ADMIN_FOLDERS
+    policies: tuple[Path, ...] = ()
+    """Files of `--policy`."""
+
+
+class Rules(NamedTuple):
+    """The rule files, and what they say."""
+
+    texts: list[RuleText]
+    rules: "list[Rule]"
+    problems: list[RuleProblem]
+
+
+def _part(load: Callable[["Configuration"], T]) -> cached_property[T]:
+    """Return a property that is loaded when it is first asked for, with the stamps of the files that it reads."""
+
+    def loaded(configuration: "Configuration") -> T:
+        with configuration.stamps.noted():
+            return load(configuration)
+
+    return cached_property(loaded)
+
+
+class Configuration:
+    """What the files of its sources say. Its parts raise `ConfigError` as what loads them."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = replace(sources, env={**sources.env}, overrides=deepcopy(dict(sources.overrides)))
+        self.stamps = Stamps()
+        self._made: dict[object, object] = {}
+        self._at = self.sources.root, self.sources.home
+
+    @_part
+    def trusted(self) -> bool:
+        decided = self.sources.trusted
+        return is_trusted(*self._at) if decided is None else decided
+
+    @_part
+    def environment(self) -> DotEnv:
+        root, home = self._at
+        return load_dotenv(start=root, home=home, env=self.sources.env, trusted=self.trusted)
+
+    @_part
+    def loaded(self) -> LoadedSettings:
+        (root, home), env = self._at, self.environment.values
+        overrides = self.sources.overrides
+        return load_settings(workspace=root, home=home, env=env, overrides=overrides, trusted=self.trusted)
+
+    @_part
+    def hooks(self) -> HookBook:
+        return load_hooks(self.loaded.hooks, self.environment.values)
+
+    @_part
+    def agents(self) -> "Loaded[AgentDefinition]":
+        from interlock.services.context.definitions import load_agents  # deferred: few commands show any
+
+        return load_agents(*self._at, self.trusted)
+
+    @_part
+    def skills(self) -> "Loaded[Skill]":
+        from interlock.services.context.definitions import load_skills
+
+        return load_skills(*self._at, self.trusted)
+
+    @_part
+    def modes(self) -> "tuple[ModeBook, list[str]]":
+        from interlock.services.policy.modes import load_modes
+
+        return load_modes(*self._at, self.trusted)
+
+    @_part
+    def commands(self) -> "Commands":
+        from interlock.services.context.definitions import load_commands
+
+        return load_commands(*self._at, self.trusted)
+
+    @_part
+    def places(self) -> RulePlaces:
+        """Where its rules are."""
+        return RulePlaces(*self._at, self.trusted, self.sources.admin, self.sources.policies)
+
+    @_part
+    def rules(self) -> Rules:
+        texts = read_rule_files(list_rule_files(self.places))
+        return Rules(texts, *parse_rule_files(texts))
+
+    @_part
+    def ignored(self) -> list[str]:
+        """A line that names what doesn't count because the folder isn't trusted; none if it is."""
+        return [] if self.trusted else ignored_line(project_files(*self._at), self._at[0])
+
+    def if_trusted(self) -> "Configuration":
+        """Return what would count if the folder were trusted."""
+        return load_configuration(replace(self.sources, trusted=True))
+
+    def once(self, name: object, make: Callable[[], T]) -> T:
+        """Return what is made of this configuration, made once. What it reads of files is noted as a part's is."""
+        if name not in self._made:
+            with self.stamps.noted():
+                self._made[name] = make()
+        return cast(T, self._made[name])
+
+
+_MOST = 8
+"""Configurations kept: folders with their options that one process works in by turns."""
+_known: list[Configuration] = []
+
+
+def configuration_here(root: Path, trusted: bool | None = None) -> Configuration:
+    """Return what configures a run that this process's user starts in a folder, without options."""
+    return load_configuration(Sources(root, Path.home(), os.environ, trusted=trusted))
+
+
+def load_configuration(sources: Sources) -> Configuration:
+    """Return the configuration of these sources: the same value as before if no file has changed since."""
+    known = next((one for one in _known if one.sources == sources), None)
+    if known and known.stamps.are_current():
+        return known
+    made = Configuration(sources)
+    _known[:] = [*(one for one in _known if one is not known), made][-_MOST:]
+    return made

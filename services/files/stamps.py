@@ -1,0 +1,100 @@
+"""stamps: whether what was read from files still stands there: of each file its stamp, of each folder that was listed.
+
+While stamps are noted, what reads and looks for files here and in `disk` notes each path before it looks at it, there
+or not. A file system's clock moves in ticks: what was changed less than a tick before it was read could change again
+without a new time, so such a stamp equals no other.
+"""
+
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from stat import S_ISDIR
+from typing import Literal
+
+TICK_NS = 2_000_000_000
+"""The longest tick of a file system that people work in (FAT; others: some milliseconds)."""
+Stamp = tuple[object, ...]
+Look = Literal["content", "entries", "target"]
+"""What counts of a path: what a file holds (of a folder, that it is there), what a folder lists, where it leads."""
+
+
+class Stamps:
+    """The stamps of what is read in `noted`."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, Look], Stamp] = {}
+
+    @contextmanager
+    def noted(self) -> Generator[None]:
+        """Note what is read inside the block."""
+        before = _STAMPS.set(self)
+        try:
+            yield
+        finally:
+            _STAMPS.reset(before)
+
+    def note(self, path: str, look: Look) -> None:
+        if (path, look) not in self._found:
+            self._found[path, look] = _stamp(path, look, time.time_ns() - TICK_NS)
+
+    def are_current(self) -> bool:
+        """Return whether all that was read, looked for in vain or listed is as it was then."""
+        return all(_stamp(*key) == stamp for key, stamp in [*self._found.items()])
+
+
+_STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)
+
+
+def _stamp(path: str, look: Look, settled_ns: float = float("inf")) -> Stamp:
+    """Return where a path leads, and what identifies what is there.
+
+    `settled_ns`: what changed after this time gets a stamp that equals no other.
+    """
+    real = ""
+    try:
+        real = os.path.realpath(path)
+        if look == "target":
+            return (real,)
+        found = os.stat(real)  # noqa: PTH116 - each drive looks at dozens
+    except (OSError, ValueError) as error:
+        return (real, getattr(error, "errno", None))
+    what = (real, found.st_dev, found.st_ino, found.st_mode, found.st_uid)
+    if S_ISDIR(found.st_mode) and look == "content":
+        return what
+    changed = object() if found.st_ctime_ns > settled_ns else found.st_ctime_ns
+    return (*what, found.st_size, found.st_mtime_ns, changed)
+
+
+def note(path: str | Path, look: Look = "content") -> None:
+    """Note that a path is about to be looked at. Call it first: what changes in between is seen then."""
+    if (stamps := _STAMPS.get()) is not None:
+        stamps.note(str(path), look)
+
+
+def lies_there(path: Path) -> bool:
+    """Return whether a file, folder or link has this name."""
+    note(path)
+    return os.path.lexists(path)
+
+
+def real_path(path: str | Path) -> Path:
+    """Return where a path leads."""
+    note(path, "target")
+    return Path(os.path.realpath(path))
+
+
+def files_like(folder: Path, pattern: str) -> list[Path]:
+    """Return the paths below a folder that match a pattern with one folder of `*` or `**`, sorted."""
+    above, _, below = pattern.partition("*")
+    top = folder / above.rpartition("/")[0]
+    note(top, "entries")
+    if _STAMPS.get() is not None and below.startswith("*"):
+        for name, _, _ in os.walk(top):
+            note(name, "entries")
+    elif _STAMPS.get() is not None and "/" in below:
+        for one in top.glob("*"):
+            note(one / below.partition("/")[2])
+    return sorted(folder.glob(pattern))

@@ -1,0 +1,78 @@
+"""What rooms of ours register by the table of entry points, and what another package adds by the same one."""
+
+from pathlib import Path
+
+import pytest
+from commands import Run
+from test_layout import MAY_IMPORT, ROOT
+
+from interlock.cli.catalog import COMMANDS, command_of
+from interlock.state.entry_points import find_entry_point, find_entry_points
+
+GROUPS = ("interlock.commands", "interlock.checks", "interlock.stores")
+THEIRS = """
+from interlock.cli.parsing import Args, option, takes
+from interlock.engine.client.health import Finding
+
+@takes(option("--loud", "shout"))
+def greet(args: Args) -> int:
+    print("HELLO" if args.loud else "hello")
+    return 3
+
+def check(home):
+    yield Finding("note", "greetings", f"none in {home.name}")
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "site" / "their_greetings-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-greetings\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[interlock.commands]\ngreet = their_greetings:greet\nruns = their_greetings:greet\n"
+        "odd = their_greetings:missing\n[interlock.checks]\ngreetings = their_greetings:check\n"
+    )
+    (about.parent / "their_greetings.py").write_text(THEIRS)
+    monkeypatch.syspath_prepend(about.parent)
+
+
+def test_every_entry_of_a_room_loads_and_every_file_is_one_of_a_room() -> None:
+    found = (file.parent for file in ROOT.glob("*/entry_points.txt"))
+    files = {folder.name for folder in found if folder.suffix != ".egg-info"}  # of an editable installation
+    assert {"web", "acp", "fleet", "telemetry"} <= files <= {*MAY_IMPORT}
+    ours = [one for group in GROUPS for one in find_entry_points(group) if one.value.startswith("interlock.")]
+    assert {one.module.split(".")[1] for one in ours} <= files
+    assert all(callable(one.load()) for one in ours)
+
+
+def test_a_command_of_a_room_is_registered_by_that_room() -> None:
+    for name, command in COMMANDS.items():
+        if command.place.endswith("/"):
+            entry = find_entry_point("interlock.commands", name)
+            assert entry is not None and entry.module.startswith(f"interlock.{command.place[:-1]}.")
+
+
+def test_another_package_adds_a_command_and_a_line_of_doctor(
+    theirs: None, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line, told in ((["greet"], "hello\n"), (["greet", "--loud"], "HELLO\n")):
+        done = run(*line)
+        assert (done.code, done.out) == (3, told)
+    shown = run("--help").out
+    assert "added:\n  greet" in shown and "Entry point their_greetings:greet" in shown
+    with pytest.raises(SystemExit):
+        run("greet", "--help")
+    assert "usage: interlock greet [FLAGS]\n" in (told := capsys.readouterr().out) and "--loud" in told
+    assert "greetings   none in " in run("doctor").out
+
+
+def test_another_package_replaces_no_command_and_a_broken_one_is_one_line(theirs: None, run: Run) -> None:
+    assert "hello" not in run("runs").out
+    broken = run("odd")
+    assert (broken.code, broken.out) == (1, "")
+    assert broken.err.startswith(
+        "interlock: Entry point their_greetings:missing of interlock.commands, 'odd': AttributeError: "
+    )
+    assert broken.err.count("\n") == 1
+    assert command_of(["greets", "people", "well"]) == ("prompt", ["greets", "people", "well"])

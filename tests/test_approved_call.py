@@ -1,0 +1,25 @@
+"""What somebody who follows one approved call has to open: the figures only get smaller."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+MEASURE = Path(__file__).parent.parent / "benchmarks" / "modules.py"
+AT_MOST = {
+    "first y of a session": (88, 800),
+    "later y of a session": (86, 710),
+    "interlock resume": (103, 1065),
+}
+"""Modules and functions. Python 3.11 counts each comprehension as a function, later versions not all of them."""
+
+
+def test_an_approved_call_enters_no_more_modules_and_functions_than_before() -> None:
+    done = subprocess.run(
+        [sys.executable, str(MEASURE), "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, list[str]]] = json.loads(done.stdout)
+    counted = {where: (len(modules), sum(map(len, modules.values()))) for where, modules in found.items()}
+    more = {where: both for where, both in counted.items() if any(map(int.__gt__, both, AT_MOST[where]))}
+    assert not more, f"at most {AT_MOST}; see which: benchmarks/modules.py --list"
