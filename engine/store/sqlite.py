@@ -27,7 +27,7 @@ class SqliteConnection(Connection):
     """
 
     errors = (sqlite3.Error,)
-    reads = ("select", "with", "pragma")
+    reads = ("select", "with", "pragma", "explain")
     json_form = JsonForm((",", ":"), short_numbers=False)
 
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
