@@ -102,7 +102,7 @@ def _answered(lab: Lab, run: str) -> float:
     import sqlite3
 
     with sqlite3.connect(lab.state / "interlock.db") as conn:
-        return conn.execute("select max(answered_at) from approvals where run = ?", (run,)).fetchone()[0]
+        return conn.execute("select max(answered_at) from approvals where run = $1", (run,)).fetchone()[0]
 
 
 def long(lab: Lab, browser: Any) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from figures import command, run
 
-from interlock.engine.store import Store, put
+from interlock.engine.store import Store
 from interlock.engine.store.runs import NewRun, insert_run
 
 RUNS, CALLS, TIMES = 10_000, 5, 7
@@ -34,8 +34,8 @@ def fill(home: Path) -> None:
                 '{"type": "api", "message": "no"}' if status == "failed" else None,
                 run,
             )
-            conn.execute(
-                "update runs set created = ?, updated = ?, status = ?, error = ? where run = ?", values
+            conn.stored(
+                "update runs set created = $1, updated = $2, status = $3, error = $4 where run = $5", values
             )
             for ordinal in range(CALLS):
                 tokens = {
@@ -58,7 +58,7 @@ def fill(home: Path) -> None:
                     "model": chance.choice(MODELS),
                     "finish_reason": "stop",
                 }
-                put(conn, "model_calls", {**call, "usd": 0.0042, "duration_ms": 900, "at": at + ordinal})
+                conn.insert("model_calls", {**call, "usd": 0.0042, "duration_ms": 900, "at": at + ordinal})
             if number % 3:
                 request = {
                     "kind": "approval",
@@ -67,7 +67,7 @@ def fill(home: Path) -> None:
                 row = {"id": f"{run}-1.1", "run": run, "key": "k", "asked_at": at, "interrupt": "i"}
                 row |= {"answer": '{"choice":"proceed_once"}', "answered_at": at + 30, "answered_by": "me"}
                 text = json.dumps(request, separators=(",", ":"))
-                put(conn, "approvals", {**row, "request": text})
+                conn.insert("approvals", {**row, "request": text})
 
 
 def main() -> None:

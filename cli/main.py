@@ -47,11 +47,15 @@ def run(arguments: Sequence[str], own_process: bool) -> int:
 
 def _open_missing_streams() -> None:
     """Open the null device for streams that were closed (`>&-`, some daemons), before a file gets their numbers."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            number = os.open(os.devnull, os.O_RDWR)
-            os.set_inheritable(number, True)  # a command that gets no stream would take another file for it
-            setattr(sys, name, os.fdopen(number, mode))
+    sys.stdin = sys.stdin or os.fdopen(_null_device(), "r")
+    sys.stdout = sys.stdout or os.fdopen(_null_device(), "w")
+    sys.stderr = sys.stderr or os.fdopen(_null_device(), "w")
+
+
+def _null_device() -> int:
+    number = os.open(os.devnull, os.O_RDWR)
+    os.set_inheritable(number, True)  # a command that gets no stream would take another file for it
+    return number
 
 
 def _is_watched() -> bool:

@@ -1,10 +1,8 @@
 """postgres: the store in PostgreSQL (14 or newer): a connection to it, its version, and who may write to it."""
 
 import json
-import re
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +12,10 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from interlock.engine.store.address import shown
 from interlock.engine.store.audit import Audit, begin
 from interlock.engine.store.connection import Adapter, Column, Connection, Rows, Values
+from interlock.engine.store.recorded import JsonForm
+from interlock.engine.store.rows import Write
 from interlock.fleet.jobs import ProcrastinateJobs
-from interlock.fleet.postgres_schema import NOTED, SCHEMA_VERSION, definitions, dialect
+from interlock.fleet.postgres_schema import COMPLETE, SCHEMA_VERSION, definitions
 from interlock.fleet.postgres_sessions import READS, Session, connected, explained, named
 from interlock.services.files import disk
 from interlock.state.clock import unix_time
@@ -31,8 +31,8 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "double precision": (int, float),
 }
 CHANNEL = "interlock"
-_END = f"select {NOTED}, pg_notify('{CHANNEL}', '')".encode()
-"""Before each commit: what the triggers noted; and whoever follows is told."""
+_END = f"select pg_notify('{CHANNEL}', '')".encode()
+"""Before each commit: whoever follows is told."""
 
 
 class PostgresConnection(Connection):
@@ -43,6 +43,8 @@ class PostgresConnection(Connection):
     errors = (psycopg.Error,)
     blobs = True
     row_lock = " for share"
+    change_lock = " for no key update"
+    json_form = JsonForm((", ", " : "), short_numbers=True)
 
     def __init__(self, path: Path, session: Session, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
@@ -50,6 +52,7 @@ class PostgresConnection(Connection):
         """None: closed."""
         self._path, self.shared_home = path, path.parent
         self._begun = False
+        self._audit: Audit | None = None
         self._sending = ExitStack()
         """What lets statements go without waiting for answers."""
         self._pipeline: psycopg.Pipeline | None = None
@@ -74,14 +77,23 @@ class PostgresConnection(Connection):
     def in_transaction(self) -> bool:
         return self._begun or self._own.info.transaction_status != TransactionStatus.IDLE
 
+    def watch(self, write: Write) -> None:
+        if self._audit:
+            self._audit.watch(write)
+
     def stored(self, sql: str, values: Values = ()) -> Rows:
-        given: Any = (
-            {name: _sent(value) for name, value in values.items()}
-            if isinstance(values, dict)
-            else [_sent(value) for value in values]
-        )
-        found = self._own.execute(translated(sql), given)
+        found = self._sent(sql, values)
         return self._answered(found) if sql.lstrip().startswith(self.reads) else found
+
+    def ask(self, sql: str, values: Values = ()) -> Rows:
+        return self._sent(sql, values)
+
+    def _sent(self, sql: str, values: Values) -> "psycopg.Cursor[Any]":
+        return self._cursor().execute(sql.encode(), [*map(self.as_stored, values)])
+
+    def _cursor(self) -> "psycopg.Cursor[Any]":
+        """One that takes parameters as the server does: `$1`, `$2`."""
+        return psycopg.RawCursor(self._own)
 
     def _answered(self, found: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
         """Wait in a way that the server takes for idleness: it ends a transaction whose process is paused meanwhile."""
@@ -89,21 +101,37 @@ class PostgresConnection(Connection):
             self._pipeline.sync()
         return found
 
-    def executemany(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        with self._own.cursor() as cursor:
-            cursor.executemany(translated(sql), rows)
+    def stored_many(self, sql: str, rows: Sequence[Values]) -> None:
+        with self._cursor() as cursor:
+            cursor.executemany(sql.encode(), [[*map(self.as_stored, row)] for row in rows])
 
-    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
-        plain = dict[str, list[Values]]()
-        for sql, values in statements:
-            if many(sql) and bytes not in map(type, values):
-                plain.setdefault(sql, []).append(values)
+    def as_stored(self, value: object) -> object:
+        """PostgreSQL has no NUL in texts, and takes no boolean for a number."""
+        if isinstance(value, str):
+            return value.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in value else value
+        return super().as_stored(value)
+
+    def lock_audit(self) -> None:
+        self.stored("select pg_advisory_xact_lock($1)", (_ONE_CHAIN,))
+
+    def write_waiting(self, waiting: Iterable[Write]) -> None:
+        plain = dict[str, list[Write]]()
+        for write in waiting:
+            if write.kind == "insert" and write.again == "refuse" and bytes not in map(type, write.values):
+                plain.setdefault(write.sql, []).append(write)
             else:
-                self.stored(sql, values)
-        for sql, rows in plain.items():
-            as_one, names = many(sql) or ("", [])
-            named = [dict(zip(names, map(_sent, row), strict=True)) for row in rows]
-            self.stored(as_one, (json.dumps(named, ensure_ascii=False),))
+                self._perform(write)
+        for writes in plain.values():
+            self._insert_as_one(writes)
+
+    def _insert_as_one(self, writes: Sequence[Write]) -> None:
+        """Insert rows with the same columns by one statement, whose only parameter they are, in JSON."""
+        table, names = writes[0].tables[0], ", ".join(writes[0].row)
+        for write in writes:
+            self._watch(write)
+        rows = [dict(zip(one.row, map(self.as_stored, one.values), strict=True)) for one in writes]
+        sql = f"insert into {table} ({names}) select {names} from json_populate_recordset(null::{table}, $1)"
+        self.stored(sql, (json.dumps(rows, ensure_ascii=False),))
 
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
@@ -121,7 +149,7 @@ class PostgresConnection(Connection):
             ended = conn.execute(_END)
             self.check()
             if self._audit:
-                self._take((self._answered(ended).fetchone() or (None,))[0])
+                self._answered(ended)
                 self._audit.append()
             self.commit()
         except BaseException:
@@ -150,15 +178,6 @@ class PostgresConnection(Connection):
         if not self._own.closed and self._own.info.transaction_status != TransactionStatus.IDLE:
             self._own.execute(b"rollback")
 
-    def _take(self, notes: str | None) -> None:
-        """What the triggers noted in this transaction."""
-        assert self._audit
-        lines = (notes or "").split("\n")[:-1]  # its JSON has U+2028 and its like unescaped
-        if lines:
-            self._own.execute("select pg_advisory_xact_lock(%s)", (_ONE_CHAIN,))
-        for line in lines:
-            self._audit.note(*json.loads(line))
-
     def _found_audit(self) -> Audit | None:
         assert self.session
         if not self.session.audited:
@@ -169,7 +188,7 @@ class PostgresConnection(Connection):
     def columns(self, table: str) -> list[Column]:
         found = self.stored(
             "select column_name, data_type, is_nullable = 'NO' from information_schema.columns "
-            "where table_name = ? and table_schema = current_schema order by ordinal_position",
+            "where table_name = $1 and table_schema = current_schema order by ordinal_position",
             (table,),
         )
         return [Column(name, _KINDS[kind], needed) for name, kind, needed in found]
@@ -188,42 +207,6 @@ class PostgresConnection(Connection):
         session, self.session = self.session, None
         if session:
             session.keep()
-
-
-def _sent(value: object) -> object:
-    """PostgreSQL has no NUL in texts, and takes no boolean for a number."""
-    if isinstance(value, str):
-        return value.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in value else value
-    return int(value) if isinstance(value, bool) else value
-
-
-_INSERTED = re.compile(r"insert into (\w+) \(([^)]+)\) values \([?, ]+\)")
-
-
-@lru_cache(maxsize=64)
-def many(sql: str) -> tuple[str, list[str]] | None:
-    """A plain insertion as one of many rows, which are its only value, in JSON; and the names of their columns."""
-    if not (found := _INSERTED.fullmatch(sql)):
-        return None
-    table, names = found[1], found[2]
-    rows = f"json_populate_recordset(null::{table}, ?)"
-    return f"insert into {table} ({names}) select {names} from {rows}", names.split(", ")
-
-
-_PLACES = re.compile(r"'[^']*'|\?|(?<![:\w]):([a-z_]+)|%")
-
-
-@lru_cache(maxsize=512)
-def translated(sql: str) -> bytes:
-    """The store's SQL, as psycopg takes it."""
-
-    def other(found: re.Match[str]) -> str:
-        text = found[0]
-        if name := found[1]:
-            return f"%({name})s"
-        return "%s" if text == "?" else text.replace("%", "%%")
-
-    return _PLACES.sub(other, dialect(sql)).encode()
 
 
 _OLDEST = 140000
@@ -265,7 +248,7 @@ class Postgres(Adapter):
                 f"The store {shown(self.path)!r} was written by a newer Interlock (version {found}, this one reads "
                 f"{SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_STORE."
             )
-        current = found == SCHEMA_VERSION
+        current = found >= COMPLETE
         if session:
             session.current = current
         return current if found else None
@@ -273,14 +256,14 @@ class Postgres(Adapter):
     def migrate(self, conn: PostgresConnection) -> None:
         """Unless somebody made the tables by `for_administrators`: then it begins the audit only."""
         with conn.transaction():
-            by_hand = _versions(conn).get(SCHEMA_VERSION) == 0
-            for statement in () if by_hand else definitions():
-                conn.raw.execute(statement.encode())
-            conn.audited()
-            conn.execute(
-                "insert into store_version values (?, ?) on conflict (version) do update set at = excluded.at",
-                (SCHEMA_VERSION, unix_time()),
+            by_hand = max(
+                (made for made, at in _versions(conn).items() if made >= COMPLETE and not at), default=None
             )
+            if by_hand is None:
+                conn.raw.execute(definitions().encode())
+            conn.audited()
+            version = by_hand or SCHEMA_VERSION
+            conn.insert("store_version", {"version": version, "at": unix_time()}, "replace")
 
     def explained(self) -> AbstractContextManager[None]:
         return explained(self.path)

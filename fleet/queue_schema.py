@@ -59,10 +59,10 @@ def make_queue(store: Path) -> None:
 def make_indexes(conn: Connection) -> None:
     """What jobs are searched by beside Procrastinate's own indexes, if it is missing."""
     for name, columns in _INDEXES:
-        (found,) = conn.execute("select to_regclass(?) is not null", (name,)).fetchone()
+        (found,) = conn.execute("select to_regclass($1) is not null", (name,)).fetchone()
         if not found:
             with conn.transaction():
-                conn.execute(f"create index {name} on procrastinate_jobs {columns}")
+                conn.stored(f"create index {name} on procrastinate_jobs {columns}")
 
 
 def definitions() -> str:

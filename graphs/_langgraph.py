@@ -413,10 +413,12 @@ def _served_graph() -> Any:
         """A graph on a server, whose thread there has a UUID: servers take nothing else, not the caller's run id."""
 
         def stream(self, input: Any, config: Any = None, **given: Any) -> Iterator[Any]:
-            yield from super().stream(input, _with_uuid(config), **given)
+            served: Any = super()
+            yield from served.stream(input, _with_uuid(config), **given)
 
         async def astream(self, input: Any, config: Any = None, **given: Any) -> AsyncIterator[Any]:
-            async for part in super().astream(input, _with_uuid(config), **given):
+            served: Any = super()
+            async for part in served.astream(input, _with_uuid(config), **given):
                 yield part
 
     return ServedGraph
@@ -425,7 +427,7 @@ def _served_graph() -> Any:
 def _with_uuid(config: Any) -> Any:
     from uuid import NAMESPACE_OID, UUID, uuid5
 
-    known = (config or {}).get("configurable", {})
+    known: dict[str, Any] = config.get("configurable", {}) if config else {}
     thread = known.get("thread_id")
     try:
         UUID(thread or "")

@@ -10,15 +10,21 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from interlock.services.config.formats import DotEnv, load_dotenv
 from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.services.files.stamps import Stamps
 from interlock.services.hooks.configured import HookBook, load_hooks
-from interlock.services.policy.fields import Problem
-from interlock.services.policy.load import ADMIN_FOLDERS, Places, RuleText, read_files, rule_files, rules_of
+from interlock.services.policy.fields import RuleProblem
+from interlock.services.policy.load import (
+    ADMIN_FOLDERS,
+    RulePlaces,
+    RuleText,
+    list_rule_files,
+    parse_rule_files,
+    read_rule_files,
+)
 from interlock.services.trust import ignored_line, is_trusted, project_files
 
 if TYPE_CHECKING:
@@ -54,7 +60,7 @@ class Rules(NamedTuple):
 
     texts: list[RuleText]
     rules: "list[Rule]"
-    problems: list[Problem]
+    problems: list[RuleProblem]
 
 
 def _part(load: Callable[["Configuration"], T]) -> cached_property[T]:
@@ -121,14 +127,14 @@ class Configuration:
         return load_commands(*self._at, self.trusted)
 
     @_part
-    def places(self) -> Places:
+    def places(self) -> RulePlaces:
         """Where its rules are."""
-        return Places(*self._at, self.trusted, self.sources.admin, self.sources.policies)
+        return RulePlaces(*self._at, self.trusted, self.sources.admin, self.sources.policies)
 
     @_part
     def rules(self) -> Rules:
-        texts = read_files(rule_files(self.places))
-        return Rules(texts, *rules_of(texts))
+        texts = read_rule_files(list_rule_files(self.places))
+        return Rules(texts, *parse_rule_files(texts))
 
     @_part
     def ignored(self) -> list[str]:
@@ -150,7 +156,6 @@ class Configuration:
 _MOST = 8
 """Configurations kept: folders with their options that one process works in by turns."""
 _known: list[Configuration] = []
-_LOOKING = Lock()
 
 
 def configuration_here(root: Path, trusted: bool | None = None) -> Configuration:
@@ -160,12 +165,9 @@ def configuration_here(root: Path, trusted: bool | None = None) -> Configuration
 
 def load_configuration(sources: Sources) -> Configuration:
     """Return the configuration of these sources: the same value as before if no file has changed since."""
-    with _LOOKING:
-        for known in [*_known]:
-            if known.sources == sources:
-                if known.stamps.are_current():
-                    return known
-                _known.remove(known)
-        _known.append(made := Configuration(sources))
-        del _known[:-_MOST]
-        return made
+    known = next((one for one in _known if one.sources == sources), None)
+    if known and known.stamps.are_current():
+        return known
+    made = Configuration(sources)
+    _known[:] = [*(one for one in _known if one is not known), made][-_MOST:]
+    return made

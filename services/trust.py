@@ -21,7 +21,7 @@ from interlock.services.files.protected import protected_names
 from interlock.services.files.stamps import files_like, lies_there, real_path
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import scripts_of
-from interlock.services.policy.load import workspace_files
+from interlock.services.policy.load import list_workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.text import listed
@@ -181,7 +181,7 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
         if real_path(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
-    found += workspace_files(root, home)
+    found += list_workspace_files(root, home)
     return [ProjectFile(file, tuple(lines_of(file))) for file in found]
 
 

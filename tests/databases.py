@@ -79,7 +79,7 @@ def _make_template(address: str) -> None:
 
     _execute(f"create database {_TEMPLATE}", address)
     made = f"insert into store_version values ({SCHEMA_VERSION}, 0)"
-    _execute(";\n".join([*definitions(), made]), address, _TEMPLATE)
+    _execute(definitions() + made, address, _TEMPLATE)
 
 
 _placed: dict[Path, str] = {}
@@ -113,7 +113,7 @@ def rows_of(home: Path, run: str = "") -> list[tuple[object, ...]]:
 def changed(home: Path, sql: str, *values: object) -> None:
     """Change rows behind the product's back."""
     with closing(Store(home).connect()) as conn:
-        conn.execute(sql, values)
+        conn.stored(sql, values)
 
 
 def drop_below(*folders: Path) -> None:

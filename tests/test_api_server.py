@@ -74,11 +74,11 @@ def test_a_page_of_threads_is_the_same_whatever_it_is_a_page_of(ours: Ours) -> N
                 conn, NewRun(f"paged{number}", "paged", "/nowhere", f"title {number % 2}", {}, {"prompt": ""})
             )
             kept = (statuses[number % 5], 1000.0 + number, 2000.0 - number)
-            conn.execute(
-                f"update runs set status = ?, created = ?, updated = ? where run = 'paged{number}'", kept
+            conn.stored(
+                f"update runs set status = $1, created = $2, updated = $3 where run = 'paged{number}'", kept
             )
         child = "update runs set parent = 'paged0', subtask_of = 'paged0' where run = 'paged9'"
-        conn.execute(child)
+        conn.stored(child)
     with ours.http() as http:
 
         def search(**given: Any) -> tuple[list[str], int]:

@@ -102,7 +102,7 @@ def test_a_call_that_was_cut_counts_at_its_estimate(tmp_path: Path) -> None:
     changed(
         stage.folder / "home",
         "insert into reservations (run, task, epoch, agent, model, tokens, under_way, at) "
-        "values (?, 'cut', 0, '', 'm', 5000, 1, 0)",
+        "values ($1, 'cut', 0, '', 'm', 5000, 1, 0)",
         outcome.run,
     )
     assert "12000 were used" in stage.resume(outcome, limits={"max_tokens": 12_000}).error["message"]

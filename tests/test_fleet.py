@@ -422,7 +422,7 @@ def test_idle_workers_and_drives_hold_two_connections_each_and_are_counted(
 def test_the_fleet_lists_fifty_jobs_and_says_how_many_more_there_are(fleet: Run, tmp_path: Path) -> None:
     _begin(fleet, tmp_path)
     with Store(state_home()).writing() as conn:
-        conn.execute(
+        conn.stored(
             "insert into procrastinate_jobs (queue_name, task_name, lock, queueing_lock) "
             "select 'q', 'interlock.drive', 'run' || n, 'run' || n from generate_series(1, 59) n"
         )
@@ -475,8 +475,8 @@ def test_audit_records_bear_the_databases_time(
     with Store(state_home()).writing() as conn:  # a door that doesn't look which version the store has
         note_error(conn, name, {"type": "cancelled", "message": ""})
         end_lease(conn, name)
-        conn.execute("update approvals set superseded = 1")
-        conn.execute("update runs set status = 'cancelled' where run = ?", (name,))
+        conn.update("approvals", {"superseded": 1}, {"superseded": 0})
+        conn.update("runs", {"status": "cancelled"}, {"run": name})
     with psycopg.connect(os.environ["INTERLOCK_STORE"]) as conn:
         late = "select max(at) - extract(epoch from now()) < 60 from audit"
         assert conn.execute(late).fetchone() == (True,)
@@ -678,7 +678,7 @@ def test_a_run_that_was_given_up_or_cancelled_is_over_on_every_other_host(
     assert fleet("wait", cancelled, "--timeout", f"{HANG_S:g}s").code not in (0, 124)
     assert "is interrupted" in fleet("logs", cancelled, "-f").err
     with Store(state_home()).writing() as conn:  # as its owner left it, by an earlier version
-        conn.execute("update lease set held = 1 where run = ?", (given_up,))
+        conn.update("lease", {"held": 1}, {"run": given_up})
     assert _status(fleet, given_up) == "failed", "the row's end decides"
     assert fleet("resume", given_up, "--detach").code == 0
     assert _status(fleet, given_up) in ("queued", "running"), (

@@ -51,7 +51,7 @@ def test_a_queued_run_says_that_no_worker_is_alive_and_how_to_start_one(
             how = "interlock worker" if both else "interlock worker --queue repairs"
             assert who in line and line.endswith(f", and no worker is alive. Start one: {how}"), (door, line)
         with writing() as conn:
-            conn.execute(
+            conn.stored(
                 "insert into procrastinate_workers default values"
             )  # it has just given a sign of life
         assert not [text for text in told().values() if "no worker" in text]
@@ -72,8 +72,11 @@ def _driven_elsewhere() -> int:
     """The job of a run of the user `ci` that a worker drives."""
     args = '{"run": "another", "user": "ci", "workflow": "main", "admitted": 1}'
     with writing() as conn:
-        sql = "insert into procrastinate_jobs (queue_name, task_name, lock, status, args) values (?, ?, ?, 'doing', ?)"
-        return conn.execute(f"{sql} returning id", ("q", "interlock.drive", "another", args)).fetchone()[0]
+        sql = (
+            "insert into procrastinate_jobs (queue_name, task_name, lock, status, args) "
+            "values ($1, $2, $3, 'doing', $4) returning id"
+        )
+        return conn.stored(sql, ("q", "interlock.drive", "another", args)).fetchone()[0]
 
 
 def test_what_programs_start_waits_for_the_limits_of_its_user_by_priority(fleet: Run, ours: Ours) -> None:
@@ -170,7 +173,7 @@ def test_rows_that_whoever_starts_runs_may_write_open_no_page_and_let_no_server_
     with writing() as conn:
         for kind, name, thread, body in forged:
             values = (kind, name, thread, run, json.dumps(body), 9e9)
-            conn.execute("insert into served values (?, ?, ?, ?, ?, ?)", values)
+            conn.stored("insert into served values ($1, $2, $3, $4, $5, $6)", values)
     ours.kill()
     ours.serve()
     with ours.http("forged") as thief, ours.http() as page:

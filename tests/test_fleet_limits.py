@@ -41,7 +41,7 @@ def begin(fleet: Run, tmp_path: Path, user: str, *flags: str) -> str:
 def fetched() -> tuple[int, str] | None:
     """The next job that a worker of this host is given: its number and run."""
     with writing() as conn:
-        sql = "select id, lock from procrastinate_fetch_job_v2(array[?]::varchar[], null)"
+        sql = "select id, lock from procrastinate_fetch_job_v2(array[$1]::varchar[], null)"
         job, name = conn.execute(sql, (f"host:{os.uname().nodename}",)).fetchone()
     return (job, name) if job else None
 
@@ -54,8 +54,8 @@ def test_users_take_turns_and_higher_priorities_come_first(fleet: Run, tmp_path:
     shown = [(job["run"], job["user"], job["priority"]) for job in fleet("fleet", "--json").json["jobs"]]
     assert shown[1] == (urgent, "anna", 5)
     with writing() as conn:  # its worker died with it, and came back to end its job
-        conn.execute("delete from procrastinate_jobs where lock = ?", (first[3],))
-        conn.execute("insert into step_rows values (?, 1, '', 0, '', 0, '[]')", (first[3],))
+        conn.stored("delete from procrastinate_jobs where lock = $1", (first[3],))
+        conn.stored("insert into step_rows values ($1, 1, '', 0, '', 0, '[]')", (first[3],))
         assert hand_to_workers(conn, first[3])
     order = [job[1] for _ in range(6) if (job := fetched())]
     assert order == [urgent, first[3], first[1], bobs[0], first[2], bobs[1]], "what has begun goes first"
@@ -90,7 +90,7 @@ def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_
 
     def ended(name: str) -> None:
         with writing() as conn:
-            conn.execute("select procrastinate_finish_job_v1(?, 'succeeded', true)", (jobs[name],))
+            conn.execute("select procrastinate_finish_job_v1($1, 'succeeded', true)", (jobs[name],))
 
     assert (admitted(names[0]), admitted(names[2])) == ("", "")
     assert "limit of user 'anna' leaves no room: 1 run at once" in admitted(names[1])
@@ -134,8 +134,8 @@ def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
             assert (wait := wait_for(conn, limits, 100)) and said in wait.why
             assert wait.seconds and 0 < wait.seconds <= 31 * 86400
             assert not applying(conn, {"user": "bob", "workflow": "main", "model": "m"})
-            conn.execute("update limit_use set since = since - 100 * 86400")  # the period is over
-            conn.execute("update limit_seconds set since = since - 100")
+            conn.stored("update limit_use set since = since - 100 * 86400")  # the period is over
+            conn.stored("update limit_seconds set since = since - 100")
             assert wait_for(conn, limits, 100) is None
         assert fleet("limits", f"user={user}", "--json").json[0]["used"] == {figure: 0}
 
@@ -148,8 +148,8 @@ def test_a_minute_is_any_60_seconds_and_a_limit_counts_from_when_it_is_set(fleet
     def use(requests: int, seconds_ago: int) -> None:
         with writing() as conn:
             count(conn, applying(conn, names), requests, 0, 0.0)
-            conn.execute(
-                "update limit_seconds set since = since - ? where since > extract(epoch from now()) - 5",
+            conn.stored(
+                "update limit_seconds set since = since - $1 where since > extract(epoch from now()) - 5",
                 (seconds_ago,),
             )
 

@@ -80,9 +80,9 @@ def _scheduled(fleet: Run, tmp_path: Path, *flags: str) -> str:
 def _come(name: str) -> None:
     """Let a time of a schedule come."""
     with writing() as conn:
-        due = conn.execute(
+        due = conn.stored(
             "update procrastinate_jobs set scheduled_at = now(), args = args || jsonb_build_object("
-            "'due', (extract(epoch from clock_timestamp()) * 1000)::bigint) where lock = ? and status = 'todo'",
+            "'due', (extract(epoch from clock_timestamp()) * 1000)::bigint) where lock = $1 and status = 'todo'",
             (f"schedule:{name}",),
         )
         assert due.rowcount == 1
@@ -137,6 +137,6 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     (schedule,) = fleet("schedule", "--json").json
     assert (schedule["run"], schedule["said"]) == (row["run"], "")
     with writing() as conn:
-        conn.execute("delete from procrastinate_jobs")  # whatever lost it
+        conn.stored("delete from procrastinate_jobs")  # whatever lost it
         schedules.take_over(conn, 12)
         assert [row[2] for row in conn.execute(jobs)] == [False], "a schedule without a job is planned"

@@ -1347,12 +1347,12 @@ def test_an_answer_to_a_run_that_an_earlier_version_parked_counts_for_what_was_s
         name = earlier_interrupt_id(f"node:{task}", 0)
         old = {**json.loads(value), "key": f"interrupt:{name}:0"}
         changed = (old["key"], name, json.dumps(old))
-        conn.execute("update approvals set key = ?, interrupt = ?, request = ?", changed)
+        conn.stored("update approvals set key = $1, interrupt = $2, request = $3", changed)
         serde = ClassKeepingSerde(Storable(storable_types()))
         of_interrupt = "where channel = '__interrupt__'"
         (item,) = serde.loads_typed(conn.execute(f"select type, value from writes {of_interrupt}").fetchone())
         saved = serde.dumps_typed((Interrupt(item.value, id=name),))
-        conn.execute(f"update writes set type = ?, value = ? {of_interrupt}", saved)
+        conn.stored(f"update writes set type = $1, value = $2 {of_interrupt}", saved)
     put(Path("amount"), "1" if same else "1000")
     done = answered(parked, options, "yes")
     if same:

@@ -260,7 +260,7 @@ def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
 def test_runs_without_hooks_enter_none_of_their_nodes(tmp_path: Path) -> None:
     stage = Hooked(tmp_path / "stage", [LOOK, DONE])
     outcome = stage.run("main", {"prompt": "go"})
-    rows = stage.rows("select node from steps where run = ? order by seq", outcome.run)
+    rows = stage.rows("select node from steps where run = $1 order by seq", outcome.run)
     words = ("hook", "agent", "session")
     assert [row["node"] for row in rows if any(word in row["node"] for word in words)] == []
     assert stage.rows("select * from hook_calls") == []

@@ -149,7 +149,7 @@ def test_a_store_of_an_earlier_version_lists_what_its_runs_name_when_the_first_i
     listed = sorted(map(tuple, select(home, "select name, run from named_files")))
     assert {run for _, run in listed} == {"", first, second}
     with Store(home).writing() as conn:
-        conn.execute("delete from named_files")
+        conn.stored("delete from named_files")
     files = {path.name for path in OutputFiles(home).directory.iterdir()}
     remove_run(home, first)
     assert {path.name for path in OutputFiles(home).directory.iterdir()} <= files

@@ -120,13 +120,13 @@ def test_settings_of_roo_code_are_rules(
 
 
 def test_a_servers_tools_and_its_resources_are_allowed_by_a_setting_each() -> None:
-    from interlock.services.policy.fields import settings_rules
+    from interlock.services.policy.fields import rules_from_settings
     from interlock.state.settings import Settings
 
     servers = {"s": {"command": "x", "alwaysAllow": ["look"]}, "t": {"command": "x"}}
     settings = Settings.model_validate({"task": {"alwaysAllowMcp": True}, "mcpServers": servers})
     look, *resources = mcp_name("s", "look"), mcp_name("s", "read_resource"), mcp_name("t", "read_resource")
-    assert [rule.tools for rule in settings_rules(settings)[0]] == [(look,), (*resources,)]
+    assert [rule.tools for rule in rules_from_settings(settings)[0]] == [(look,), (*resources,)]
     for task, rules in (({}, [(look,)]), ({"autoApprovalEnabled": False}, [])):
         settings = Settings.model_validate({"task": task, "mcpServers": servers})
-        assert [rule.tools for rule in settings_rules(settings)[0]] == rules
+        assert [rule.tools for rule in rules_from_settings(settings)[0]] == rules

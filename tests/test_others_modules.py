@@ -2,7 +2,7 @@
 
 Seen are targets of assignments and deletions, `setattr` and `delattr`, calls that change what a module holds
 (`sys.modules.pop`), and whatever runs code that isn't imported. A name counts as another package's if an import binds
-it, or a plain alias of such a name.
+it, or a plain alias of such a name, or a loop over such names. An object that the code made or was given doesn't.
 """
 
 import ast
@@ -17,11 +17,6 @@ OFFERED = (
 """What Python documents as a program's own to change: its environment, arguments, streams and folders."""
 _HOOKLESS = "LangGraph has no hook for it, and its version is pinned"
 LEFT = {
-    "cli/main.py: setattr(sys)": "opens streams that the process was started without: sys.stdin, stdout, stderr",
-    "cli/parsing.py: setattr(function)": "a function of ours",
-    "state/node.py: setattr(function)": "a node's own function, whose decorator this is",
-    "engine/workflows.py: __setattr__(found)": "a frozen pipeline of ours",
-    "nodes/guarded.py: __setattr__(copy)": "an instance: the guarded copy of a user's tool",
     "engine/workflows.py: exec()": "runs the user's own file, which is what it is for",
     "engine/workflows.py: sys.modules[made.__name__]": "the user's own file, under a name that nobody else has",
     "engine/graph_files.py: exec()": "runs the user's own file, which is what it is for",
@@ -29,6 +24,9 @@ LEFT = {
     "engine/graph_files.py: sys.modules[name]": "the user's own file, under a name that nobody else has",
     "graphs/_langgraph.py: ids._last_v6_timestamp": "checkpoint ids sort by it after the clock stepped back",
     "graphs/_langgraph.py: own.__code__": "nodes have imported `interrupt` by name; " + _HOOKLESS,
+    "graphs/_langgraph.py: FunctionType()": "`interrupt` as it is outside a drive",
+    "graphs/_langgraph.py: loop._put_checkpoint_fut": "a graph without a saver, inside one that saves synchronously",
+    "graphs/_stored.py: FunctionType()": "tuples inside objects are stored as tuples; " + _HOOKLESS,
     "graphs/_watch.py: own._generate_with_cache": "LangChain has no hook for a model that can't stream",
     "graphs/_watch.py: own._agenerate_with_cache": "LangChain has no hook for a model that can't stream",
     "graphs/_watch.py: own._run_one": _HOOKLESS,
@@ -39,7 +37,10 @@ _CHANGES = frozenset(
     {"append", "insert", "extend", "update", "setdefault", "pop", "clear", "remove", "add", "discard"}
 )
 _RUNS = frozenset(
-    {"exec", "eval", "exec_module", "load_module", "run_path", "run_module", "module_from_spec"}
+    {
+        *("exec", "eval", "exec_module", "load_module", "run_path", "run_module", "module_from_spec"),
+        "FunctionType",
+    }
 )
 _SETS = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _IMPORTS = frozenset({"import_module", "__import__"})
@@ -57,6 +58,8 @@ def _is_others(node: ast.expr, others: set[str]) -> bool:
     """Return whether an expression is another package's module, or a part of one, reached without a call of it."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
+    if _called(node) == "cast" and isinstance(node, ast.Call) and node.args[1:]:
+        return _is_others(node.args[1], others)
     if _called(node) in ("vars", "type") and isinstance(node, ast.Call) and node.args:
         return _called(node) == "type" or _is_others(node.args[0], others)
     return _called(node) in _IMPORTS or (isinstance(node, ast.Name) and node.id in others)
@@ -81,6 +84,9 @@ def _with_aliases(module: ast.Module, others: set[str]) -> set[str]:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and _is_others(node.value, others):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {target.id for target in targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple | ast.List):
+            some = any(_is_others(one, others) for one in node.iter.elts)
+            found |= {node.target.id} if some and isinstance(node.target, ast.Name) else set()
     return found
 
 
@@ -123,7 +129,7 @@ def _by_call(node: ast.Call, ours: set[str], others: set[str]) -> str:
     of = node.func.value if isinstance(node.func, ast.Attribute) else None
     if name in _RUNS and name not in ours:
         return f"{name}()"
-    if name in _SETS and node.args and ast.unparse(node.args[0]) != "self":
+    if name in _SETS and node.args and _is_others(node.args[0], others):
         return f"{name}({ast.unparse(node.args[0])})"
     if name in _CHANGES and isinstance(of, ast.Attribute) and _is_others(of, others):
         what = ast.unparse(of)
@@ -156,6 +162,10 @@ def patch():
     import_module("others").value = 1
     vars(others)["value"] = 1
     setattr(Kept, "value", 1)
+    cast(Any, Kept).value = 1
+    for one in (Kept, part):
+        one.value = 1
+    FunctionType(part.run.__code__, {})
     exec("value = 1", vars(others))
     Kept.value, text.value = 1, 1
     type(text).value = 1
@@ -163,6 +173,8 @@ def patch():
 def use():
     made = Kept()
     made.value = others.value
+    setattr(made, "value", 1)
+    object.__setattr__(made, "value", 1)
     made.values.append(part.deep)
     text.value = sys.modules["others"]
     sys.stdout = made
@@ -175,5 +187,6 @@ def test_the_look_sees_each_way_to_change_others_and_takes_nothing_else_for_one(
             *("others.value", "part.deep.value", "others.value", "alias.value", "sys.modules['others']"),
             *("sys.meta_path.insert()", "import_module('others').value", "vars(others)['value']"),
             *("setattr(Kept)", "exec()", "Kept.value", "type(text).value"),
+            *("cast(Any, Kept).value", "one.value", "FunctionType()"),
         ]
     )

@@ -360,16 +360,16 @@ def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
     rule = SessionRule(tool="web_fetch", path="a.invalid", modes=LOOSER["plan"])
     assert rule.covers == "web_fetch on a.invalid, until the plan ends"
     with closing(Store(stage.folder / "home").connect()) as conn:
-        conn.execute("update approvals set seq = 9")
-        conn.execute(
+        conn.stored("update approvals set seq = 9")
+        conn.stored(
             "insert into approvals (seq, id, run, key, request, answer, asked_at, rule) "
-            "values (1, 'x', ?, 'x', '{}', '{}', 0, ?)",
+            "values (1, 'x', $1, 'x', '{}', '{}', 0, $2)",
             (outcome.run, rule.model_dump_json()),
         )
         approvals = SqlApprovals(conn, outcome.run)
         for choice, holds in (("reject", True), ("proceed_once", False)):
             text = Answer(choice=choice).model_dump_json()
-            conn.execute("update approvals set answer = ? where id = ?", (text, outcome.pending[0]["id"]))
+            conn.stored("update approvals set answer = $1 where id = $2", (text, outcome.pending[0]["id"]))
             assert approvals.session_rules() == ([rule] if holds else [])
 
 
@@ -387,7 +387,7 @@ def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tm
     real = file_of(stage, outcome)
     outcome = stage.resume(outcome, *approve(outcome))
     assert "rm -rf" in real.read_text(), "the hook has run"
-    (row,) = stage.rows("select * from runs where run = ?", outcome.run)
+    (row,) = stage.rows("select * from runs where run = $1", outcome.run)
     from interlock.engine.store.chain import messages_at
 
     state = json.loads(row["input"])

@@ -193,7 +193,7 @@ def test_a_child_has_a_mode_steps_and_a_conversation_of_its_own(tmp_path: Path) 
     outcome = stage.run("task", {"prompt": "secret of the root", "mode": "code"}, approval_mode="yolo")
     assert (outcome.status, outcome.output["mode"]) == ("done", "code")
     assert not (stage.work / "no.txt").exists()
-    bodies = stage.rows("select body from chain where run = ?", outcome.output["children"][0])
+    bodies = stage.rows("select body from chain where run = $1", outcome.output["children"][0])
     assert not any(b"secret of the root" in inflate_body(row["body"]) for row in bodies)
 
 
@@ -217,7 +217,7 @@ def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_t
     assert (outcome.exit_code, outcome.error and outcome.error["type"]) == (57, "budget"), outcome.error
     assert outcome.error and "13000 were used" in outcome.error["message"]  # the third would pass it
     assert [
-        len(stage.rows("select 1 from model_calls where agent = ?", a)) for a in ("", _FIRST, _SECOND)
+        len(stage.rows("select 1 from model_calls where agent = $1", a)) for a in ("", _FIRST, _SECOND)
     ] == [1, 1, 0]
     outcome = stage.resume(outcome, limits={"max_tokens": 500_000})
     while outcome.status == "waiting":
@@ -229,13 +229,13 @@ def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_t
 def test_a_fork_of_a_task_is_no_subtask_of_it_and_waits_for_none_of_its_subtasks(tmp_path: Path) -> None:
     stage, outcome = started(tmp_path)
     home = stage.folder / "home"
-    step = stage.rows("select step from runs where run = ?", outcome.run)[0]["step"]
+    step = stage.rows("select step from runs where run = $1", outcome.run)[0]["step"]
     early = fork_sync(outcome.run, step, home=home).run
     assert asked(stage.resume(outcome)) == [(outcome.run, "new_task")]
     assert waiting_requests(home, early)[0].run == early
     outcome = stage.resume(outcome, *approve(outcome))
     (child,) = {request["id"].partition("-")[0] for request in outcome.pending}
-    step = stage.rows("select step from runs where run = ?", outcome.run)[0]["step"]
+    step = stage.rows("select step from runs where run = $1", outcome.run)[0]["step"]
     with pytest.raises(UserError, match=f"waits for its subtask {child!r}.*Fork at step {step - 1}"):
         fork_sync(outcome.run, step, home=home)
     fork = fork_sync(outcome.run, step - 1, home=home).run

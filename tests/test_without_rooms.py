@@ -105,8 +105,8 @@ def edit(tree: Tree) -> None:
 
 DOORS: dict[str, Callable[[Tree], None]] = {"": repair, "web": call_api, "acp": edit}
 """A run through each door, by the folder that has it."""
-MISSING = {"web": "serve", "acp": "acp"}
-"""What may be missing, and the command that is unknown then."""
+MISSING = {"web": "serve", "acp": "acp", "fleet": "worker", "telemetry": ""}
+"""What may be missing, and the command that is unknown then; empty: none is."""
 
 
 @pytest.mark.sweep
@@ -129,3 +129,25 @@ def test_without_a_folder_its_command_is_unknown_and_every_other_door_works(
             f"interlock: No command {name!r}: this installation lacks the folder interlock/{folder}/. "
             "Install Interlock again to get it.\n"
         )
+
+
+@pytest.mark.sweep
+@pytest.mark.sqlite
+@pytest.mark.parametrize(
+    ("folder", "lacks"), [("fleet", "Runs in PostgreSQL need"), ("telemetry", "telemetry.enabled needs")]
+)
+def test_what_is_asked_of_a_missing_folder_is_refused_or_noted_in_one_line(
+    folder: str, lacks: str, tmp_path: Path
+) -> None:
+    tree = Tree(tmp_path, folder)
+    line = f"{lacks} the folder interlock/{folder}/, which this installation lacks. Install Interlock again to get it."
+    words = ("run", "main", "go", "-m", f"script:{tree.script}")
+    if folder == "telemetry":
+        put(Path(tree.env["HOME"]) / ".gemini" / "settings.json", {"telemetry": {"enabled": True}})
+        done = tree.run(*ENTRY, *words)
+        assert (done.returncode, done.stdout) == (0, "It is done.\n") and done.stderr == f"warning: {line}\n"
+        return
+    tree.env["INTERLOCK_STORE"] = "postgresql://me@127.0.0.1:1/runs"
+    for asked in (words, (*words, "--detach"), ("schedule", "list"), ("limits",), ("wait", "x")):
+        done = tree.run(*ENTRY, *asked)
+        assert (done.returncode, done.stdout, done.stderr) == (52, "", f"interlock: {line}\n"), asked

@@ -18,7 +18,7 @@ _LOCAL_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
 def url_problem(url: str) -> str | None:
-    """Why a URL can't be fetched."""
+    """Return why a URL can't be fetched."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -62,7 +62,7 @@ async def describe_private_destination(url: str) -> str | None:
 
 
 async def private_address_warning(url: str) -> str:
-    """What a person should know about a URL's destination; empty: nothing."""
+    """Return what a person should know about a URL's destination; empty: nothing."""
     try:
         private = await describe_private_destination(url)
     except ToolError as error:
@@ -94,7 +94,7 @@ _PRIVATE = tuple(
 
 
 def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address to which packets for this one go, through whatever translates them."""
+    """Return the IPv4 address to which packets for this one go, through whatever translates them."""
     if int(address) > 1 and any(address in network for network in _IPV4_AT_THE_END):
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour

@@ -48,13 +48,14 @@ def _args_models() -> Mapping[str, type[BaseModel]]:
 
 
 def _other_accepted_names(fields: Collection[str]) -> frozenset[str]:
-    """Further names under which a tool with these arguments accepts them."""
+    """Return further names under which a tool with these arguments accepts them."""
     same = (name for group in _SAME if len({*group} & {*fields}) == 1 for name in group)
     return frozenset(same) - {*fields}
 
 
 def normalize_argument_names(tool: str, args: Mapping[str, V]) -> dict[str, V]:
-    """The arguments under the tool's own names. What could mean two of them, or is given twice, stays as it is."""
+    """Return the arguments under the tool's own names. What could mean two of them, or is given twice, stays as
+    it is."""
     if tool not in _args_models() or (fields := {*_args_models()[tool].model_fields}).issuperset(args):
         return dict(args)
     meant = {name: name if name in fields else _match_field(name, fields - args.keys()) for name in args}
@@ -63,7 +64,7 @@ def normalize_argument_names(tool: str, args: Mapping[str, V]) -> dict[str, V]:
 
 
 def _match_field(name: str, fields: Collection[str]) -> str:
-    """The one field that a name can mean; empty: there is none, or several."""
+    """Return the one field that a name can mean; empty: there is none, or several."""
     name = _CAPITAL.sub("_", name).lower().replace("-", "_")
     if name in fields:
         return name
@@ -72,7 +73,7 @@ def _match_field(name: str, fields: Collection[str]) -> str:
 
 
 def _schema_parameters(args: type[BaseModel]) -> list[str]:
-    """The parameters that its schema has: building 40 schemas would add 2 % to a run's start."""
+    """Return the parameters that its schema has: building 40 schemas would add 2 % to a run's start."""
     fields = args.model_fields.items()
     return [f.alias or name for name, f in fields if not any(isinstance(m, _HIDDEN) for m in f.metadata)]
 
@@ -93,7 +94,7 @@ class TaggedTools:
         )
 
     def resolve_call(self, call: TaggedCall) -> tuple[str, dict[str, JsonValue]]:
-        """The call's tool and arguments, typed by its schema."""
+        """Return the call's tool and arguments, typed by its schema."""
         name, params = call
         if name == "read_file" and (files := _parse_file_elements(params)):
             if len(files) == 1:
@@ -110,7 +111,8 @@ _RANGE = re.compile(r"<line_range>\s*(\d{1,9})\s*-\s*(\d{1,9})\s*</line_range>\s
 
 
 def _parse_file_elements(params: Mapping[str, str]) -> list[dict[str, str]]:
-    """The files of Roo Code's `<args><file>…</file>…</args>`, each with a line range at most; empty: it is none."""
+    """Return the files of Roo Code's `<args><file>…</file>…</args>`, each with a line range at most; empty: it is
+    none."""
     found: list[dict[str, str]] = []
     text, at = params.get("args", ""), 0
     while at < len(text):
@@ -132,7 +134,8 @@ def _accepted_parameter_names(parameters: Iterable[str]) -> frozenset[str]:
 
 
 def convert_arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Values converted per the tool's JSON Schema; those that can't be stay text, which the tool rejects by name."""
+    """Return values converted per the tool's JSON Schema; those that can't be stay text, which the tool rejects by
+    name."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     return {name: _convert_value(text, properties.get(name, {})) for name, text in params.items()}
 

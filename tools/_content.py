@@ -212,6 +212,6 @@ def to_media_part(display_path: str, data: bytes) -> DataPart | str | None:
 
 
 def media_placeholder(display_path: str, part: DataPart, size: int) -> str:
-    """Text in place of the part, for people and for models that can't see it."""
+    """Return text in place of the part, for people and for models that can't see it."""
     kind = "picture" if part.type == "image" else "PDF"
     return f"[{display_path!r}: {kind} ({part.mime_type}, {size} bytes), shown beside this text.]"

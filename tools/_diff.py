@@ -62,7 +62,7 @@ def _find_common_blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[tupl
 
 
 def _find_unique_anchors(old: list[int], new: list[int]) -> list[tuple[int, int]]:
-    """Positions of pieces unique on both sides: the longest sequence in both orders."""
+    """Return positions of pieces unique on both sides: the longest sequence in both orders."""
     places: list[dict[int, int]] = []
     for pieces in (old, new):
         counts = Counter(pieces)

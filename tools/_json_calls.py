@@ -130,11 +130,11 @@ class Files(Protocol):
     """The files of a workspace, as a repair sees them."""
 
     def is_test(self, path: str) -> bool:
-        """Whether a file is a test or decides which tests run."""
+        """Return whether a file is a test or decides which tests run."""
         ...
 
     def wants_tests(self, task: str) -> bool:
-        """Whether a task says that tests are to be written or changed."""
+        """Return whether a task says that tests are to be written or changed."""
         ...
 
     def named_in(self, output: str, tests: Mapping[str, str]) -> Sequence[str]:
@@ -240,7 +240,7 @@ def _apply_edit(text: str | None, args: Mapping[str, str]) -> str | None:
 def build_answer_schema(
     tools: Sequence[ToolDeclaration], messages: Sequence[Message] = (), files: Files | None = None
 ) -> dict[str, Any]:
-    """The JSON Schema of the next answer."""
+    """Return the JSON Schema of the next answer."""
     seen, may = ModelKnowledge(messages), allowed_writes(messages, files)
     offered = [tool for tool in tools if tool.name not in seen.repeated_tools]
     calls = [schema for tool in offered for schema in _tool_call_schemas(tool, seen, may)]

@@ -223,7 +223,7 @@ def prefer_editor_text(workspace: Workspace, path: Path, data: bytes) -> bytes:
 
 
 def to_tool_error(workspace: Workspace, path: Path, error: OSError) -> ToolError:
-    """The `ToolError` for a file system error."""
+    """Return the `ToolError` for a file system error."""
     shown = workspace.relative(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ToolError("file_not_found", f"No file {shown!r}.{_suggest_similar_names(workspace, path)}")

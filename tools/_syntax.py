@@ -20,7 +20,7 @@ EXTRA = "install interlock-agent[code]"
 
 @cache
 def load_languages() -> Mapping[str, Mapping[str, str]]:
-    """Every language, by the name that filters use, with what `languages.toml` says of it."""
+    """Return every language, by the name that filters use, with what `languages.toml` says of it."""
     return tomllib.loads(Path(__file__).with_name("languages.toml").read_text("utf-8"))
 
 
@@ -32,7 +32,7 @@ def grammar_modules() -> Mapping[str, str]:
 
 @cache
 def _languages_by_file_name() -> Mapping[str, str]:
-    """The whole name of a file, or `*` and its suffix → the language."""
+    """Return the whole name of a file, or `*` and its suffix → the language."""
     rows = load_languages().items()
     suffixes = {f"*.{end}": name for name, row in rows for end in row.get("suffixes", "").split()}
     return {**suffixes, **{file: name for name, row in rows for file in row.get("names", "").split()}}
@@ -47,7 +47,7 @@ def detect_language(path: str | PurePath) -> str | None:
 
 
 def is_parser_installed() -> bool:
-    """Whether the extra `code` is installed."""
+    """Return whether the extra `code` is installed."""
     return find_spec("tree_sitter") is not None
 
 

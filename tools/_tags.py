@@ -216,7 +216,7 @@ class TagParser:
         self._tool = self._param = ""
 
     def _is_call(self) -> bool:
-        """Whether what was begun is meant as a call."""
+        """Return whether what was begun is meant as a call."""
         return self._tool in self._offered or bool(
             _read_parameters("".join(self._inside), self._parameter_tags)
         )
@@ -249,7 +249,7 @@ def _tag_prefixes(tags: Any) -> dict[str, bool]:
 
 
 def _read_tag(buffer: str, at: int, tags: Mapping[str, bool]) -> str | None:
-    """The tag starting at `at`; empty: none; None: more input is needed."""
+    """Return the tag starting at `at`; empty: none; None: more input is needed."""
     for end in range(at + 1, len(buffer) + 1):
         whole = tags.get(buffer[at:end])
         if whole is None:
@@ -290,7 +290,7 @@ def _trim_value(name: str, text: str) -> str:
 
 
 def render_call_as_tags(call: ToolCall) -> str:
-    """The call as the model would write it."""
+    """Return the call as the model would write it."""
     lines = [f"<{call.name}>"]
     for name, value in call.args.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -73,7 +73,7 @@ class BrowserActionArgs(Args):
 
 
 def is_browser_installed() -> bool:
-    """Whether the extra `browser` is installed."""
+    """Return whether the extra `browser` is installed."""
     return find_spec("playwright") is not None
 
 

@@ -87,7 +87,7 @@ def _format_entry(workspace: Workspace, directory: Path, seen: _Entry) -> str:
 
 
 def _link_target(workspace: Workspace, link: Path) -> tuple[str, str]:
-    """A link's target type and a remark about it."""
+    """Return a link's target type and a remark about it."""
     try:
         kind = path_kind(workspace, workspace.readable(str(link)))
     except PathRefused:

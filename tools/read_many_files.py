@@ -180,7 +180,7 @@ def _ignored_refusal(pattern: str, folder: Path, workspace: Workspace, *, git: b
 def _format_file(
     args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: bool, room: int
 ) -> str | None:
-    """Text shown for one file; None: skipped, as it isn't text and wasn't named."""
+    """Return text shown for one file; None: skipped, as it isn't text and wasn't named."""
     real = resolve_allowed_file(workspace, path, ignored=not args.respect_git_ignore)
     if real is None:  # a link was created since it was found
         return "[may not be read]"

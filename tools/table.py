@@ -50,7 +50,7 @@ _FEW_OF_PLANS = ("read_file", "list_directory", "grep_search", "write_file", "ex
 
 
 def most_important_tools(workflow: str, approval_mode: str) -> tuple[str, ...]:
-    """The tools that matter most, for models that get a short prompt."""
+    """Return the tools that matter most, for models that get a short prompt."""
     if workflow == "task":
         return _FEW_OF_TASK
     return _FEW_OF_PLANS if approval_mode == "plan" else _FEW

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView, Risk
@@ -84,7 +84,7 @@ def main() -> int:
         found, problems = load_rules([(file, 4)])
         if problems:
             raise SystemExit(str(problems[0]))
-        policy = RulePolicy(Books(found, Settings(), FolderWorkspace(Path(folder))))
+        policy = RulePolicy(WorkspaceRules(found, Settings(), FolderWorkspace(Path(folder))))
         print(f"{rules().count('[[rule]]')} rules; a line of {len(LINE)} characters; no line is seen twice")
         calls: list[tuple[str, Risk, float, Callable[[int], CallView]]] = [
             ("plain tool (read)", "read", PLAIN_MS, lambda n: _call("read_file", file_path=f"src/a{n}.py")),

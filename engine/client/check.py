@@ -26,7 +26,7 @@ from interlock.services.mcp.endpoint import streams
 from interlock.services.mcp.remote import WAIT_S, Show, sign_in
 from interlock.services.mcp.spec import ServerSpec, specs_of
 from interlock.services.mcp.tokens import TokenFile
-from interlock.services.policy.checkers import CheckerAnswer, lowered
+from interlock.services.policy.checkers import CheckerAnswer, apply_checker_answers
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
@@ -84,7 +84,7 @@ class PolicyCheck:
         self._prepared = prepare(options, needs_model=False)
         self.warnings: Sequence[str] = self._prepared.warnings
         processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
-        self._prepared.policy.run_checkers_with(processes)
+        self._prepared.policy.set_checker_processes(processes)
         specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
         self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
         agents = self._prepared.agents
@@ -103,11 +103,13 @@ class PolicyCheck:
         )
         risk, refused = self._of_tool(call, asked.agent)
         mode = asked.mode or self._prepared.approval_mode
-        found = policy.explain(call, risk, mode, asked.annotations)
+        found = policy.explain_decision(call, risk, mode, asked.annotations)
         if refused:
             return Checked(agent=asked.agent, explanation=_refused(found, refused))
-        checkers = await policy.checked(call, risk, mode, found.verdict, asked.annotations)
-        verdict = await policy.unless_private(call, risk, mode, lowered(found.verdict, checkers))
+        checkers = await policy.ask_checkers(call, risk, mode, found.verdict, asked.annotations)
+        verdict = await policy.limit_if_private(
+            call, risk, mode, apply_checker_answers(found.verdict, checkers)
+        )
         if verdict.by_checker:
             choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
             private = verdict.rule.startswith(PRIVATE_RULE)
@@ -129,7 +131,7 @@ class PolicyCheck:
 
     def _policy(self, asked: Question) -> RulePolicy:
         named = [asked.server] if asked.server else []
-        policy = self._prepared.policy.with_servers([*self._servers, *named])
+        policy = self._prepared.policy.for_servers([*self._servers, *named])
         if asked.agent is None:
             return policy
         if asked.agent not in self._agents:

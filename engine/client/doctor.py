@@ -210,14 +210,14 @@ def _left_out(configuration: "Configuration") -> Iterator[Finding]:
 
 def _policies(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.files.workspace import open_workspace
-    from interlock.services.policy.books import Books
+    from interlock.services.policy.books import WorkspaceRules
     from interlock.services.policy.policy import RulePolicy
 
     settings = configuration.loaded.settings
     try:
         texts, rules, problems = configuration.rules
-        books = Books(rules, settings, open_workspace(configuration.sources.root, settings))
-        idle = books.idle(configuration.agents[0], settings.mcp_servers)
+        books = WorkspaceRules(rules, settings, open_workspace(configuration.sources.root, settings))
+        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         problems = [*problems, *books.problems, *idle]
         prefixes = RulePolicy(books).wide_prefixes()
         wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]

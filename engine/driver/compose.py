@@ -124,9 +124,12 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
     outputs, index = _files_of_run(prepared, info, store, conn), OnFirstUse(partial(_index, prepared, store))
-    transcript, journal = _record(prepared, info, store, connections)
+    redact, plans = prepared.redact, prepared.workspace.plans
+    transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
+    journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, redact, plans)
     processes, commands = of_run = _processes(prepared, outputs)
-    servers = _servers(prepared, partial(open_servers, prepared, outputs, emit, journal.keep_reply))
+    opened = partial(open_servers, prepared, outputs, emit, journal.keep_reply)
+    servers = OnFirstUse(opened) if prepared.settings.mcp_servers else _NoServers(opened)
     policy = _policy(prepared, commands if prepared.options.repository else processes, servers)
     models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
@@ -134,6 +137,16 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
     kept = _snapshots(prepared, info, store, connections)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
+    options = prepared.options
+    context = WorkspaceContext(
+        info=info,
+        settings=prepared.settings,
+        env=prepared.env,
+        workspace=prepared.workspace,
+        flags=Flags(options.system_prompt, options.append_system_prompt, options.ide_context),
+        home=options.user_home,
+        trusted=prepared.trusted,
+    )
     agents.root = deps = Deps(
         info=info,
         settings=prepared.settings,
@@ -146,7 +159,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         journal=journal,
         effects=effects_of(conn, info.run, epoch, prepared.redact),
         approvals=approvals,
-        context=_context(prepared, info),
+        context=context,
         outputs=outputs,
         steps=connections.steps,
         snapshots=kept,
@@ -174,15 +187,6 @@ def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connec
         bring_plans(conn, store.home, info.run)
         outputs = replace(outputs, keep=partial(keep_output, store))
     return outputs
-
-
-def _record(
-    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
-) -> tuple[ChainTranscript, SqlJournal]:
-    conn, redact = connections.conn, prepared.redact
-    transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
-    journal = partial(SqlJournal, conn, transcript, store.outputs, info.run, connections.epoch)
-    return transcript, journal(redact, prepared.workspace.plans)
 
 
 def _index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
@@ -265,18 +269,14 @@ def open_servers(
     )
 
 
-def _servers(prepared: RunConfig, make: "Callable[[], Servers]") -> "OnFirstUse[Servers]":
-    return OnFirstUse(make) if prepared.settings.mcp_servers else _NoServers(make)
-
-
 def _policy(
     prepared: RunConfig, processes: SupervisedProcesses, servers: "OnFirstUse[Servers]"
 ) -> "RulePolicy":
     def made() -> "RulePolicy":
         policy = prepared.policy
-        policy.run_checkers_with(processes)
+        policy.set_checker_processes(processes)
         if prepared.settings.mcp_servers:
-            policy = policy.with_servers(servers().names(), servers().annotations)
+            policy = policy.for_servers(servers().names(), servers().annotations)
         return policy
 
     return cast("RulePolicy", OnFirstUse(made))
@@ -422,19 +422,3 @@ def _repair_files(prepared: RunConfig) -> "RepairFiles":
     from interlock.services.checks.table import CheckTable
 
     return RepairFiles(prepared.workspace.root, CheckTable(prepared.options.check))
-
-
-def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:
-    return WorkspaceContext(
-        info=info,
-        settings=prepared.settings,
-        env=prepared.env,
-        workspace=prepared.workspace,
-        flags=Flags(
-            prepared.options.system_prompt,
-            prepared.options.append_system_prompt,
-            prepared.options.ide_context,
-        ),
-        home=prepared.options.user_home,
-        trusted=prepared.trusted,
-    )

@@ -25,7 +25,7 @@ from interlock.engine.workflows import MisdeclaredError, begun_with, executed, l
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
 from interlock.services.files.disk import make_private_directory
-from interlock.services.policy.load import RuleText, rules_of
+from interlock.services.policy.load import RuleText, parse_rule_files
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError
@@ -117,7 +117,7 @@ def _brought(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator
         if not file.is_relative_to(own):
             yield f"file {str(file)!r}", file.parent
     rights: Mapping[str, Any] = kept.get("rights") or {}
-    rules = rules_of([RuleText(*file) for file in rights.get("files", ())])[0]
+    rules = parse_rule_files([RuleText(*file) for file in rights.get("files", ())])[0]
     checkers = [rule.checker.command for rule in rules if rule.checker and rule.checker.command]
     found = [f"hooks for {event}" for event in overrides.get("hooks", ())]
     found += [f"MCP server {name!r}" for name in overrides.get("mcpServers", ())]
@@ -159,11 +159,28 @@ def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
 
 
 def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
-    """Add the processors from settings and installed packages; none where code of users may not run."""
-    if FORBIDDEN.get():
+    """Add the processors from settings and installed packages; none where code of users may not run.
+
+    Raises `ConfigError`: one line with file, line, expected.
+    """
+    named = prepared.settings.processors or find_entry_points(_PROCESSORS_GROUP)
+    if FORBIDDEN.get() or chosen.name not in _TALKING or not named:
         return chosen
     root, home = prepared.workspace.root, prepared.options.user_home
-    return placed(chosen, processor_files(prepared.settings, root, home, prepared.trusted))
+    files = processor_files(prepared.settings, root, home, prepared.trusted)
+    found = [p for source in (*map(_processors_in, files), *_installed_processors()) for p in source]
+    if twice := next((p.name for p in found if sum(p.name == o.name for o in found) > 1), None):
+        raise ConfigError(
+            f"Two processors are called {twice!r} (place and function). Rename one of the functions."
+        )
+    if not found:
+        return chosen
+    try:
+        made = with_processors(chosen, tuple(found))
+        made.declared()  # checks that every node fits the state
+        return made
+    except SetupError as error:
+        raise ConfigError(f"A processor doesn't fit {chosen.name!r}: {error}") from error
 
 
 _KEPT = (
@@ -268,25 +285,6 @@ def processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -
     """Real paths; relative ones start at the workspace. Files inside it count only if it is trusted."""
     paths = (Path(os.path.realpath(path)) for path in settings.processor_files(root, home))
     return [path for path in paths if trusted or not path.is_relative_to(root)]
-
-
-def placed(chosen: Pipeline, files: Sequence[Path]) -> Pipeline:
-    """Return the workflow with its active processors. Raises `ConfigError`: one line with file, line, expected."""
-    if chosen.name not in _TALKING:
-        return chosen
-    found = [p for source in (*map(_processors_in, files), *_installed_processors()) for p in source]
-    if twice := next((p.name for p in found if sum(p.name == o.name for o in found) > 1), None):
-        raise ConfigError(
-            f"Two processors are called {twice!r} (place and function). Rename one of the functions."
-        )
-    if not found:
-        return chosen
-    try:
-        made = with_processors(chosen, tuple(found))
-        made.declared()  # checks that every node fits the state
-        return made
-    except SetupError as error:
-        raise ConfigError(f"A processor doesn't fit {chosen.name!r}: {error}") from error
 
 
 def _installed_processors() -> Iterator[list[Processor]]:

@@ -27,9 +27,9 @@ from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import HookBook, event_named
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve, with_whole_path
-from interlock.services.policy.books import Books
-from interlock.services.policy.load import ADMIN_FOLDERS, user_folder
-from interlock.services.policy.modes import PROJECT_FILE, ModeBook, mode_tools
+from interlock.services.policy.books import WorkspaceRules
+from interlock.services.policy.load import ADMIN_FOLDERS, user_rule_folder
+from interlock.services.policy.modes import PROJECT_FILE, ModeBook, restrict_mode_tools
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.aside import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
@@ -165,7 +165,7 @@ class RunConfig:
     env: Mapping[str, str]
     workspace: FolderWorkspace
     approval_mode: str
-    books: Books
+    books: WorkspaceRules
     limits: Limits
     trusted: bool
     warnings: list[str]
@@ -193,7 +193,7 @@ class RunConfig:
     def policy(self) -> "RulePolicy":
         from interlock.services.policy.policy import RulePolicy  # deferred: no request waits for it
 
-        return RulePolicy(self.books, user_folder(self.options.user_home))
+        return RulePolicy(self.books, user_rule_folder(self.options.user_home))
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -267,7 +267,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     check_mode(configuration, options.mode)
     now = configuration.once(("rights", options.home), lambda: rights_of(configuration, own_redactor()))
     rules = run_rules(options, configuration, now)
-    if not trusted and options.rights is not None and options.repository is None:
+    if rules.changed and not trusted and options.repository is None:
         check_definitions(
             [name for name in rules.kept["defined"] if name not in now["defined"]], configuration
         )
@@ -275,7 +275,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
     books, problems = _books(options, rules, configuration, workspace)
     defined_tools = configuration.once(
-        "tools", lambda: {**agent_tools(agents), **skill_tools(skills), **mode_tools(modes)}
+        "tools", lambda: {**agent_tools(agents), **skill_tools(skills), **restrict_mode_tools(modes)}
     )
     sandbox = _sandbox(options, workspace, settings, env)
     warnings = [*configuration.loaded.warnings, *configuration.environment.warnings, *rules.warnings()]
@@ -345,15 +345,15 @@ def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
 
 def _books(
     options: Options, rules: RunRules, configuration: Configuration, workspace: FolderWorkspace
-) -> tuple[Books, list[str]]:
+) -> tuple[WorkspaceRules, list[str]]:
     """Return the rules of a run, and a line for each that can't count."""
     scope, settings = Scope(interactive=options.interactive), rules.settings
 
-    def made() -> tuple[Books, list[str]]:
+    def made() -> tuple[WorkspaceRules, list[str]]:
         programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
-        of = partial(Books, settings=settings, workspace=workspace, scope=scope, programs=programs)
+        of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
         books = of(rules.now, began=of(rules.then) if rules.changed else None)
-        idle = books.idle(configuration.agents[0], settings.mcp_servers)
+        idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
         return books, [*map(str, (*books.problems, *idle))]
 
     books, problems = made() if rules.changed else configuration.once(("books", options.interactive), made)

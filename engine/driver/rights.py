@@ -23,8 +23,8 @@ from interlock.services.files.protected import (
 from interlock.services.files.stamps import real_path
 from interlock.services.hooks.configured import Hook, matcher
 from interlock.services.hooks.scripts import scripts_of
-from interlock.services.policy.fields import Problem
-from interlock.services.policy.load import RuleText, rules_of
+from interlock.services.policy.fields import RuleProblem
+from interlock.services.policy.load import RuleText, parse_rule_files
 from interlock.services.policy.rule import ADMIN, Rule
 from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
@@ -59,7 +59,7 @@ class RunRules:
     """The rules of a run: those it started with apply, and so do later prohibitions."""
 
     now: list[Rule]
-    problems: list[Problem]
+    problems: list[RuleProblem]
     then: list[Rule]
     settings: Settings
     """Current settings, except that those about rights are as they were."""
@@ -125,7 +125,7 @@ def run_rules(options: Options, configuration: Configuration, now: dict[str, Any
     if options.repository:
         return _of_another_host(options.rights, texts, settings)
     then = _begun_with(options.rights, now, options)
-    before = rules_of([RuleText(*file) for file in then["files"]])[0]
+    before = parse_rule_files([RuleText(*file) for file in then["files"]])[0]
     changed = _changes(then, now)
     before += [rule for name in changed if (rule := _until_confirmed(name, then["defined"].get(name)))]
     modes = [
@@ -141,7 +141,7 @@ def _of_another_host(kept: Mapping[str, Any], texts: Sequence[RuleText], setting
     then: dict[str, Any] = {"defined": dict[str, Any](), **kept}
     files = [RuleText(*file) for file in then["files"]]
     admins, own = [t for t in texts if t.tier == ADMIN], [t for t in files if t.tier != ADMIN]
-    (before, _), (rules, problems) = rules_of(files), rules_of([*admins, *own])
+    (before, _), (rules, problems) = parse_rule_files(files), parse_rule_files([*admins, *own])
     changed = ["the admin's policies"] if {*admins} != {t for t in files if t.tier == ADMIN} else []
     theirs = {key: value for key, value in then["settings"].items() if not key.startswith(_OF_HOST)}
     return RunRules(rules, problems, before, _as_then(settings, {"settings": theirs}), then, changed)
@@ -268,7 +268,7 @@ def protected_paths(options: Options, configuration: Configuration, rules: Seque
     found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
     made = ProtectedPaths(memory=names, places=found, home=real_path(home))
     for root in map(real_path, roots):  # a workspace in a project's settings
-        if inside := made.named(root.relative_to(git_root(root) or "/")):
+        if inside := made.protection_by_name(root.relative_to(git_root(root) or "/")):
             found[root] = inside.what
     return made
 

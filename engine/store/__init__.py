@@ -7,7 +7,6 @@ import json
 import zlib
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -16,7 +15,6 @@ from interlock.engine.store.address import ADDRESS, address_of
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.seals import PROGRESS, resealed
 from interlock.engine.store.sqlite import Sqlite
-from interlock.engine.store.tables import TABLE
 from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory
 from interlock.state.clock import unix_time
 from interlock.state.errors import STOPPED, StoreError, UserError
@@ -73,40 +71,17 @@ def select(home: Path, sql: str, *values: object) -> list[Any]:
         return conn.execute(sql, values).fetchall() if conn else []
 
 
-AMONG = "(select key from json_each(?))"
-"""What `listed_as_keys` lists, for `in`: SQLite takes 32,766 parameters, PostgreSQL 65,535."""
+def among(place: int = 1) -> str:
+    """Return what `listed_as_keys` lists, for `in`: SQLite takes 32,766 parameters, PostgreSQL 65,535.
+
+    `place`: the parameter's number.
+    """
+    return f"(select key from json_each(${place}))"
 
 
 def listed_as_keys(values: Iterable[str]) -> str:
     """Return one parameter that lists any number of texts; both databases read the keys of a JSON object alike."""
     return json.dumps(dict.fromkeys(map(clean, values)))
-
-
-_Again = Literal["refuse", "replace", "keep"]
-
-
-def put(
-    conn: Connection, table: str, row: Mapping[str, object], again: _Again = "refuse", *, later: bool = False
-) -> None:
-    """Insert a row (column → value). `again`: what becomes of one with the same key. `later`: as the connection's."""
-    sql = insertion(table, tuple(row), again)
-    if later:
-        anew = (sql, *(row[name] for name in TABLE[table].key)) if again == "replace" else None
-        conn.later(table, sql, (*row.values(),), anew)
-    else:
-        conn.execute(sql, (*row.values(),))
-
-
-@lru_cache(maxsize=64)
-def insertion(table: str, names: tuple[str, ...], again: _Again = "refuse") -> str:
-    """The statement that inserts a row with these columns."""
-    sql = f"insert into {table} ({', '.join(names)}) values ({', '.join('?' * len(names))})"
-    if again == "refuse":
-        return sql
-    key = TABLE[table].key
-    changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
-    act = f"update set {changed}" if again == "replace" else "nothing"
-    return f"{sql} on conflict ({', '.join(key)}) do {act}"
 
 
 class Store:
@@ -224,7 +199,7 @@ def _inflated(saved: bytes) -> bytes:
 
 
 def read_options(conn: Connection, run: str) -> dict[str, Any]:
-    row = conn.execute("select options from runs where run = ?", (run,)).fetchone()
+    row = conn.execute("select options from runs where run = $1", (run,), tables=("runs",)).fetchone()
     if row is None:
         raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
     return json.loads(row[0])
@@ -247,7 +222,7 @@ def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any] 
     if read_options(conn, run).get(name) != value:
         with conn.transaction(), nullcontext() if name in PROGRESS else resealed(conn, run):
             text = json.dumps({**read_options(conn, run), name: value})
-            conn.execute("update runs set options = ? where run = ?", (text, run))
+            conn.update("runs", {"options": text}, {"run": run})
 
 
 def change_first_input(conn: Connection, run: str, text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,7 +231,7 @@ def change_first_input(conn: Connection, run: str, text: str, asked: Mapping[str
     changed = {**first, **{name: value for name, value in asked.items() if name in first}}
     if changed != first:
         with conn.transaction(), resealed(conn, run):
-            conn.execute("update runs set input = ? where run = ?", (json.dumps(changed), run))
+            conn.update("runs", {"input": json.dumps(changed)}, {"run": run})
     return changed
 
 
@@ -267,14 +242,14 @@ def stopped(kind: str, run: str) -> dict[str, str]:
 
 def forget_error(conn: Connection, run: str) -> None:
     """How the run ended before says nothing of a drive that goes on with it."""
-    if conn.execute("select 1 from runs where run = ? and error is not null", (run,)).fetchone():
+    if conn.execute(
+        "select 1 from runs where run = $1 and error is not null", (run,), tables=("runs",)
+    ).fetchone():
         note_error(conn, run, None)
 
 
 def note_error(conn: Connection, run: str, error: Mapping[str, str] | None) -> None:
     """Set the run's latest error; None clears it."""
     with conn.transaction():
-        conn.execute(
-            "update runs set error = ?, updated = ? where run = ?",
-            (json.dumps(error) if error else None, unix_time(), run),
-        )
+        row = {"error": json.dumps(error) if error else None, "updated": unix_time()}
+        conn.update("runs", row, {"run": run})

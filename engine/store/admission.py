@@ -68,7 +68,7 @@ def put_back(
 
 def waits_no_more(conn: Connection, run: str) -> None:
     """Inside a transaction: the run, which may have no work left but a prompt, waits for no limit any more."""
-    row = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    row = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if row and row[0] and json.loads(row[0])["type"] == "limit":
         note_error(conn, run, None)
 
@@ -130,7 +130,7 @@ def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None
         return False
     if conn.jobs.turn(run):
         return True
-    if conn.execute("select 1 from runs where run = ?", (run,)).fetchone():
+    if conn.execute("select 1 from runs where run = $1", (run,)).fetchone():
         kept = submitted(conn, run)
         whose = kept if kept.user else whose
     server = server_queue()
@@ -173,7 +173,7 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
 
 def _note(conn: Connection, run: str, wait: Wait) -> None:
     """What the run waits for, once: every look would be a change."""
-    kept = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    kept = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     if kept and (not kept[0] or json.loads(kept[0]) != wait.error):
         note_error(conn, run, wait.error)
 

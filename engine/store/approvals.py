@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interlock.engine.store import Store, keep_option, note_error, put, read_options
+from interlock.engine.store import Store, keep_option, note_error, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.request_ids import place_of
+from interlock.engine.store.rows import Condition
 from interlock.engine.store.runs import RELATED, ask_to_stop, first_task, with_subtasks
 from interlock.engine.store.seals import resealed
 from interlock.services.policy.rule import USER
@@ -32,15 +33,15 @@ class SqlApprovals:
     def ask(self, request: ApprovalRequest) -> str:
         with self.conn.transaction() as conn:
             if found := self._value("id", request.key):
-                again = "update approvals set superseded = 0 where run = ? and key = ? and superseded = 1"
-                conn.execute(again, (self.run, request.key))
+                asked = {"run": self.run, "key": request.key, "superseded": 1}
+                conn.update("approvals", {"superseded": 0}, asked)
                 return found
             name, text = self._name(request), self.as_kept(request).model_dump_json()
-            order = "select coalesce(max(seq), 0) + 1 from approvals where run = ?"
+            order = "select coalesce(max(seq), 0) + 1 from approvals where run = $1"
             (seq,) = conn.execute(order, (self.run,)).fetchone()
             row = {"id": name, "run": self.run, "seq": seq, "key": request.key, "request": text}
             row["asked_at"] = unix_time()
-            put(conn, "approvals", row)
+            conn.insert("approvals", row)
         return name
 
     def _ends_run(self, key: str, answer: Answer) -> bool:
@@ -51,7 +52,9 @@ class SqlApprovals:
 
     def _value(self, column: str, key: str) -> str | None:
         found = self.conn.execute(
-            f"select {column} from approvals where run = ? and key = ?", (self.run, key)
+            f"select {column} from approvals where run = $1 and key = $2",
+            (self.run, key),
+            tables=("approvals",),
         ).fetchone()
         return found[0] if found else None
 
@@ -60,11 +63,15 @@ class SqlApprovals:
         if (call := request.attempt) is None:
             who = request.key.partition(":")[0]
             (before,) = self.conn.execute(
-                "select count(*) from approvals where run = ? and key like ? || ':%'", (self.run, who)
+                "select count(*) from approvals where run = $1 and key like $2 || ':%'",
+                (self.run, who),
+                tables=("approvals",),
             ).fetchone()
             return f"{self.run}-{'h' if who == 'hook' else 'q'}{before + 1}"
         keys = self.conn.execute(
-            "select key from approvals where run = ? and key not like 'hook:%' order by seq", (self.run,)
+            "select key from approvals where run = $1 and key not like 'hook:%' order by seq",
+            (self.run,),
+            tables=("approvals",),
         ).fetchall()
         # Batches of parallel agents ask in turn: each keeps the number it got first.
         batches = [*dict.fromkeys(key.partition(".")[0] for (key,) in keys)]
@@ -87,33 +94,34 @@ class SqlApprovals:
 
     def withdraw(self, keys: str, but: str = "") -> None:
         with self.conn.transaction() as conn:
-            conn.execute(
-                "update approvals set superseded = 1, interrupt = null "
-                "where run = ? and key like ? || '%' and answer is null and superseded = 0 "
-                "and (? = '' or key not like '%:' || ? || ':%')",
-                (self.run, keys, but, but),
+            sql = (
+                "select key from approvals where run = $1 and key like $2 || '%' and answer is null "
+                "and superseded = 0 and ($3 = '' or key not like '%:' || $4 || ':%')"
             )
+            for (key,) in conn.execute(sql, (self.run, keys, but, but)).fetchall():
+                unanswered = {"run": self.run, "key": key, "answer": None}
+                conn.update("approvals", {"superseded": 1, "interrupt": None}, unanswered)
 
     def stand_for(self, key: str, alike: int) -> None:
         if (request := self.get(key)) is not None and alike > request.alike:
             text = request.model_copy(update={"alike": alike}).model_dump_json()
             with self.conn.transaction() as conn:
-                conn.execute(
-                    "update approvals set request = ? where run = ? and key = ?", (text, self.run, key)
-                )
+                conn.update("approvals", {"request": text}, {"run": self.run, "key": key})
 
     def open_requests(self) -> list[ApprovalRequest]:
         rows = self.conn.execute(
-            "select request from approvals where run = ? and answer is null and superseded = 0 order by seq",
+            "select request from approvals where run = $1 and answer is null and superseded = 0 order by seq",
             (self.run,),
+            tables=("approvals",),
         )
         return [ApprovalRequest.model_validate_json(request) for (request,) in rows]
 
     def session_rules(self) -> list[SessionRule]:
         """The rules of this run's always-choices; those made while planning end with the plan."""
         rows = self.conn.execute(
-            "select request, answer, rule from approvals where run = ? and answer is not null order by seq",
+            "select request, answer, rule from approvals where run = $1 and answer is not null order by seq",
             (self.run,),
+            tables=("approvals",),
         )
         rules: list[SessionRule] = []
         for request, answer, rule in rows:
@@ -125,10 +133,7 @@ class SqlApprovals:
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None:
         with self.conn.transaction() as conn:
-            conn.execute(
-                "update approvals set rule = ? where run = ? and key = ?",
-                (rule.model_dump_json(), self.run, key),
-            )
+            conn.update("approvals", {"rule": rule.model_dump_json()}, {"run": self.run, "key": key})
 
     def confirm(self, saved: SavedRules) -> None:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
@@ -148,8 +153,11 @@ def ends_run(choices: Collection[str]) -> bool:
 
 def answered_requests(conn: Connection, run: str, tool: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the answered requests of a run about this tool, each with its answer, oldest first."""
-    sql = "select request, answer from approvals where run = ? and answer is not null order by seq"
-    found = [(json.loads(request), json.loads(answer)) for request, answer in conn.execute(sql, (run,))]
+    sql = "select request, answer from approvals where run = $1 and answer is not null order by seq"
+    found = [
+        (json.loads(request), json.loads(answer))
+        for request, answer in conn.execute(sql, (run,), tables=("approvals",))
+    ]
     return [(request, answer) for request, answer in found if request["call"]["name"] == tool]
 
 
@@ -159,7 +167,7 @@ def _ends_planning(request: dict[str, Any], answer: dict[str, Any]) -> bool:
 
 _RUN_AND_THOSE_ABOVE = """
 with recursive line (run, parent) as (
-    select run, parent from runs where run = ?
+    select run, parent from runs where run = $1
     union select r.run, r.parent from runs r join line on r.run = line.parent
 ) select run from line
 """
@@ -179,11 +187,8 @@ def _confirmed(
 def decide(conn: Connection, run: str, approval: str, answer: Answer) -> None:
     """Persist a person's answer, power-safe, before the run resumes. An answered request can't be answered again."""
     with conn.transaction():
-        written = conn.execute(
-            "update approvals set answer = ?, answered_at = ?, answered_by = ? "
-            "where run = ? and id = ? and answer is null",
-            (answer.model_dump_json(), answer.at, answer.by, run, approval),
-        )
+        row = {"answer": answer.model_dump_json(), "answered_at": answer.at, "answered_by": answer.by}
+        written = conn.update("approvals", row, {"run": run, "id": approval, "answer": None})
         if written.rowcount != 1:
             raise not_waiting(conn, run, approval)
 
@@ -191,12 +196,14 @@ def decide(conn: Connection, run: str, approval: str, answer: Answer) -> None:
 def supersede(conn: Connection, run: str) -> None:
     """Withdraw the run's open requests: nothing asks for them any more."""
     with conn.transaction():
-        conn.execute("update approvals set superseded = 1 where run = ? and answer is null", (run,))
+        conn.update("approvals", {"superseded": 1}, {"run": run, "answer": None})
 
 
 def not_waiting(conn: Connection, run: str, approval: str) -> UserError:
     """Why a request can't be answered: it doesn't exist, or was answered already."""
-    row = conn.execute("select answer from approvals where run = ? and id = ?", (run, approval)).fetchone()
+    row = conn.execute(
+        "select answer from approvals where run = $1 and id = $2", (run, approval), tables=("approvals",)
+    ).fetchone()
     if row is None or row[0] is None:
         return UserError(f"No request {approval!r} waits in run {run!r}. See: interlock approvals {run}")
     past = json.loads(row[0])
@@ -209,9 +216,10 @@ def not_waiting(conn: Connection, run: str, approval: str) -> UserError:
 def number_requests(conn: Connection, run: str) -> None:
     """Number a parked run's new requests, in the order of their calls. No number is used for a second request."""
     rows = conn.execute(
-        "select id from approvals where run = ? and number is null and answer is null and superseded = 0 "
+        "select id from approvals where run = $1 and number is null and answer is null and superseded = 0 "
         "and interrupt is not null",
         (run,),
+        tables=("approvals",),
     ).fetchall()
     if not rows:
         return
@@ -221,14 +229,15 @@ def number_requests(conn: Connection, run: str) -> None:
         )
         (last,) = conn.execute(query, (run,)).fetchone()
         for number, name in enumerate(sorted((name for (name,) in rows), key=place_of), last + 1):
-            conn.execute("update approvals set number = ? where id = ?", (number, name))
+            conn.update("approvals", {"number": number}, {"id": name})
 
 
 def ready_answers(conn: Connection, run: str) -> dict[str, str]:
     """Interrupt id → request key, for answered requests the run was interrupted for."""
     rows = conn.execute(
-        "select interrupt, key from approvals where run = ? and interrupt is not null and answer is not null",
+        "select interrupt, key from approvals where run = $1 and interrupt is not null and answer is not null",
         (run,),
+        tables=("approvals",),
     )
     return dict(rows.fetchall())
 
@@ -237,17 +246,16 @@ def cancel_run(conn: Connection, run: str) -> None:
     """Inside a transaction: end a run that waits, with the tasks above it. Its driver, if it has one, stops."""
     for one in with_subtasks(conn, first_task(conn, run)):
         ask_to_stop(conn, one, "cancel")
-        conn.execute("update approvals set superseded = 1 where run = ? and answer is null", (one,))
-        conn.execute(
-            'update approvals set interrupt = null where run = ? and answer like \'%"choice":"cancel"%\'',
-            (one,),
+        conn.update("approvals", {"superseded": 1}, {"run": one, "answer": None})
+        conn.update(
+            "approvals", {"interrupt": None}, {"run": one, "answer": Condition("like", '%"choice":"cancel"%')}
         )
         _note_cancelled(conn, one)
 
 
 def put_in_queue(conn: Connection, run: str) -> None:
     """Inside a transaction: let a worker drive a run that has a queue, now that somebody decided."""
-    (queue,) = conn.execute("select queue from runs where run = ?", (run,)).fetchone()
+    (queue,) = conn.execute("select queue from runs where run = $1", (run,), tables=("runs",)).fetchone()
     if queue:
         from interlock.engine.store.queue import put_job  # its packages come with an extra
 
@@ -258,17 +266,15 @@ def put_in_queue(conn: Connection, run: str) -> None:
 def _note_cancelled(conn: Connection, run: str) -> None:
     """By whoever answered one of its requests so."""
     query = (
-        'select answered_by from approvals where run = ? and answer like \'%"choice":"cancel"%\' '
+        'select answered_by from approvals where run = $1 and answer like \'%"choice":"cancel"%\' '
         "order by answered_at desc limit 1"
     )
-    found = conn.execute(query, (run,)).fetchone()
+    found = conn.execute(query, (run,), tables=("approvals",)).fetchone()
     error = {"type": "cancelled", "message": f"Cancelled by {found[0]}." if found else "Cancelled."}
-    conn.execute(
-        "update runs set status = 'cancelled', outcome = 'cancelled', error = ?, updated = ? "
-        "where run = ? and status in ('open', 'cancelled')",
-        (json.dumps(error), unix_time(), run),
-    )
-    if conn.execute("select queue from runs where run = ?", (run,)).fetchone()[0]:
+    row = {"status": "cancelled", "outcome": "cancelled", "error": json.dumps(error), "updated": unix_time()}
+    for status in ("open", "cancelled"):
+        conn.update("runs", row, {"run": run, "status": status})
+    if conn.execute("select queue from runs where run = $1", (run,), tables=("runs",)).fetchone()[0]:
         from interlock.engine.store.queue import take_back  # its packages come with an extra
 
         take_back(conn, run)
@@ -284,11 +290,13 @@ def this_user() -> str:
 
 def stored_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:
     """Key, LangGraph's id of the interrupt, and answer of each of the run's requests."""
-    return conn.execute("select key, interrupt, answer from approvals where run = ?", (run,)).fetchall()
+    return conn.execute(
+        "select key, interrupt, answer from approvals where run = $1", (run,), tables=("approvals",)
+    ).fetchall()
 
 
 def set_interrupts(conn: Connection, run: str, waits: Mapping[str, str]) -> None:
     """Make the run wait for exactly these requests: key → LangGraph's id."""
-    conn.execute("update approvals set interrupt = null where run = ? and answer is null", (run,))
+    conn.update("approvals", {"interrupt": None}, {"run": run, "answer": None})
     for key, name in waits.items():
-        conn.execute("update approvals set interrupt = ? where run = ? and key = ?", (name, run, key))
+        conn.update("approvals", {"interrupt": name}, {"run": run, "key": key})

@@ -1,7 +1,7 @@
 """audit: a hash chain over requests, decisions, intents, effects and changes of rules; each record is made with a key.
 
-Triggers of our own connections, which nobody else has, note each audited row that changes; the commit that holds the
-change holds its record. What the record says of a row is an SQL expression, so that a check compares it with the row.
+Our connections, which write rows in one way only, note each audited row that they change; the commit that holds the
+change holds its record. What the record says of a row is a function of the row, so that a check compares both.
 The key is ed25519: made at the first start, or a user's (`INTERLOCK_AUDIT_KEY`).
 """
 
@@ -13,13 +13,17 @@ import json
 import os
 import secrets
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from interlock.engine.store.connection import Connection, Rows
+from interlock.engine.store.recorded import AUDITED, UNSET, JsonForm, body_text, columns_of, key_text, sha
+from interlock.engine.store.rows import Plus, Row, Write, conditions, given, shape
 from interlock.engine.store.tables import TABLE
 from interlock.services.files.disk import make_private_directory, replace_private_file
 from interlock.state.clock import unix_time
@@ -65,20 +69,6 @@ def _make(path: Path) -> None:
     replace_private_file(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
 
 
-SCHEMA = """
-create table if not exists audit (
-    seq integer primary key,          -- from 1, without gaps
-    at real not null,                 -- unix time
-    kind text not null,
-    run text not null,
-    tbl text not null,                -- the row that it is about: table, and key as a JSON list
-    key text not null,
-    body text,                        -- JSON: what is recorded of the row; null: it was removed; or key and body,
-                                      -- deflated, in base64
-    hash text not null,               -- sha256 of the hash before and of the columns above
-    mac text not null                 -- key id:HMAC of the hash
-)
-"""
 REMOVED = "removed"
 CUT_OFF = "cut off"
 """The chain once was longer: its end is gone, and the record says which."""
@@ -86,99 +76,7 @@ INHERITED = "inherited"
 """A fork's copy of a row of its parent."""
 
 
-class Audited(NamedTuple):
-    """What is recorded of a table's rows; `@` stands for the row."""
-
-    kind: str
-    """SQL expression: the record's kind."""
-    body: str
-    """Arguments of `json_object`; long or private values as `sha(…)`, several as `texts(…)`, one inside JSON as
-    `part(…)`. What isn't recorded says nothing of who did what: a run's progress, and the engine's wiring."""
-    changes: str = ""
-    """Columns whose update counts; empty: any."""
-
-
-_STATE = "case @.state when 'done' then 'effect' else @.state end"
-AUDITED = {
-    "runs": Audited(
-        "'rules'",
-        "'workflow', @.workflow, 'parent', @.parent, 'workspace', @.workspace, "
-        "'subtask', @.subtask_of, 'input', sha(@.input), 'created', sha(texts(@.created)), "
-        "'rights', sha(part(@.options, 'rights'))",
-        "options, parent, subtask_of, workflow, workspace, input, created",
-    ),
-    "journal": Audited(
-        _STATE,
-        "'tool', @.tool, 'state', @.state, 'arguments', @.args_hash, 'changed', sha(@.args), "
-        "'planned', sha(@.planned), 'result', sha(@.result), 'file', @.result_file, 'record', @.record, "
-        "'times', sha(texts(@.epoch, @.intent_at, @.done_at))",
-    ),
-    "effects": Audited(
-        _STATE,
-        "'tool', @.place, 'state', @.state, 'attempt', @.attempt, 'type', @.type, 'result', sha(@.value), "
-        "'times', sha(texts(@.epoch, @.intent_at, @.done_at))",
-    ),
-    "hook_calls": Audited(
-        _STATE,
-        "'tool', @.name, 'event', @.event, 'source', @.source, 'state', @.state, 'attempt', @.attempt, "
-        "'command', sha(@.command), 'result', sha(@.reply), 'file', @.reply_file, 'place', @.place, "
-        "'subject', sha(@.subject), 'idempotent', @.idempotent, "
-        "'times', sha(texts(@.epoch, @.intent_at, @.done_at))",
-    ),
-    "decisions": Audited(
-        "'decision'",
-        "'by', part(@.body, 'by'), 'who', part(@.body, 'who'), 'choice', part(@.body, 'decision'), "
-        "'rule', part(@.body, 'rule'), 'mode', part(@.body, 'mode'), 'whole', sha(@.body), "
-        "'times', sha(texts(@.attempt, @.at))",
-    ),
-    "approvals": Audited(
-        "case when @.superseded = 1 then 'withdrawn' when @.answer is null then 'request' else 'answer' end",
-        "'tool', part(@.request, 'call', 'name'), 'shown', sha(@.request), 'who', @.answered_by, "
-        "'door', part(@.answer, 'door'), 'choice', part(@.answer, 'choice'), 'whole', sha(@.answer), "
-        "'rule', sha(@.rule), 'withdrawn', @.superseded, 'call', @.key, 'order', @.seq, "
-        "'times', sha(texts(@.asked_at, @.answered_at))",
-    ),
-}
-
-
-def key_expression(table: str, row: str = "@") -> str:
-    return f"json_array({', '.join(f'{row}.{name}' for name in TABLE[table].key)})"
-
-
-def body_of(table: str, row: str) -> str:
-    """The SQL expression of what is recorded of a row."""
-    return f"json_object({AUDITED[table].body})".replace("@", row)
-
-
-def changed_body(table: str) -> str:
-    """The SQL expression of what is recorded of a change from `old` to `new`: with what was there before.
-
-    So nobody hides a change of a row behind a later change that Interlock makes.
-    """
-    return (
-        f"json_object({AUDITED[table].body}, 'was', sha(".replace("@", "new") + f"{body_of(table, 'old')}))"
-    )
-
-
-def noting(table: str, event: Literal["insert", "update", "delete"], body: str) -> str:
-    """The SQL call that notes a row's change; `body`: what is recorded of it."""
-    row = "old" if event == "delete" else "new"
-    kind = AUDITED[table].kind.replace("@", row)
-    if event == "delete":
-        kind = repr(REMOVED)
-    elif event == "insert" and table == "runs":
-        kind = "'begun'"
-    return f"note('{table}', {kind}, {row}.{TABLE[table].owner}, {key_expression(table, row)}, {body})"
-
-
-_NEWEST = "select seq, hash, (select hash from audit where seq = ?) from audit order by seq desc limit 1"
-
-
-class Executes(Protocol):
-    """A database's own connection."""
-
-    def execute(self, sql: str, values: Sequence[object] = (), /) -> Any: ...
-    def executemany(self, sql: str, rows: list[tuple[object, ...]], /) -> Any: ...
+_NEWEST = "select seq, hash, (select hash from audit where seq = $1) from audit order by seq desc limit 1"
 
 
 class Note(NamedTuple):
@@ -188,9 +86,9 @@ class Note(NamedTuple):
     key: str
     body: str | None
 
-
-def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    @classmethod
+    def of(cls, table: str, kind: str, row: Row, form: JsonForm, body: str | None) -> "Note":
+        return cls(table, kind, str(row[TABLE[table].owner]), key_text(table, row, form), body)
 
 
 def mac_of(key: Key, digest: str) -> str:
@@ -238,9 +136,10 @@ def _noted_head(data: bytes, key: Key) -> tuple[int, str] | None:
 class Audit:
     """Appends what a connection's transactions change."""
 
-    conn: Executes
+    conn: Connection
     path: Path
-    notes: list[Note] = field(default_factory=list[Note])
+    _changes: list[tuple[Write, Rows | None]] = field(default_factory=list[tuple[Write, Any]])
+    """Writes of audited rows in the open transaction, and the rows as they were before."""
     _newest: tuple[int, str] = (0, "")
     """The newest record that was committed."""
     _unwritten: bool = False
@@ -257,19 +156,58 @@ class Audit:
     def _key(self) -> Key:
         return key_of(self._folder)
 
-    def note(self, table: str, kind: str, run: str, key: str, body: str | None) -> None:
-        self.notes.append(Note(table, kind, run, key, body))
+    def watch(self, write: Write) -> None:
+        """Inside the transaction, right before a write: keep what the audited rows are that it changes."""
+        table, before = write.tables[0], None
+        if write.where:
+            where = conditions(shape(write.where))
+            sql = f"select {', '.join(columns_of(table))} from {table} where {where}{self.conn.change_lock}"
+            before = self.conn.ask(sql, given(write.where))
+        self._changes.append((write, before))
 
     def append(self) -> None:
         """Inside the transaction, right before its commit."""
-        if self.notes:
-            self.write(_sorted_out(self.notes))
-            self.notes.clear()
+        notes = [note for write, before in self._changes for note in self._notes_of(write, before)]
+        self._changes.clear()
+        if notes:
+            self.write(_sorted_out(notes))
+
+    def _notes_of(self, write: Write, before: Rows | None) -> Iterator[Note]:
+        table, form = write.tables[0], self.conn.json_form
+        columns = columns_of(table)
+        rows: list[Row] = (
+            [dict(zip(columns, row, strict=True)) for row in before.fetchall()] if before else []
+        )
+        if write.kind == "insert" and not rows:
+            row = {**UNSET[table], **self._as_stored(write)}
+            kind = "begun" if table == "runs" else AUDITED[table].kind(row)
+            yield Note.of(table, kind, row, form, body_text(table, row, form))
+        for old in rows if write.again != "keep" else ():
+            if write.kind == "delete":
+                yield Note.of(table, REMOVED, old, form, None)
+                continue
+            new = {**old, **self._as_stored(write, old)}
+            body, was = body_text(table, new, form), body_text(table, old, form)
+            if body != was:
+                # So nobody hides a change of a row behind a later change that Interlock makes.
+                body = form.text(
+                    {**AUDITED[table].body(new, form), "was": sha(was.encode(errors="surrogatepass"))}
+                )
+                yield Note.of(table, AUDITED[table].kind(new), new, form, body)
+
+    def _as_stored(self, write: Write, old: Row = MappingProxyType({})) -> dict[str, object]:
+        """The written values as the database has them then."""
+        return {
+            name: old[name] + value.by if isinstance(value, Plus) else self.conn.as_stored(value)  # pyright: ignore[reportOperatorIssue,reportUnknownVariableType]
+            for name, value in write.row.items()
+        }
 
     def write(self, notes: Iterable[Note]) -> None:
         key, now = self._key, unix_time()
         kept = kept_head(self._folder, key)
-        seq, before, there = self.conn.execute(_NEWEST, (kept[0] if kept else 0,)).fetchone() or (0, "", None)
+        self.conn.lock_audit()
+        newest = self.conn.stored(_NEWEST, (kept[0] if kept else 0,)).fetchone()
+        seq, before, there = newest or (0, "", None)
         rows: list[tuple[object, ...]] = []
         cut_off = [*self._cut_off(kept, there)]
         for note in (*cut_off, *notes):
@@ -277,13 +215,13 @@ class Audit:
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
             before = hash_of(before, columns)
             rows.append((*columns[:5], *packed(note.key, note.body), before, mac_of(key, before)))
-        self.conn.executemany("insert into audit values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self.conn.stored_many("insert into audit values ($1, $2, $3, $4, $5, $6, $7, $8, $9)", rows)
         told = kept[1] if cut_off and kept else self._told
         self._uncommitted = (seq, before), told
 
     def taken_back(self) -> None:
         """The open transaction's changes are gone, and their records with them."""
-        self.notes.clear()
+        self._changes.clear()
         self._uncommitted = None
 
     def _cut_off(self, kept: tuple[int, str] | None, there: str | None) -> Iterable[Note]:
@@ -324,20 +262,27 @@ def _sorted_out(notes: list[Note]) -> Iterable[Note]:
             yield note._replace(kind=INHERITED)
 
 
-def begin(conn: Executes, path: Path) -> Audit:
+def begin(conn: Connection, path: Path) -> Audit:
     """Begin the chain, inside the migration that made its table. It takes over, unverified, rows that had none."""
     make_private_directory(folder_of(path))  # for the head, wherever the key is
     made = Audit(conn, path)
-    if conn.execute("select 1 from audit").fetchone() is None:
-        found = [note for table in AUDITED for note in _taken_over(conn, table)]
+    if conn.stored("select 1 from audit").fetchone() is None:
+        found = [
+            Note.of(
+                table, "taken over unverified", row, conn.json_form, body_text(table, row, conn.json_form)
+            )
+            for table in AUDITED
+            for row in audited_rows(conn, table)
+        ]
         made.write([Note("", "store", "", "[]", json.dumps({"taken over unverified": len(found)})), *found])
     return made
 
 
-def _taken_over(conn: Executes, table: str) -> Iterable[Note]:
-    name, owner = key_expression(table, table), TABLE[table].owner
-    for run, key, body in conn.execute(f"select {owner}, {name}, {body_of(table, table)} from {table}"):
-        yield Note(table, "taken over unverified", run, key, body)
+def audited_rows(conn: Connection, table: str) -> Iterator[Row]:
+    """Every row of a table, with the columns that records are made of."""
+    columns = columns_of(table)
+    for row in conn.stored(f"select {', '.join(columns)} from {table}"):
+        yield dict(zip(columns, row, strict=True))
 
 
 class Record(NamedTuple):

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.engine.store import reading
 from interlock.engine.store.audit import (
-    AUDITED,
     CUT_OFF,
     REMOVED,
     VARIABLE,
     Key,
     Record,
-    body_of,
+    audited_rows,
     kept_head,
-    key_expression,
     key_of,
     mac_of,
-    sha,
 )
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.recorded import AUDITED, body_text, key_text, sha
 from interlock.engine.store.tables import TABLE
 from interlock.services.transcript import record_id
 from interlock.state.clock import unix_time
@@ -40,7 +38,7 @@ def records(home: Path, since: float = 0.0, run: str | None = None) -> Iterator[
     """The chain's records from a time on (unix, seconds), of a run or of all."""
     with reading(home) as conn:
         if conn is not None:
-            for row in conn.execute("select * from audit where at >= ? order by seq", (since,)):
+            for row in conn.execute("select * from audit where at >= $1 order by seq", (since,)):
                 if run in (None, row["run"]):
                     yield Record.of(row)
 
@@ -74,7 +72,7 @@ def verify(home: Path, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, 
     with reading(home) as conn:
         if conn is None:
             return 0, ["there is no store"] if newest or heads else []
-        conn.execute("begin")
+        conn.stored("begin")
         chain = [Record.of(row) for row in conn.execute("select * from audit order by seq")]
         found = [*_broken(chain, key), *_cut(chain, newest)]
         for one in heads:
@@ -143,8 +141,9 @@ def _rows_differ(conn: Connection, chain: list[Record]) -> Iterator[str]:
     latest: _Rows = {}
     yield from _followed(chain, latest)
     for table in AUDITED:
-        owner, name, body = TABLE[table].owner, key_expression(table, table), body_of(table, table)
-        for run, key, now in conn.execute(f"select {owner}, {name}, {body} from {table}"):
+        for row in audited_rows(conn, table):
+            run, key = row[TABLE[table].owner], key_text(table, row, conn.json_form)
+            now = body_text(table, row, conn.json_form)
             record = latest.pop((table, key), None)
             if record is None:
                 yield f"a row of {table!r} was inserted, run {run}: no record is about {key}"

@@ -9,8 +9,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from interlock.engine.store import Store, explained, reading
+from interlock.engine.store import Store, among, explained, listed_as_keys, reading
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.rows import Condition
 from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import make_private_directory, path_below
 from interlock.services.files.filesystem import replace_file, store_content
@@ -46,20 +47,19 @@ def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "
     the same bytes.
     """
     if name.startswith(("plans/", "commits/")):
-        conn.later("blobs", "delete from blobs where name = ? and part > 0", (name,))
-    sql = (
-        "insert into blobs (name, part, body, owner, base, at) values (?, ?, ?, ?, ?, ?) "
-        "on conflict (name, part) do update set body = excluded.body, at = excluded.at"
-    )
+        conn.delete("blobs", {"name": name, "part": Condition(">", 0)})
     file = BytesIO(body) if isinstance(body, bytes) else body
     part, piece = 0, file.read(_PIECE)
     while piece or not part:
-        conn.later("blobs", sql, (name, part, piece, owner, base, unix_time()))
+        row = {"name": name, "part": part, "body": piece, "owner": owner, "base": base, "at": unix_time()}
+        conn.insert("blobs", row, "replace")
         part, piece = part + 1, file.read(_PIECE)
 
 
 def blob(conn: Connection, name: str) -> bytes | None:
-    rows = conn.execute("select body from blobs where name = ? order by part", (name,)).fetchall()
+    rows = conn.execute(
+        "select body from blobs where name = $1 order by part", (name,), tables=("blobs",)
+    ).fetchall()
     return b"".join(bytes(body) for (body,) in rows) if rows else None
 
 
@@ -72,11 +72,11 @@ def patch_of(home: Path, run: str) -> bytes | None:
 def forget_outputs(conn: Connection, names: Iterable[str], since: float) -> None:
     """Remove these unless they were stored after `since` (Unix time): then a row is about to name them."""
     for name in names:
-        conn.execute("delete from blobs where name = ? and at <= ?", (f"outputs/{name}", since))
+        conn.delete("blobs", {"name": f"outputs/{name}", "at": Condition("<=", since)})
 
 
 def forget_owned(conn: Connection, kind: str, owner: str) -> None:
-    conn.execute("delete from blobs where owner = ? and name like ?", (owner, f"{kind}/%"))
+    conn.delete("blobs", {"owner": owner, "name": Condition("like", f"{kind}/%")})
 
 
 def keep_output(store: Store, path: Path) -> None:
@@ -118,7 +118,9 @@ def plans_of(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, byte
         return
     prefix = f"plans/{run}/"
     for (name,) in conn.execute(
-        "select name from blobs where owner = ? and part = 0 and name like ?", (run, f"{prefix}%")
+        "select name from blobs where owner = $1 and part = 0 and name like $2",
+        (run, f"{prefix}%"),
+        tables=("blobs",),
     ).fetchall():
         yield name.removeprefix(prefix), blob(conn, name) or b""
 
@@ -171,7 +173,7 @@ _AT_ONCE = 500
 """Most names in a query."""
 _WITH_BASES = """
 with recursive needed (name, base) as (
-    select name, base from blobs where name = ? and part = 0
+    select name, base from blobs where name = $1 and part = 0
     union select b.name, b.base from blobs b join needed n on b.name = 'snapshots/' || n.base and b.part = 0
 ) select name from needed
 """
@@ -188,9 +190,10 @@ def newest_stored(conn: Connection, commits: Sequence[str]) -> str:
     """The first of these commits that is in the store; empty: none is."""
     for start in range(0, len(commits), _AT_ONCE):
         names = [f"snapshots/{commit}" for commit in commits[start : start + _AT_ONCE]]
-        places = ", ".join("?" * len(names))
-        sql = f"select name from blobs where part = 0 and name in ({places})"
-        known = {name for (name,) in conn.execute(sql, names).fetchall()}
+        sql = f"select name from blobs where part = 0 and name in {among()}"
+        known = {
+            name for (name,) in conn.execute(sql, (listed_as_keys(names),), tables=("blobs",)).fetchall()
+        }
         if found := next((name for name in names if name in known), ""):
             return found.removeprefix("snapshots/")
     return ""
@@ -205,7 +208,9 @@ def bring_commit(conn: Connection, repository: "Repository", commit: str) -> Non
     """Make sure that the repository has a snapshot that perhaps another host took."""
     if not conn.blobs or not repository.lacking([commit]):
         return
-    names = [name for (name,) in conn.execute(_WITH_BASES, (f"snapshots/{commit}",)).fetchall()]
+    names = [
+        name for (name,) in conn.execute(_WITH_BASES, (f"snapshots/{commit}",), tables=("blobs",)).fetchall()
+    ]
     wanted = repository.lacking([name.removeprefix("snapshots/") for name in names])
     repository.add_packs([blob(conn, f"snapshots/{name}") or b"" for name in wanted])
 

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.store import put, reading, select
+from interlock.engine.store import reading, select
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
@@ -24,10 +24,12 @@ class SqlChain:
     def add(self, name: str, run: str, record: StoredRecord, body: bytes) -> None:
         note_files(self.conn, run, body, record.file)
         row = record._replace(body=deflate_body(record.body)) if record.body else record
-        put(self.conn, "chain", {"id": name, "run": run, **row._asdict()}, "keep", later=True)
+        self.conn.insert("chain", {"id": name, "run": run, **row._asdict()}, "keep")
 
     def find(self, name: str) -> StoredRecord | None:
-        row = self.conn.execute("select parent, body, file from chain where id = ?", (name,)).fetchone()
+        row = self.conn.execute(
+            "select parent, body, file from chain where id = $1", (name,), tables=("chain",)
+        ).fetchone()
         return StoredRecord(*row) if row else None
 
     def blobs(self, outputs: Path) -> Blobs:
@@ -35,18 +37,18 @@ class SqlChain:
 
     def after(self, parent: str) -> list[str]:
         """The records that follow one."""
-        rows = self.conn.execute("select id from chain where parent = ?", (parent,))
+        rows = self.conn.execute("select id from chain where parent = $1", (parent,), tables=("chain",))
         return [name for (name,) in rows.fetchall()]
 
     def messages(self, run: str) -> list[tuple[str, str]]:
         """Each message's record and the one before it; those of this run first."""
-        query = "select id, parent from chain where parent <> '' order by run <> ?"
-        return self.conn.execute(query, (run,)).fetchall()
+        query = "select id, parent from chain where parent <> '' order by run <> $1"
+        return self.conn.execute(query, (run,), tables=("chain",)).fetchall()
 
 
 def first_prompt(home: Path, run: str) -> str:
     """The prompt a run started with, available before its first checkpoint; empty: it takes none."""
-    rows = select(home, "select input from runs where run = ?", run)
+    rows = select(home, "select input from runs where run = $1", run)
     record = str(json.loads(rows[0]["input"]).get("prompt") or "") if rows else ""
     messages = messages_at(home, run, record)
     return messages[-1].text if messages else ""

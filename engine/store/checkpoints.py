@@ -44,7 +44,7 @@ def root_checkpoints(home: Path, run: str) -> list[RootCheckpoint]:
     rows = select(
         home,
         "select checkpoint_id, metadata, type, checkpoint from checkpoints "
-        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
+        "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id",
         run,
     )
     found: list[RootCheckpoint] = []
@@ -90,7 +90,7 @@ def state_within(home: Path, run: str) -> dict[str, Any]:
     """The newest state of a tool batch in progress or waiting; empty if there is none."""
     rows = select(
         home,
-        "select type, checkpoint, checkpoint_ns from checkpoints where thread_id = ? "
+        "select type, checkpoint, checkpoint_ns from checkpoints where thread_id = $1 "
         "and checkpoint_ns like 'tools:%' order by checkpoint_id desc",
         run,
     )
@@ -117,7 +117,7 @@ def due_within(home: Path, run: str) -> list[Due]:
     """
     newest = select(
         home,
-        "select checkpoint_ns, checkpoint_id, type, checkpoint from checkpoints c where thread_id = ? "
+        "select checkpoint_ns, checkpoint_id, type, checkpoint from checkpoints c where thread_id = $1 "
         "and checkpoint_id = (select max(checkpoint_id) from checkpoints n where n.thread_id = c.thread_id "
         "and n.checkpoint_ns = c.checkpoint_ns)",
         run,
@@ -126,7 +126,7 @@ def due_within(home: Path, run: str) -> list[Due]:
         (row["checkpoint_ns"], row["checkpoint_id"], node_of(row["task_path"]))
         for row in select(
             home,
-            "select checkpoint_ns, checkpoint_id, task_path, channel from writes where thread_id = ?",
+            "select checkpoint_ns, checkpoint_id, task_path, channel from writes where thread_id = $1",
             run,
         )
         if row["channel"] not in BOOKKEEPING

@@ -2,17 +2,19 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-from interlock.engine.store.audit import Audit
 from interlock.engine.store.jobs import Jobs
+from interlock.engine.store.recorded import JsonForm, is_audited
+from interlock.engine.store.rows import Again, Row, Statement, Write, deletion, insertion, updating
+from interlock.engine.store.tables import TABLE
 from interlock.services.files.disk import BUSY_TIMEOUT_S
 from interlock.state.errors import StoreError
 
-Values = Sequence[object] | Mapping[str, object]
+Values = Sequence[object]
 
 
 class Rows(Protocol):
@@ -59,6 +61,10 @@ class BufferedCheckpoints(Protocol):
         ...
 
 
+CHECKPOINTS = frozenset(("checkpoints", "writes"))
+"""The tables of buffered checkpoints."""
+
+
 NO_SERVER = (
     "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
     "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
@@ -76,9 +82,11 @@ class Column(NamedTuple):
 class Connection(ABC):
     """One connection to the store, in autocommit mode. Statements are SQL that SQLite and PostgreSQL both speak.
 
-    A driver's connection `buffers` rows that nothing external depends on until its next commit
-    (`docs/internals.md#what-a-commit-waits-for`). They are written first in the next transaction; a statement naming
-    one of their tables commits them beforehand. A kill loses them, but only work that can be repeated.
+    Rows are written by `insert`, `update` and `delete`: inside a transaction at once; else with the connection's next
+    commit, if it is a driver's, which `buffers` rows that nothing external depends on
+    (`docs/internals.md#what-a-commit-waits-for`), or in a transaction of their own. Waiting rows are written first in
+    the next transaction; a query that reads their tables commits them beforehand. A kill loses them, but only work that
+    can be repeated.
     """
 
     errors: ClassVar[tuple[type[Exception], ...]]
@@ -87,21 +95,22 @@ class Connection(ABC):
     """Whether what is too long for a row is in rows, too (`blobs.py`), not in files beside the store."""
     row_lock: ClassVar[str] = ""
     """Ends a query whose rows nobody else may change before the commit; empty where writers take turns."""
+    change_lock: ClassVar[str] = ""
+    """As `row_lock`, for rows that this connection changes."""
+    json_form: ClassVar[JsonForm]
+    """How records of the audit write JSON."""
     reads: ClassVar[tuple[str, ...]] = ("select", "with")
     """How statements begin that write nothing."""
 
     def __init__(self, *, buffers: bool) -> None:
         self.buffers = buffers
-        self._waiting: dict[object, tuple[str, Values]] = {}
-        """By row, where one is named."""
-        self._tables: set[str] = set()
-        """Tables with buffered rows."""
+        self._waiting: dict[object, Write] = {}
+        """By what they are replaced by."""
         self.saver: BufferedCheckpoints | None = None
         """Buffers checkpoints of its own until the connection commits."""
         self._check: Callable[[], None] | None = None
         self.turn = threading.RLock()
         """Held by the thread that writes, and while rows wait to be written."""
-        self._audit: Audit | None = None
         self.shared_home: Path | None = None
         """This host's state directory, of a store whose rows others may write; None: it is this user's alone."""
 
@@ -110,8 +119,20 @@ class Connection(ABC):
     def in_transaction(self) -> bool: ...
 
     @abstractmethod
+    def watch(self, write: Write) -> None:
+        """Right before a write that may change what is audited."""
+
+    @abstractmethod
     def stored(self, sql: str, values: Values = ()) -> Rows:
-        """Query committed rows only, for callers that handle buffered ones themselves."""
+        """Run any statement on committed rows, for callers that handle buffered ones themselves."""
+
+    @abstractmethod
+    def stored_many(self, sql: str, rows: Sequence[Values]) -> None:
+        """Run a statement once for each of the rows of values."""
+
+    def ask(self, sql: str, values: Values = ()) -> Rows:
+        """Query in the open transaction; the answer may be read at its end, so that nobody waits for it before."""
+        return Fetched(0, self.stored(sql, values).fetchall())
 
     @abstractmethod
     def begun(self, synced: bool) -> AbstractContextManager[None]:
@@ -121,9 +142,17 @@ class Connection(ABC):
     def commit(self) -> None:
         """By itself, so that checks of kills can stand before and after it."""
 
-    @abstractmethod
-    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
+    def as_stored(self, value: object) -> object:
+        """A value as a row has it."""
+        return int(value) if isinstance(value, bool) else value
+
+    def lock_audit(self) -> None:  # noqa: B027 - SQLite's writers take turns
+        """In the open transaction: let nobody else append to the audit's chain."""
+
+    def write_waiting(self, waiting: Iterable[Write]) -> None:
         """Write buffered rows in the open transaction."""
+        for write in waiting:
+            self._perform(write)
 
     @abstractmethod
     def columns(self, table: str) -> list[Column]:
@@ -137,15 +166,68 @@ class Connection(ABC):
         """Raises `StoreError` for a database whose runs no worker drives."""
         raise StoreError(NO_SERVER)
 
-    def execute(self, sql: str, values: Values = (), /) -> Rows:
-        """Run a statement; one that writes belongs into a transaction."""
+    def execute(self, sql: str, values: Values = (), /, *, tables: Collection[str] | None = None) -> Rows:
+        """Query. `tables`: those that it reads, where a driver's other waiting rows shall go on waiting."""
+        if not sql.lstrip().startswith(self.reads):
+            raise RuntimeError(f"expected a query; rows are written by insert, update and delete: {sql}")
         with self.turn:
-            if not self.in_transaction:
-                if self._check and not sql.lstrip().startswith(self.reads):
-                    raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {sql}")
-                if self._tables and any(table in sql for table in self._tables):
-                    self.flush()
+            if not self.in_transaction and (tables is None or self._waits_for(tables)):
+                self.flush()
             return self.stored(sql, values)
+
+    def _waits_for(self, tables: Collection[str]) -> bool:
+        """Whether a row of one of these tables waits."""
+        if self.saver and self.saver.waits and not CHECKPOINTS.isdisjoint(tables):
+            return True
+        return any(table in tables for write in self._waiting.values() for table in write.tables)
+
+    def insert(self, table: str, row: Row, again: Again = "refuse") -> Rows:
+        """Insert a row of a registered table (column → value). `again`: what becomes of one with the same key."""
+        return self._write(insertion(table, row, again))
+
+    def insert_all(
+        self, table: str, rows: Iterable[Row], again: Literal["refuse", "keep"] = "refuse"
+    ) -> None:
+        """Inside a transaction: insert rows that have the same columns."""
+        writes = [insertion(table, row, again) for row in rows]
+        for write in writes:
+            self._watch(write)
+        if writes:
+            self.stored_many(writes[0].sql, [write.values for write in writes])
+
+    def update(self, table: str, row: Row, where: Row) -> Rows:
+        """Set these columns of the rows that meet every condition."""
+        return self._write(updating(table, row, where))
+
+    def delete(self, table: str, where: Row) -> Rows:
+        """Delete the rows that meet every condition."""
+        return self._write(deletion(table, where))
+
+    def run(self, statement: Statement, values: Values = ()) -> Rows:
+        """Write by a statement of its own."""
+        return self._write(Write(statement.writes, statement.sql, tuple(values), "statement"))
+
+    def _write(self, write: Write) -> Rows:
+        with self.turn:
+            if self.in_transaction:
+                return self._perform(write)
+            if not self.buffers:
+                with self.transaction():
+                    return self._perform(write)
+            if not all(TABLE[table].waits for table in write.tables):
+                raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {write.sql}")
+            identity = write.identity
+            self._waiting.pop(identity, None)  # it moves to the end
+            self._waiting[identity] = write
+            return Fetched(0, [])
+
+    def _perform(self, write: Write) -> Rows:
+        self._watch(write)
+        return self.stored(write.sql, write.values)
+
+    def _watch(self, write: Write) -> None:
+        if is_audited(write):
+            self.watch(write)
 
     @contextmanager
     def transaction(self, *, synced: bool = False) -> Generator[Self]:
@@ -163,26 +245,9 @@ class Connection(ABC):
                 if self.saver:
                     self.saver.write()
                 yield self
-            self._forget()
+            self._waiting.clear()
             if self.saver:
                 self.saver.written()
-
-    def later(self, table: str, sql: str, values: Values, row: object = None) -> None:
-        """Write a row that nothing external depends on: with the driver's next commit; on other connections at once.
-
-        `row`: what names the row if all that was written of it before is written anew.
-        """
-        with self.turn:
-            if self.buffers and not self.in_transaction:
-                if row is None:
-                    row = object()
-                else:
-                    self._waiting.pop(row, None)  # it moves to the end
-                self._waiting[row] = (sql, values)
-                self._tables.add(table)
-            else:
-                with self.transaction():
-                    self.stored(sql, values)
 
     def flush(self, *, last: bool = False) -> None:
         """Commit buffered rows, if any. `last`: if that fails they are dropped, as after a kill."""
@@ -194,7 +259,7 @@ class Connection(ABC):
                     pass
             except Exception:
                 if last:
-                    self._forget()
+                    self._waiting.clear()
                     if self.saver:
                         self.saver.give_up()
                 raise
@@ -207,10 +272,6 @@ class Connection(ABC):
         """Raise what the guard says against a commit."""
         if self._check:
             self._check()
-
-    def _forget(self) -> None:
-        self._waiting.clear()
-        self._tables.clear()
 
 
 class Changes(Protocol):

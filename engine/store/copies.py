@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, explained, insertion, put, read_options, reading, select
+from interlock.engine.store import Store, explained, read_options, reading, select
 from interlock.engine.store.blobs import blobs_of, bring_commit, keep_commit, plans_of, put_plan
 from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
@@ -24,12 +24,14 @@ from interlock.state.errors import UserError
 
 def is_open(home: Path, run: str) -> bool:
     """Whether the run exists and has work left."""
-    return bool(select(home, "select 1 from runs where run = ? and status not in ('done', 'cancelled')", run))
+    return bool(
+        select(home, "select 1 from runs where run = $1 and status not in ('done', 'cancelled')", run)
+    )
 
 
 def unmade(home: Path, parent: str, step: int) -> list[tuple[str, Path]]:
     """Forks at this step that were never driven, with their folders: a kill may have cut one off before its folder."""
-    query = "select run, workspace from runs where parent = ? and step = ? and updated = created"
+    query = "select run, workspace from runs where parent = $1 and step = $2 and updated = created"
     return [(run, Path(folder)) for run, folder in select(home, query, parent, step)]
 
 
@@ -48,37 +50,34 @@ def copy_run(
     `row`: changed columns of the run's own row. `whole`: the parent is parked there, so what waits is copied, too.
     `moved`: the fork works in another folder, which the requests that wait then name.
     """
-    if select(home, "select 1 from runs where run = ?", fork):
+    if select(home, "select 1 from runs where run = $1", fork):
         return
-    names = {"fork": fork, "run": parent, "step": at.step, "made": at.made, "id": at.id}
+    until = {"step": at.step, "made": at.made, "id": at.id}
     changes = {"runs": {**row, "parent": parent, "queue": None}, "snapshots": {"inherited": 1}}
     with Store(home).writing("FULL") as conn:
         sealed = is_row_sealed(conn, parent)
         for table in TABLES:
             if table.forked is not None:
-                _copy(conn, table, names, changes.get(table.name, {}), whole)
+                limit = until[table.until] if table.until and not whole else None
+                _copy(conn, table, parent, limit, {table.owner: fork, **changes.get(table.name, {})})
         if sealed:
             seal_row(conn, fork)
         if moved:
-            (old,) = conn.execute("select workspace from runs where run = ?", (parent,)).fetchone()
+            (old,) = conn.execute("select workspace from runs where run = $1", (parent,)).fetchone()
             move_requests(conn, fork, old, row["workspace"])
 
 
-def _copy(
-    conn: Connection, table: Table, names: Mapping[str, Any], changes: Mapping[str, Any], whole: bool
-) -> None:
-    columns = [column.name for column in conn.columns(table.name)]
-    replaced = {table.owner: names["fork"], **changes}
-    made: dict[str, str] = {name: f":new_{name}" for name in replaced}
-    if table.name == "approvals":  # their ids contain the run's
-        made["id"] = ":fork || substr(id, length(run) + 1)"
-    chosen = ", ".join(made.get(name, name) for name in columns)
-    which = "true" if whole else str(table.forked)
-    conn.execute(
-        f"insert into {table.name} ({', '.join(columns)}) select {chosen} from {table.name} "
-        f"where {table.owner} = :run and ({which})",
-        {**names, **{f"new_{name}": value for name, value in replaced.items()}},
-    )
+def _copy(conn: Connection, table: Table, run: str, until: object, changes: Mapping[str, object]) -> None:
+    """`until`: up to where; None: all of the run's rows."""
+    names = [column.name for column in conn.columns(table.name)]
+    which, values = f"{table.owner} = $1", [run]
+    if until is not None:
+        which, values = f"{which} and ({table.forked})", [run, until]
+    found = conn.execute(f"select {', '.join(names)} from {table.name} where {which}", values).fetchall()
+    rows = [dict(zip(names, row, strict=True)) for row in found]
+    for row in rows if table.name == "approvals" else ():  # their ids contain the run's
+        row["id"] = f"{changes['run']}{row['id'].removeprefix(run)}"
+    conn.insert_all(table.name, [{**row, **changes} for row in rows])
 
 
 def change_newest(
@@ -90,20 +89,18 @@ def change_newest(
     from interlock.graphs._stored import Storable
 
     serde = ClassKeepingSerde(Storable(storable_types()))
-    newest = "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
+    newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
         with resealed(conn, run):
             kept = {**read_options(conn, run), **options}
-            conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), run))
+            conn.update("runs", {"options": json.dumps(kept)}, {"run": run})
         select_newest = f"select checkpoint_id, type, checkpoint from checkpoints {newest}"
         name, *saved = conn.execute(select_newest, (run,)).fetchone()
         checkpoint = serde.loads_typed((saved[0], saved[1]))
         change(checkpoint["channel_values"])
-        conn.execute(
-            "update checkpoints set type = ?, checkpoint = ? "
-            "where thread_id = ? and checkpoint_ns = '' and checkpoint_id = ?",
-            (*serde.dumps_typed(checkpoint), run, name),
-        )
+        kind, data = serde.dumps_typed(checkpoint)
+        where = {"thread_id": run, "checkpoint_ns": "", "checkpoint_id": name}
+        conn.update("checkpoints", {"type": kind, "checkpoint": data}, where)
 
 
 def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
@@ -117,7 +114,7 @@ def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
         with ExitStack() as stack:
             stack.enter_context(explained(there.path))
             old = stack.enter_context(reading(home))
-            if old is None or old.execute("select 1 from runs where run = ?", (run,)).fetchone() is None:
+            if old is None or old.execute("select 1 from runs where run = $1", (run,)).fetchone() is None:
                 raise UserError(f"No run {run!r} in this store. List runs with: interlock runs --all")
             refuse_driven(old, run)
             family = with_subtasks(old, run)
@@ -132,24 +129,24 @@ def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
 
 
 def _copy_rows(old: Connection, new: Connection, run: str) -> None:
-    if new.execute("select 1 from runs where run = ?", (run,)).fetchone():
+    if new.execute("select 1 from runs where run = $1", (run,)).fetchone():
         raise UserError(
             f"Run {run!r} is in the other store already. Remove it there first: interlock runs rm {run}"
         )
     for table in reversed(TABLES):  # the run's own row first
         if table.name not in ("lease", "sessions", "reservations", "step_rows"):
-            where = _OWN_CHAIN if table.name == "chain" else f"{table.owner} = :run"
+            where = _OWN_CHAIN if table.name == "chain" else f"{table.owner} = $1"
             copy_table(old, new, table.name, where, run)
-    query = f"select {', '.join(StepRow._fields)} from steps where run = ? order by seq"
+    query = f"select {', '.join(StepRow._fields)} from steps where run = $1 order by seq"
     write_steps(new, (StepRow(*step) for step in old.execute(query, (run,)).fetchall()), set())
-    new.execute("update runs set queue = null where run = ?", (run,))
+    new.update("runs", {"queue": None}, {"run": run})
     if old.shared_home is None or is_sealed(old.shared_home, run, read_definition(new, run)):
         seal_row(new, run)
 
 
 _OWN_CHAIN = """
 id in (with recursive reached (id, parent) as (
-    select id, parent from chain where run = :run
+    select id, parent from chain where run = $1
     union select c.id, c.parent from chain c join reached r on c.id = r.parent
 ) select id from reached)
 """
@@ -161,10 +158,10 @@ def copy_table(old: Connection, new: Connection, table: str, where: str, run: st
 
     Records of the chain that are there already stay: runs share them.
     """
-    names = tuple(column.name for column in old.columns(table))
-    insert = insertion(into or table, names, "keep" if table == "chain" else "refuse")
-    for row in old.execute(f"select {', '.join(names)} from {table} where {where}", {"run": run}).fetchall():
-        new.execute(insert, tuple(row))
+    names = [column.name for column in old.columns(table)]
+    again = "keep" if table == "chain" else "refuse"
+    found = old.execute(f"select {', '.join(names)} from {table} where {where}", (run,)).fetchall()
+    new.insert_all(into or table, [dict(zip(names, row, strict=True)) for row in found], again)
 
 
 def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str) -> None:
@@ -173,7 +170,7 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
     for name in files_of(old, home / "outputs", run):
         if (body := ours.load(name)) is not None:
             theirs.store(name, body)
-            put(new, "named_files", {"name": name, "run": run}, "keep")
+            new.insert("named_files", {"name": name, "run": run}, "keep")
     for name, body in plans_of(old, home, run):
         put_plan(new, to, run, name, body)
     for repository, commits in _snapshots(old, run).items():
@@ -184,7 +181,7 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
 def _snapshots(conn: Connection, run: str) -> dict[str, list[str]]:
     """Repository → the run's snapshots in it, in the order in which they were taken, and the tests beside the first."""
     found: dict[str, list[str]] = {}
-    rows = conn.execute("select repository, before, after from snapshots where run = ? order by seq", (run,))
+    rows = conn.execute("select repository, before, after from snapshots where run = $1 order by seq", (run,))
     for repository, *commits in rows.fetchall():
         found.setdefault(repository, []).extend(filter(None, commits))
     if ignored := ignored_in(read_options(conn, run)):

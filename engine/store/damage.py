@@ -95,7 +95,7 @@ def damage(home: Path, run: str) -> Iterator[str]:
             return
         blobs = blobs_of(conn, home / "outputs")
         rows = conn.execute(
-            "select id, parent, body, file from chain where run = ? order by id", (run,)
+            "select id, parent, body, file from chain where run = $1 order by id", (run,)
         ).fetchall()
         known = {row["id"] for row in conn.execute("select id from chain")}
         head = _newest(home, conn, run)
@@ -114,10 +114,10 @@ def damage(home: Path, run: str) -> Iterator[str]:
 def _newest(home: Path, conn: Connection, run: str) -> str:
     """The newest record of the run's conversation; before its first checkpoint, its first record."""
     row = conn.execute(
-        "select 1 from checkpoints where thread_id = ? and checkpoint_ns = ''", (run,)
+        "select 1 from checkpoints where thread_id = $1 and checkpoint_ns = ''", (run,)
     ).fetchone()
     if row:
         return str(state_at(home, run).get("head") or "")
-    (first,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
+    (first,) = conn.execute("select input from runs where run = $1", (run,)).fetchone()
     begun = mapping(first)
     return str(begun.get("head") or begun.get("prompt") or "")

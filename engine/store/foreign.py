@@ -171,18 +171,19 @@ class ForeignSaver(ClassKeepingSaver):
         """Write the interrupt's requests; a graph around the node's writes the same interrupt again."""
         node = node or "node"
         written = (
-            "select key from approvals where run = ? and key like 'interrupt:%:' || ? || ':%' order by seq"
+            "select key from approvals where run = $1 and key like 'interrupt:%:' || $2 || ':%' order by seq"
         )
-        keys = [key for (key,) in self.conn.execute(written, (thread, item.id)).fetchall()]
+        keys = [
+            key for (key,) in self.conn.execute(written, (thread, item.id), tables=("approvals",)).fetchall()
+        ]
         if not keys and isinstance(item.value, str) and self._approvals.get(item.value):
             keys.append(item.value)  # an effect asks what became of it
         for request in [] if keys else requests_of(item, node):
             self._approvals.ask(request)
             keys.append(request.key)
-        waits = "update approvals set interrupt = ? where run = ? and "
-        self.conn.later("approvals", waits + "interrupt = ?", (None, thread, item.id))
+        self.conn.update("approvals", {"interrupt": None}, {"run": thread, "interrupt": item.id})
         for key in keys:
-            self.conn.later("approvals", waits + "key = ?", (item.id, thread, key))
+            self.conn.update("approvals", {"interrupt": item.id}, {"run": thread, "key": key})
 
     @override
     def begin_drive(self, run: str, app: Any) -> None:
@@ -212,17 +213,18 @@ class ForeignSaver(ClassKeepingSaver):
         if not snapshot.metadata or snapshot.metadata["source"] != "loop":
             return []
         parent, run = (snapshot.parent_config["configurable"][key] for key in ("checkpoint_id", "thread_id"))
-        nodes = "select distinct node from steps where run = ? and superstep like ? || '%' order by node"
-        return [node for (node,) in self.conn.execute(nodes, (run, parent[-12:]))]
+        nodes = "select distinct node from steps where run = $1 and superstep like $2 || '%' order by node"
+        return [
+            node
+            for (node,) in self.conn.execute(nodes, (run, parent[-12:]), tables=("step_rows", "step_kinds"))
+        ]
 
     def _pause(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
         """Ask at a breakpoint, once; whether it still waits for a person."""
         self._approvals.ask(request)
         with self.conn.transaction() as conn:
-            conn.execute(
-                "update approvals set interrupt = ? where run = ? and key = ? and interrupt is null",
-                (checkpoint, thread, request.key),
-            )
+            where = {"run": thread, "key": request.key, "interrupt": None}
+            conn.update("approvals", {"interrupt": checkpoint}, where)
         return self._approvals.answer(request.key) is None
 
     @override
@@ -339,9 +341,10 @@ def node_sources_of(options: Mapping[str, Any]) -> list[dict[str, Any]]:
 def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
     """Checkpoint, task, its node and a channel, of all that the tasks of the run's own graph wrote."""
     rows = conn.execute(
-        "select checkpoint_id, task_id, task_path, channel from writes where thread_id = ? and checkpoint_ns = '' "
+        "select checkpoint_id, task_id, task_path, channel from writes where thread_id = $1 and checkpoint_ns = '' "
         "order by checkpoint_id, task_path, task_id, idx",
         (run,),
+        tables=("writes",),
     )
     return [(name, task, _langgraph.node_of(path), channel) for name, task, path, channel in rows.fetchall()]
 
@@ -349,9 +352,10 @@ def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
 def given_answers(conn: Connection, run: str) -> dict[str, Any]:
     """Interrupt id → the value to resume it with, for those whose requests are all answered."""
     rows = conn.execute(
-        "select interrupt, request, answer from approvals where run = ? and interrupt is not null "
+        "select interrupt, request, answer from approvals where run = $1 and interrupt is not null "
         "and superseded = 0 order by interrupt, seq",
         (run,),
+        tables=("approvals",),
     ).fetchall()
     found: dict[str, Any] = {}
     for name, several in groupby(rows, key=lambda row: row[0]):

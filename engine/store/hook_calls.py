@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from interlock.engine.store import put
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import note_files
+from interlock.engine.store.rows import Plus
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
 from interlock.state.clock import unix_time
@@ -44,7 +44,6 @@ class HookRow(NamedTuple):
 
 
 _COLUMNS = "hook, attempt, name, source, command, idempotent, state, subject, epoch"
-_OF_FIRING = "run = ? and event = ? and key = ?"
 
 
 @dataclass
@@ -59,8 +58,10 @@ class HookLog:
     def rows(self, event: str, key: str) -> list[HookRow]:
         """The hooks of a firing in execution order; the firing's own row comes first if present."""
         found = self.conn.execute(
-            f"select reply, reply_file, {_COLUMNS} from hook_calls where {_OF_FIRING} order by place",
+            f"select reply, reply_file, {_COLUMNS} from hook_calls "
+            "where run = $1 and event = $2 and key = $3 order by place",
             (self.run, event, key),
+            tables=("hook_calls",),
         )
         return [HookRow._make((*row[2:], self._reply(*row[:2]))) for row in found]
 
@@ -76,14 +77,11 @@ class HookLog:
         """Commit a hook's reply; `last` also closes the firing."""
         text = reply.model_dump_json()
         file = blobs_of(self.conn, self.outputs).store_if_long(text.encode())
-        row = (None if file else text, file, unix_time(), self.epoch)
+        row = {"state": "done", "reply": None if file else text, "reply_file": file}
+        row |= {"done_at": unix_time(), "epoch": self.epoch}
         with self.conn.transaction() as conn:
             note_files(conn, self.run, b"", file)
-            conn.execute(
-                "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
-                f"where {_OF_FIRING} and hook = ?",
-                (*row, self.run, firing.event, firing.key, hook),
-            )
+            conn.update("hook_calls", row, {**self._of(firing), "hook": hook})
             if last:
                 self._close(conn, firing)
 
@@ -91,21 +89,21 @@ class HookLog:
         """Record a person's decision about hooks cut off by a kill: `redo` or `skipped`."""
         with self.conn.transaction() as conn:
             for hook in hooks:
-                conn.execute(
-                    "update hook_calls set state = ?, attempt = attempt + 1, epoch = ? "
-                    f"where {_OF_FIRING} and hook = ?",
-                    (state, self.epoch, self.run, firing.event, firing.key, hook),
-                )
+                row = {"state": state, "attempt": Plus(1), "epoch": self.epoch}
+                conn.update("hook_calls", row, {**self._of(firing), "hook": hook})
 
     def forget(self, firing: Firing) -> None:
         """Delete the firing's rows, so that it starts over."""
         with self.conn.transaction() as conn:
-            conn.execute(f"delete from hook_calls where {_OF_FIRING}", (self.run, firing.event, firing.key))
+            conn.delete("hook_calls", self._of(firing))
 
     def close(self, firing: Firing) -> None:
         """Mark the firing as over."""
         with self.conn.transaction() as conn:
             self._close(conn, firing)
+
+    def _of(self, firing: Firing) -> dict[str, object]:
+        return {"run": self.run, "event": firing.event, "key": firing.key}
 
     def _close(self, conn: Connection, firing: Firing) -> None:
         about = {"name": "", "source": "", "command": "", "idempotent": True}
@@ -116,7 +114,7 @@ class HookLog:
         self, conn: Connection, again: Literal["replace", "keep"], firing: Firing, **columns: object
     ) -> None:
         row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": unix_time(), **columns}
-        put(conn, "hook_calls", row, again)
+        conn.insert("hook_calls", row, again)
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
         text = blobs_of(self.conn, self.outputs).read_text(text, file, "A hook's reply")

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from interlock.engine.store import put
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import note_files
+from interlock.engine.store.rows import conditions, shape
 from interlock.engine.store.saver import ClassKeepingSerde, Notice, notice_nothing
 from interlock.engine.store.tables import TABLE
 from interlock.graphs._langgraph import storable_types
@@ -44,9 +44,7 @@ class _Row(NamedTuple):
 
 
 _Where = tuple[str, str, int, int]
-_SELECT = (
-    f"select {', '.join(_Row._fields)} from journal where run = ? and message = ? and idx = ? and attempt = ?"
-)
+_SELECT = f"select {', '.join(_Row._fields)} from journal where run = $1 and message = $2 and idx = $3 and attempt = $4"
 
 
 def args_hash(call: CallView) -> str:
@@ -134,8 +132,9 @@ class SqlJournal:
 
     def latest(self, message: str, index: int) -> CallKey:
         (attempt,) = self.conn.execute(
-            "select max(attempt) from journal where run = ? and message = ? and idx = ?",
+            "select max(attempt) from journal where run = $1 and message = $2 and idx = $3",
             (self.run, message, index),
+            tables=("journal",),
         ).fetchone()
         return CallKey(message=message, index=index, attempt=attempt or 1)
 
@@ -143,9 +142,10 @@ class SqlJournal:
         if since >= self.epoch:
             return [], self.epoch
         rows = self.conn.execute(
-            "select message, idx, attempt, result from journal where run = ? and epoch >= ? and epoch < ? "
+            "select message, idx, attempt, result from journal where run = $1 and epoch >= $2 and epoch < $3 "
             """and result like '%"pid"%' order by done_at""",
             (self.run, since, self.epoch),
+            tables=("journal",),
         ).fetchall()
         keys = [
             CallKey(message=message, index=index, attempt=attempt)
@@ -159,13 +159,12 @@ class SqlJournal:
 
     def tell_undone(self, head: str, record: str) -> None:
         for seq, _ in self._untold(head):
-            values = (record, self.run, seq)
-            self.conn.later("undone", "update undone set record = ? where run = ? and seq = ?", values)
+            self.conn.update("undone", {"record": record}, {"run": self.run, "seq": seq})
 
     def _untold(self, head: str) -> list[tuple[int, str]]:
         """What was told right after `head` counts, too: a kill came before the checkpoint."""
-        sql = "select seq, text, record from undone where run = ? order by seq"
-        if not (rows := self.conn.execute(sql, (self.run,)).fetchall()):
+        sql = "select seq, text, record from undone where run = $1 order by seq"
+        if not (rows := self.conn.execute(sql, (self.run,), tables=("undone",)).fetchall()):
             return []
         after = {None, *SqlChain(self.conn).after(head)}
         return [(seq, text) for seq, text, record in rows if record in after]
@@ -174,7 +173,7 @@ class SqlJournal:
         """Keep what an MCP server said, for replays. `asked`: JSON that names the server, and what of it."""
         reply = json.dumps(self.redact.redact_json(answer))
         row = {"run": self.run, "asked": asked, "reply": reply, "at": unix_time()}
-        put(self.conn, "server_replies", row, "replace", later=True)
+        self.conn.insert("server_replies", row, "replace")
 
     def settle(self, key: CallKey, record: str) -> None:
         row = self._row(key)
@@ -209,7 +208,7 @@ class SqlJournal:
     @cached_property
     def _before(self) -> set[_Where]:
         """The run's rows from before this drive, which alone adds any."""
-        query = "select run, message, idx, attempt from journal where run = ?"
+        query = "select run, message, idx, attempt from journal where run = $1"
         with self.conn.turn:
             return {tuple(row) for row in self.conn.stored(query, (self.run,))}
 
@@ -222,7 +221,7 @@ class SqlJournal:
     def _put(self, key: CallKey, row: _Row) -> None:
         where = self._where(key)
         place = dict(zip(TABLE["journal"].key, where, strict=True))
-        put(self.conn, "journal", {**place, **row._asdict()}, "replace", later=True)
+        self.conn.insert("journal", {**place, **row._asdict()}, "replace")
         self._rows[where] = row
 
 
@@ -242,8 +241,9 @@ class SqlEffects:
 
     def find(self, task: str, key: str, place: str) -> EffectRow | None:  # noqa: ARG002 - a replay has other tasks
         found = self.conn.execute(
-            "select state, attempt, type, value from effects where run = ? and task = ? and key = ?",
+            "select state, attempt, type, value from effects where run = $1 and task = $2 and key = $3",
             (self.run, task, key),
+            tables=("effects",),
         ).fetchone()
         return _row(self.serde, *found) if found else None
 
@@ -253,16 +253,16 @@ class SqlEffects:
         where = {"run": self.run, "task": task, "key": key, "place": place}
         row = {"attempt": attempt, "state": "intent", "epoch": self.epoch, "intent_at": unix_time()}
         with self.conn.transaction(synced=True) as conn:
-            put(conn, "effects", {**where, **row}, "replace")
+            conn.insert("effects", {**where, **row}, "replace")
 
     def fail(self, task: str, key: str) -> None:
-        sql = "update effects set state = 'failed', epoch = ? where run = ? and task = ? and key = ?"
         with self.conn.transaction() as conn:
-            conn.execute(sql, (self.epoch, self.run, task, key))
+            where = {"run": self.run, "task": task, "key": key}
+            conn.update("effects", {"state": "failed", "epoch": self.epoch}, where)
 
     def _place_of(self, task: str, key: str) -> str:
-        query = "select place from effects where run = ? and task = ? and key = ?"
-        found = self.conn.execute(query, (self.run, task, key)).fetchone()
+        query = "select place from effects where run = $1 and task = $2 and key = $3"
+        found = self.conn.execute(query, (self.run, task, key), tables=("effects",)).fetchone()
         return found[0] if found else ""
 
     def keep_update(self, task: str, update: NodeUpdate) -> None:
@@ -272,7 +272,7 @@ class SqlEffects:
             return
         row = {**update._asdict(), "run": self.run, "task": task, "type": kind, "wrote": data}
         row["raised"] = self.redact(clean(update.raised))
-        put(self.conn, "node_updates", {**row, "at": unix_time()}, "replace", later=True)
+        self.conn.insert("node_updates", {**row, "at": unix_time()}, "replace")
 
     def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
 
@@ -285,12 +285,9 @@ class SqlEffects:
             )
         self.notice(f"The result of effect {key!r}", result)
         kind, data = self.serde.dumps_typed(result)
-        sql = (
-            "update effects set state = 'done', type = ?, value = ?, done_at = ?, epoch = ? "
-            "where run = ? and task = ? and key = ?"
-        )
+        row = {"state": "done", "type": kind, "value": data, "done_at": unix_time(), "epoch": self.epoch}
         with self.conn.transaction() as conn:
-            conn.execute(sql, (kind, data, unix_time(), self.epoch, self.run, task, key))
+            conn.update("effects", row, {"run": self.run, "task": task, "key": key})
 
 
 def effects_of(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
@@ -314,7 +311,7 @@ class RecordedEffects:
         self._given: dict[tuple[str, str], EffectRow] = {}
         self._left: dict[tuple[str, str], list[EffectRow]] = {}
         rows = "select place, key, attempt, type, value from recorded_effects where state = 'done' order by intent_at"
-        for place, key, *row in self.conn.execute(rows).fetchall():
+        for place, key, *row in self.conn.execute(rows, tables=("recorded_effects",)).fetchall():
             self._left.setdefault((place, key), []).append(_row(self.serde, "done", *row))
 
     def find(self, task: str, key: str, place: str) -> EffectRow | None:
@@ -335,32 +332,32 @@ class RecordedEffects:
     def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None:
         place, node, code, state = update[:4]
         where = {"run": self.run, "place": place, "node": node, "code": code, "state": state}
-        own = "run = :run and place = :place and node = :node"
-        same = f"{own} and code = :code and state = :state"
+        same, values = conditions(shape(where)), (*where.values(),)
         with self.conn.transaction() as conn:
             number = conn.execute(
-                f"select number from taken_updates where task = :task and {same}", {**where, "task": task}
+                f"select number from taken_updates where {same} and task = $6", (*values, task)
             ).fetchone()
             if number is None:  # equal ones come in their order, also in the next drive of the replay
-                number = conn.execute(f"select count(*) from taken_updates where {same}", where).fetchone()
-                columns = ", ".join(("task", "number", *where))
-                values = {**where, "task": task, "number": number[0]}
-                marks = ", ".join(f":{name}" for name in ("task", "number", *where))
-                conn.execute(f"insert into taken_updates ({columns}) values ({marks})", values)
+                number = conn.execute(f"select count(*) from taken_updates where {same}", values).fetchone()
+                conn.insert("taken_updates", {**where, "task": task, "number": number[0]})
             sql = f"select task, type, wrote, raised from recorded_updates where {same} order by at"
-            rows = conn.execute(sql, where).fetchall()
+            rows = conn.execute(sql, values).fetchall()
             if number[0] >= len(rows):
                 raise RunError(self._why_not(where).format(node=node))
             then, kind, data, raised = rows[number[0]]
             # Its model calls count, too: those of later nodes have the next ordinals.
-            sql = "insert into model_calls select * from recorded_calls where task like :task on conflict do nothing"
-            conn.execute(sql, {"task": f"{then}%"})
+            names = [column.name for column in conn.columns("recorded_calls")]
+            sql = f"select {', '.join(names)} from recorded_calls where task like $1"
+            calls = conn.execute(sql, (f"{then}%",)).fetchall()
+            conn.insert_all("model_calls", [dict(zip(names, call, strict=True)) for call in calls], "keep")
         return update._replace(wrote=self.serde.loads_typed((kind, data)), raised=raised)
 
     def _why_not(self, where: Mapping[str, str]) -> str:
-        same = "max(case when code = :code then 1 else 0 end)"
-        sql = f"select {same} from recorded_updates where run = :run and place = :place and node = :node"
-        known = self.conn.execute(sql, {k: where[k] for k in ("run", "place", "node", "code")}).fetchone()[0]
+        same = "max(case when code = $4 then 1 else 0 end)"
+        sql = f"select {same} from recorded_updates where run = $1 and place = $2 and node = $3"
+        known = self.conn.execute(
+            sql, [where[k] for k in ("run", "place", "node", "code")], tables=("recorded_updates",)
+        ).fetchone()[0]
         return _NOT_KEPT if known is None else _OF_OTHER_STATE if known else _OF_OTHER_CODE
 
 

@@ -63,7 +63,7 @@ class LimitedCalls:
         if found := self._open.pop(task, None):
             limits, tokens, usd = found
             spent, cost = (usage.input + usage.output, usage.usd or 0.0) if usage else (0, 0.0)
-            count(self.conn, limits, 0, spent - tokens, cost - usd, later=True)
+            count(self.conn, limits, 0, spent - tokens, cost - usd)
 
     def lose(self, task: str) -> None:
         """Leave it counted at its estimate."""

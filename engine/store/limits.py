@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.rows import Row, Statement
 
 EACH = "*"
 _ONE_COUNT = 0x1A7E_0003
@@ -79,7 +80,7 @@ _ADDED = ", ".join(
 _COUNT = f"""
 with turn as materialized (select pg_advisory_xact_lock({_ONE_COUNT})), now_used as (
     insert into limit_seconds (kind, name, since, requests, tokens)
-    select u.kind, u.name, {_SECOND}, cast(? as bigint), cast(? as bigint)
+    select u.kind, u.name, {_SECOND}, cast($1 as bigint), cast($2 as bigint)
     from turn cross join (values {{}}) as u (kind, name)
     on conflict (kind, name, since) do update
     set requests = limit_seconds.requests + excluded.requests, tokens = limit_seconds.tokens + excluded.tokens
@@ -87,7 +88,7 @@ with turn as materialized (select pg_advisory_xact_lock({_ONE_COUNT})), now_used
     delete from limit_seconds where (kind, name) in (values {{}}) and since < {_SECOND} - {_KEPT_S}
 )
 insert into limit_use (kind, name, period, since, requests, tokens, usd)
-select u.kind, u.name, p.period, {_SINCE}, cast(? as bigint), cast(? as bigint), cast(? as double precision)
+select u.kind, u.name, p.period, {_SINCE}, cast($1 as bigint), cast($2 as bigint), cast($3 as double precision)
 from turn cross join (values {{}}) as u (kind, name) cross join {_PERIODS}
 on conflict (kind, name, period) do update
 set {_ADDED}, since = greatest(limit_use.since, excluded.since)
@@ -101,37 +102,34 @@ def set_limit(conn: Connection, limit: Limit) -> None:
     """
     given = {name: value for name, value in limit._asdict().items() if value is not None}
     _forget_use(conn, limit)
-    names = ", ".join(given)
-    changed = ", ".join(f"{name} = excluded.{name}" for name in given)
-    conn.execute(
-        f"insert into limits ({names}) values ({', '.join('?' * len(given))}) "
-        f"on conflict (kind, name) do update set {changed}",
-        (*given.values(),),
-    )
+    conn.insert("limits", given, "replace")
 
 
-_FIGURE_USE = {
-    "requests": "update limit_seconds set requests = 0 where",
-    "tokens": "update limit_seconds set tokens = 0 where",
-    "usd_per_day": "update limit_use set usd = 0 where period = 'day' and",
-    "usd_per_month": "update limit_use set usd = 0 where period = 'month' and",
+_FIGURE_USE: Mapping[str, tuple[str, Row, Row]] = {
+    "requests": ("limit_seconds", {"requests": 0}, {}),
+    "tokens": ("limit_seconds", {"tokens": 0}, {}),
+    "usd_per_day": ("limit_use", {"usd": 0.0}, {"period": "day"}),
+    "usd_per_month": ("limit_use", {"usd": 0.0}, {"period": "month"}),
 }
 
 
 def _forget_use(conn: Connection, limit: Limit) -> None:
     """Forget what was used of figures that get their first limit."""
-    before = next((one for one in all_limits(conn) if one[:2] == limit[:2]), Limit(*limit[:2]))
-    whose = "kind = ? and name = ?"
-    if limit.name == EACH:
-        whose = "kind = ? and ? = '*' and (kind, name) not in (select kind, name from limits)"
-    for figure, forget in _FIGURE_USE.items():
+    known = {one[:2]: one for one in all_limits(conn)}
+    before = known.get(limit[:2], Limit(*limit[:2]))
+    for figure, (table, unused, where) in _FIGURE_USE.items():
         if getattr(limit, figure) is not None and getattr(before, figure) is None:
-            conn.execute(f"{forget} {whose}", limit[:2])
+            names = {limit.name}
+            if limit.name == EACH:
+                rows = conn.execute(f"select distinct name from {table} where kind = $1", (limit.kind,))
+                names = {name for (name,) in rows if (limit.kind, name) not in known}
+            for name in names:
+                conn.update(table, unused, {"kind": limit.kind, "name": name, **where})
 
 
 def remove_limit(conn: Connection, kind: str, name: str) -> bool:
     """Inside a transaction; returns whether there was one. Set again, it counts from then on."""
-    return conn.execute("delete from limits where kind = ? and name = ?", (kind, name)).rowcount > 0
+    return conn.delete("limits", {"kind": kind, "name": name}).rowcount > 0
 
 
 def all_limits(conn: Connection) -> list[Limit]:
@@ -153,7 +151,7 @@ def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str]
     names = [part for limit in limits for part in limit[:2]]
     places = _places(limits)
     found: dict[tuple[str, str, str], list[Use]] = {}
-    for kind, name, period, *use in conn.execute(_USED.format(places, places), [*names, *names]).fetchall():
+    for kind, name, period, *use in conn.execute(_USED.format(places, places), names).fetchall():
         found.setdefault((kind, name, period), []).append(Use(*use))
     return found
 
@@ -163,17 +161,11 @@ def count_alone(conn: Connection) -> None:
     conn.execute(f"select pg_advisory_xact_lock({_ONE_COUNT})")
 
 
-def count(
-    conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float, *, later: bool = False
-) -> None:
-    """Add to what is used of the periods of now. `later`: with the driver's next commit."""
-    places, names = _places(limits), [part for limit in limits for part in limit[:2]]
-    sql = _COUNT.format(places, places, places)
-    values = (requests, tokens, *names, *names, requests, tokens, usd, *names)
-    if later:
-        conn.later("limit_use", sql, values)
-    else:
-        conn.execute(sql, values)
+def count(conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float) -> None:
+    """Add to what is used of the periods of now."""
+    places, names = _places(limits, 4), [part for limit in limits for part in limit[:2]]
+    count_use = Statement(_COUNT.format(places, places, places), ("limit_seconds", "limit_use"))
+    conn.run(count_use, (requests, tokens, usd, *names))
 
 
 def wait_for(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: float = 0.0) -> Wait | None:
@@ -231,5 +223,6 @@ def _shown(figure: float) -> str:
     return f"{figure:.4f}" if isinstance(figure, float) else str(figure)
 
 
-def _places(pairs: Sequence[object]) -> str:
-    return ", ".join(["(?, ?)"] * len(pairs))
+def _places(pairs: Sequence[object], first: int = 1) -> str:
+    """`first`: number of the first parameter."""
+    return ", ".join(f"(${place}, ${place + 1})" for place in range(first, first + 2 * len(pairs), 2))

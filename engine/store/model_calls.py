@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from interlock.engine.store import AMONG, listed_as_keys, put, read_options
+from interlock.engine.store import among, listed_as_keys, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import with_subtasks
 from interlock.services.models.request import ModelRequest
@@ -29,16 +29,17 @@ class SqlModelLog:
     @cached_property
     def _answered(self) -> set[str]:
         """Tasks whose call has a reply; this drive alone adds any."""
-        query = "select task from model_calls where run = ?"
-        return {task for (task,) in self.conn.execute(query, (self.run,))}
+        query = "select task from model_calls where run = $1"
+        return {task for (task,) in self.conn.execute(query, (self.run,), tables=("model_calls",))}
 
     def recorded(self, task: str) -> Reply | None:
         if task not in self._answered:
             return None
         row = self.conn.execute(
             f"select record, model, finish_reason, problem, {_USAGE}, duration_ms "
-            "from model_calls where run = ? and task = ?",
+            "from model_calls where run = $1 and task = $2",
             (self.run, task),
+            tables=("model_calls",),
         ).fetchone()
         if row is None:
             return None
@@ -57,8 +58,9 @@ class SqlModelLog:
     def ordinal(self, agent: str, role: str) -> int:
         if (agent, role) not in self._made:
             (last,) = self.conn.execute(
-                "select max(ordinal) from model_calls where run = ? and agent = ? and role = ?",
+                "select max(ordinal) from model_calls where run = $1 and agent = $2 and role = $3",
                 (self.run, agent, role),
+                tables=("model_calls",),
             ).fetchone()
             kept = self._before.get((agent, role), 0) if last is None else last + 1
             self._made[agent, role] = kept  # a replay adds those of its record
@@ -94,7 +96,7 @@ class SqlModelLog:
                 "thought_tokens": reply.usage.thoughts,
                 "usd": reply.usage.usd,
             }
-            put(conn, "model_calls", row)
+            conn.insert("model_calls", row)
             self._answered.add(call.task)
         return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
 
@@ -104,8 +106,8 @@ def calls_made(conn: Connection, run: str) -> list[tuple[str, str, int]]:
 
     Ordinals continue from there, so that one script covers both; that run keeps them: the plan's may be deleted.
     """
-    sql = "select agent, role, count(*) from model_calls where run = ? group by agent, role"
-    return conn.execute(sql, (run,)).fetchall()
+    sql = "select agent, role, count(*) from model_calls where run = $1 group by agent, role"
+    return conn.execute(sql, (run,), tables=("model_calls",)).fetchall()
 
 
 def calls_before(conn: Connection, run: str) -> dict[tuple[str, str], int]:
@@ -116,8 +118,8 @@ def calls_before(conn: Connection, run: str) -> dict[tuple[str, str], int]:
 
 def usage_of(conn: Connection, run: str, record: str) -> Usage:
     """Tokens of the request whose reply is `record`."""
-    sql = f"select {_USAGE} from model_calls where run = ? and record = ?"
-    row = conn.execute(sql, (run, record)).fetchone()
+    sql = f"select {_USAGE} from model_calls where run = $1 and record = $2"
+    row = conn.execute(sql, (run, record), tables=("model_calls",)).fetchone()
     return _usage(row) if row else Usage()
 
 
@@ -128,17 +130,18 @@ def _usage(row: Sequence[Any]) -> Usage:
 def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
     """Tokens and calls of a run and its subtasks, in total and by model, as `stats` shows them."""
     runs = with_subtasks(conn, run)
-    of_task, among = f"run in {AMONG}", (listed_as_keys(runs),)
+    of_task, listed = f"run in {among()}", (listed_as_keys(runs),)
     rows = conn.execute(
         "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms), "
         f"case when count(usd) = count(*) then sum(usd) end from model_calls where {of_task} "
         "group by model order by model",
-        among,
+        listed,
+        tables=("model_calls",),
     ).fetchall()
     names = ("requests", "input_tokens", "output_tokens", "cached", "duration_ms", "usd")
     models = {model: dict(zip(names, figures, strict=True)) for model, *figures in rows}
     (calls,) = conn.execute(
-        f"select count(*) from journal where {of_task} and state = 'done'", among
+        f"select count(*) from journal where {of_task} and state = 'done'", listed, tables=("journal",)
     ).fetchone()
     total = {
         key: sum(model[key] for model in models.values())

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from interlock.engine.store import AMONG, listed_as_keys, put
+from interlock.engine.store import among, listed_as_keys
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 
@@ -17,7 +17,7 @@ _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 def note_files(conn: Connection, run: str, body: bytes, file: str | None) -> None:
     """List the files that a row names: in its text, and the one that holds the text. With the row's own commit."""
     for name in _names_in(body, file):
-        put(conn, "named_files", {"name": name, "run": run}, "keep", later=True)
+        conn.insert("named_files", {"name": name, "run": run}, "keep")
 
 
 def _names_in(body: bytes, file: str | None) -> set[str]:
@@ -29,21 +29,23 @@ def files_of(conn: Connection, outputs: Path, run: str) -> set[str]:
     """Names in `outputs/` held by the records of a run."""
     if not _is_complete(conn):  # a store of an earlier version
         return _files_in_rows(conn, outputs, run)
-    return {name for (name,) in conn.execute("select name from named_files where run = ?", (run,)).fetchall()}
+    return {
+        name for (name,) in conn.execute("select name from named_files where run = $1", (run,)).fetchall()
+    }
 
 
 def named_by_others(conn: Connection, outputs: Path, names: Collection[str]) -> set[str]:
     """Which of these the rows of any run name. Inside a transaction: it completes the list of an earlier version."""
     if names and not _is_complete(conn):
         _complete(conn, outputs)
-    query = f"select distinct name from named_files where name in {AMONG}"
+    query = f"select distinct name from named_files where name in {among()}"
     return {name for (name,) in conn.execute(query, (listed_as_keys(names),)).fetchall()}
 
 
 def list_again(conn: Connection, outputs: Path, run: str) -> None:
     """List what a run's rows name that are left."""
     for name in _files_in_rows(conn, outputs, run):
-        put(conn, "named_files", {"name": name, "run": run}, "keep")
+        conn.insert("named_files", {"name": name, "run": run}, "keep")
 
 
 def _is_complete(conn: Connection) -> bool:
@@ -55,14 +57,14 @@ def _complete(conn: Connection, outputs: Path) -> None:
     runs = conn.execute("select run from runs union select run from chain").fetchall()
     for (run,) in runs:
         list_again(conn, outputs, run)
-    put(conn, "named_files", {"name": "", "run": ""}, "keep")
+    conn.insert("named_files", {"name": "", "run": ""}, "keep")
 
 
 def _files_in_rows(conn: Connection, outputs: Path, run: str) -> set[str]:
     rows = [
-        *conn.execute("select body, file from chain where run = ?", (run,)),
-        *conn.execute("select result, result_file from journal where run = ?", (run,)),
-        *conn.execute("select '', reply_file from hook_calls where run = ?", (run,)),
+        *conn.execute("select body, file from chain where run = $1", (run,)),
+        *conn.execute("select result, result_file from journal where run = $1", (run,)),
+        *conn.execute("select '', reply_file from hook_calls where run = $1", (run,)),
     ]
     found, blobs = set[str](), blobs_of(conn, outputs)
     for text, file in rows:

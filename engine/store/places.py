@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import AMONG, Store, kept_repository, listed_as_keys, read_options, select
+from interlock.engine.store import Store, among, kept_repository, listed_as_keys, read_options, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.ignored import ignored_in
 from interlock.engine.store.runs import first_task, with_subtasks
@@ -30,7 +30,7 @@ def left_places(repository: Mapping[str, str], at: str) -> str:
 
 
 def place_of(conn: Connection, run: str) -> Place:
-    (folder,) = conn.execute("select workspace from runs where run = ?", (run,)).fetchone()
+    (folder,) = conn.execute("select workspace from runs where run = $1", (run,)).fetchone()
     return Place(folder, kept_repository(conn, run).get("at", ""))
 
 
@@ -39,12 +39,12 @@ def _in_folder(conn: Connection, run: str) -> list[str]:
     place = place_of(conn, run)
     if not place.at:
         return [run]
-    rows = conn.execute("select run from runs where workspace = ?", (place.folder,)).fetchall()
+    rows = conn.execute("select run from runs where workspace = $1", (place.folder,)).fetchall()
     return [name for (name,) in rows]
 
 
 def is_begun(conn: Connection, run: str) -> bool:
-    return conn.execute("select 1 from runs where run = ?", (run,)).fetchone() is not None
+    return conn.execute("select 1 from runs where run = $1", (run,)).fetchone() is not None
 
 
 def newest_snapshot(conn: Connection, run: str) -> str:
@@ -64,11 +64,11 @@ def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
     runs = _in_folder(conn, run)
     query = (
         f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
-        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {AMONG}"
+        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in {among()}"
     )
     rows = conn.execute(query, (listed_as_keys(runs),)).fetchall()
     if changed := kept_repository(conn, run).get("changed"):
-        by_person = "select ?, 0, name, base from blobs where part = 0 and name = ?"
+        by_person = "select $1, 0, name, base from blobs where part = 0 and name = $2"
         rows += conn.execute(by_person, (unix_time(), f"snapshots/{changed}")).fetchall()
     return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
 
@@ -114,14 +114,14 @@ def move_task(home: Path, run: str, folder: str) -> None:
         with conn.transaction():
             for one in runs:
                 _move(conn, one, old, folder, "planned is not null")
-                conn.execute("update snapshots set repository = ? where run = ?", (name, one))
+                conn.update("snapshots", {"repository": name}, {"run": one})
 
 
 def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None:
     """Copy what the run's snapshots hold to another repository; a second call changes nothing."""
     from interlock.services.snapshots.snapshots import Repository
 
-    rows = conn.execute("select repository, before, after from snapshots where run = ?", (run,)).fetchall()
+    rows = conn.execute("select repository, before, after from snapshots where run = $1", (run,)).fetchall()
     if ignored := ignored_in(read_options(conn, run)):
         rows.append((ignored.repository, ignored.commit, ""))
     for old in {repository for repository, *_ in rows} - {name}:
@@ -132,7 +132,7 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
 def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
     """`planned`: which calls' paths."""
     with resealed(conn, run):
-        conn.execute("update runs set workspace = ? where run = ?", (folder, run))
+        conn.update("runs", {"workspace": folder}, {"run": run})
     move_requests(conn, run, old, folder)
     _move_planned(conn, run, old, folder, planned)
 
@@ -141,39 +141,35 @@ def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) ->
     """Inside a transaction: change what the run's options say of its repository."""
     with resealed(conn, run):
         options = {**read_options(conn, run), "repository": dict(repository)}
-        conn.execute("update runs set options = ? where run = ?", (json.dumps(options), run))
+        conn.update("runs", {"options": json.dumps(options)}, {"run": run})
 
 
 def add_note(conn: Connection, run: str, text: str) -> None:
     """Inside a transaction: tell the run's model in its next turn."""
-    conn.execute(
-        "insert into undone (run, seq, at, text) "
-        "select ?, coalesce(max(seq), 0) + 1, ?, ? from undone where run = ?",
-        (run, unix_time(), text, run),
-    )
+    order = "select coalesce(max(seq), 0) + 1 from undone where run = $1"
+    (seq,) = conn.execute(order, (run,)).fetchone()
+    conn.insert("undone", {"run": run, "seq": seq, "at": unix_time(), "text": text})
 
 
 def move_requests(conn: Connection, run: str, old: str, new: str) -> None:
     """Move the file paths in pending requests to another folder."""
-    rows = conn.execute("select id, request from approvals where run = ? and answer is null", (run,))
+    rows = conn.execute("select id, request from approvals where run = $1 and answer is null", (run,))
     for name, text in rows.fetchall():
         request = json.loads(text)
         for file in request.get("files", ()):
             file["path"] = _moved(file["path"], old, new)
-        conn.execute("update approvals set request = ? where id = ?", (json.dumps(request), name))
+        conn.update("approvals", {"request": json.dumps(request)}, {"id": name})
 
 
 def _move_planned(conn: Connection, run: str, old: str, new: str, which: str) -> None:
     rows = conn.execute(
-        f"select message, idx, attempt, planned from journal where run = ? and {which}", (run,)
+        f"select message, idx, attempt, planned from journal where run = $1 and {which}", (run,)
     )
     for message, idx, attempt, text in rows.fetchall():
         planned: dict[str, Any] = json.loads(text)
         planned["path"] = _moved(planned["path"], old, new)
-        conn.execute(
-            "update journal set planned = ? where run = ? and message = ? and idx = ? and attempt = ?",
-            (json.dumps(planned), run, message, idx, attempt),
-        )
+        where = {"run": run, "message": message, "idx": idx, "attempt": attempt}
+        conn.update("journal", {"planned": json.dumps(planned)}, where)
 
 
 def _moved(path: str, old: str, new: str) -> str:
@@ -196,7 +192,7 @@ def note_undone(home: Path, run: str, text: str) -> None:
 
 def undone(home: Path, run: str) -> list[Undone]:
     """What was taken back, in order."""
-    rows = select(home, "select at, text, record is not null from undone where run = ? order by seq", run)
+    rows = select(home, "select at, text, record is not null from undone where run = $1 order by seq", run)
     return [Undone(at, text, bool(told)) for at, text, told in rows]
 
 

@@ -75,7 +75,7 @@ def in_seconds(conn: Connection, after_s: float) -> datetime:
 
 
 def submitted(conn: Connection, run: str) -> Submitted:
-    columns = "select workflow, queue, options from runs where run = ?"
+    columns = "select workflow, queue, options from runs where run = $1"
     workflow, queue, options = conn.execute(columns, (run,)).fetchone()
     kept: dict[str, Any] = json.loads(options).get("submitted") or {}
     return Submitted(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
@@ -105,7 +105,7 @@ def hand_to_workers(
     `if_due`: not if it was cancelled or waits for a person. One that is done may have to be delivered.
     """
     due = f"r.status <> 'cancelled' and {_MAY_GO_ON}" if if_due else "true"
-    row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
+    row = conn.execute(f"select r.queue from runs r where r.run = $1 and {due}", (run,)).fetchone()
     if row and row[0]:
         if not if_due:
             note_error(conn, run, None)
@@ -117,7 +117,7 @@ def hand_to_workers(
 def give(conn: Connection, run: str, queue: str) -> None:
     """Inside a transaction: from now on workers of this queue drive the run, its subtasks and the tasks above it."""
     for one in with_subtasks(conn, first_task(conn, run)):
-        conn.execute("update runs set queue = ? where run = ?", (queue, one))
+        conn.update("runs", {"queue": queue}, {"run": one})
 
 
 def take_back(conn: Connection, run: str) -> bool | None:
@@ -128,7 +128,7 @@ def take_back(conn: Connection, run: str) -> bool | None:
     A worker that has a run that is done delivers what it changed, and isn't stopped.
     """
     note_stopped(conn, run, "cancelled")
-    is_done = conn.execute("select 1 from runs where run = ? and status = 'done'", (run,)).fetchone()
+    is_done = conn.execute("select 1 from runs where run = $1 and status = 'done'", (run,)).fetchone()
     return conn.jobs.stop(run, only_turns=is_done is not None)
 
 
@@ -169,17 +169,17 @@ def got_further(conn: Connection, run: str, steps: int) -> bool:
 
 
 def _steps_of(conn: Connection, run: str) -> int:
-    return conn.execute(_STEPS, {"run": run}).fetchone()[0]
+    return conn.execute(_STEPS, (run,)).fetchone()[0]
 
 
 def is_due(conn: Connection, run: str) -> bool:
     """Whether it isn't over, and waits for no person."""
-    return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_IS_DUE}", (run,)).fetchone())
+    return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_IS_DUE}", (run,)).fetchone())
 
 
 def may_go_on(conn: Connection, run: str) -> bool:
     """Whether nobody stopped it, and it waits for no person; it may be done, and not delivered yet."""
-    return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_MAY_GO_ON}", (run,)).fetchone())
+    return bool(conn.execute(f"select 1 from runs r where r.run = $1 and {_MAY_GO_ON}", (run,)).fetchone())
 
 
 def note_stopped(conn: Connection, run: str, kind: str) -> None:
@@ -197,7 +197,7 @@ def leave_stopped(conn: Connection, run: str, kind: str) -> None:
 
 def last_death(conn: Connection, run: str) -> str:
     """How the run's process died; empty: unknown."""
-    row = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    row = conn.execute("select error from runs where run = $1", (run,)).fetchone()
     error: dict[str, str] = json.loads(row[0]) if row and row[0] else {}
     return str(error["message"]) if error.get("type") == "died" else ""
 
@@ -206,17 +206,14 @@ def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
     note_error(conn, run, {"type": kind, "message": why})
     # Its outcome still says how far its graph is: `_reopen` goes by that.
-    conn.execute("update runs set status = 'failed' where run = ?", (run,))
+    conn.update("runs", {"status": "failed"}, {"run": run})
     end_lease(conn, run)
 
 
 def _reopen(conn: Connection, run: str) -> None:
     """Inside a transaction: a run that was given up is to be driven, or delivered, again."""
-    conn.execute(
-        "update runs set status = case outcome when 'done' then 'done' else 'open' end "
-        "where run = ? and status = 'failed' and outcome in ('', 'done')",
-        (run,),
-    )
+    for outcome, status in (("done", "done"), ("", "open")):
+        conn.update("runs", {"status": status}, {"run": run, "status": "failed", "outcome": outcome})
 
 
 def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
@@ -226,7 +223,7 @@ def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
 
 _STEPS = f"""
 with recursive family (run) as (
-    select run from runs where run = :run
+    select run from runs where run = $1
     union select c.run from runs c join family f on c.parent = f.run where {IS_SUBTASK}
 )
 select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f

@@ -10,6 +10,7 @@ from interlock.engine.store import Store, reading, select, views
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.copies import copy_table
+from interlock.engine.store.rows import NOT_NULL
 from interlock.engine.store.runs import related
 
 
@@ -20,28 +21,28 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
     """
     with reading(home) as old, closing(store.connect()) as conn:
         assert old is not None
-        conn.execute("drop table audit")  # nobody proves anything by a store that is thrown away
+        conn.stored("drop table audit")  # nobody proves anything by a store that is thrown away
         with conn.transaction():
-            copy_table(old, conn, "runs", "run = :run", run)
-            copy_table(old, conn, "journal", "run = :run and state = 'done'", run)
+            copy_table(old, conn, "runs", "run = $1", run)
+            copy_table(old, conn, "journal", "run = $1 and state = 'done'", run)
             for table, source in _RECORDED.items():
-                conn.execute(f"create table {table} as select * from {source} where false")
-                copy_table(old, conn, source, "run = :run", run, into=table)
-            conn.execute("create table taken_updates as select *, 0 as number from node_updates where false")
+                conn.stored(f"create table {table} as select * from {source} where false")
+                copy_table(old, conn, source, "run = $1", run, into=table)
+            conn.stored("create table taken_updates as select *, 0 as number from node_updates where false")
             # The run's own first: of two records that follow one, its own counts.
-            copy_table(old, conn, "chain", "run = :run", run)
+            copy_table(old, conn, "chain", "run = $1", run)
             for other in related(old, run):
-                copy_table(old, conn, "chain", "run = :run", other)
-            row = conn.execute("select options, input from runs where run = ?", (run,)).fetchone()
+                copy_table(old, conn, "chain", "run = $1", other)
+            row = conn.execute("select options, input from runs where run = $1", (run,)).fetchone()
             options, first = map(json.loads, row)
             mode = first.get("chosen_mode") or options.get("approval_mode")  # as it began
             options |= {"record_to": None, "fake": str(script), "approval_mode": mode, "next_asked": {}}
-            begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"
-            conn.execute(begun, (json.dumps(options), run))
+            begun = {"options": json.dumps(options), "status": "open", "step": 0}
+            conn.update("runs", begun, {"run": run})
             for subtask in subtasks:
-                copy_table(old, conn, "runs", "run = :run and status in ('done', 'cancelled')", subtask)
-                copy_table(old, conn, "checkpoints", "thread_id = :run and checkpoint_ns = ''", subtask)
-            conn.execute("update runs set queue = null")  # no worker drives a replay
+                copy_table(old, conn, "runs", "run = $1 and status in ('done', 'cancelled')", subtask)
+                copy_table(old, conn, "checkpoints", "thread_id = $1 and checkpoint_ns = ''", subtask)
+            conn.update("runs", {"queue": None}, {"queue": NOT_NULL})  # no worker drives a replay
         files = conn.execute(
             "select file from chain where file is not null union select result_file from journal "
             "where result_file is not null union select reply_file from recorded_hooks "
@@ -81,7 +82,7 @@ def recorded_replies(conn: Connection, run: str) -> list[RecordedReply]:
     """A run's replies, in the order in which they came."""
     rows = conn.execute(
         "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
-        "thought_tokens from recorded_calls where run = ? order by at, agent, role, ordinal",
+        "thought_tokens from recorded_calls where run = $1 order by at, agent, role, ordinal",
         (run,),
     )
     return [RecordedReply(*row) for row in rows]
@@ -89,18 +90,18 @@ def recorded_replies(conn: Connection, run: str) -> list[RecordedReply]:
 
 def request_hashes(home: Path, run: str) -> dict[tuple[str, str, int], str]:
     """(agent, role, ordinal) → hash of the request, in the order in which they were made."""
-    sql = "select agent, role, ordinal, request_hash from model_calls where run = ? order by at"
+    sql = "select agent, role, ordinal, request_hash from model_calls where run = $1 order by at"
     return {(agent, role, ordinal): digest for agent, role, ordinal, digest in select(home, sql, run)}
 
 
 def parent_of(home: Path, run: str) -> str | None:
-    found = select(home, "select parent from runs where run = ?", run)
+    found = select(home, "select parent from runs where run = $1", run)
     return found[0]["parent"] if found else None
 
 
 def first_state_of(home: Path, run: str) -> dict[str, Any]:
     """The first input of the run's graph."""
-    (row,) = select(home, "select input from runs where run = ?", run)
+    (row,) = select(home, "select input from runs where run = $1", run)
     return json.loads(row[0])
 
 
@@ -137,6 +138,6 @@ def recorded_servers(conn: Connection) -> dict[str, str]:
 def never_begun(conn: Connection, run: str) -> list[tuple[str, int, int]]:
     """(message, index, attempt) of calls that ended without an intent."""
     return conn.execute(
-        "select message, idx, attempt from journal where run = ? and state = 'done' and intent_at is null",
+        "select message, idx, attempt from journal where run = $1 and state = 'done' and intent_at is null",
         (run,),
     ).fetchall()

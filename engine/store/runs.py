@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from interlock.engine.store import Store, explained, put, select
+from interlock.engine.store import Store, explained, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import files_of, list_again, named_by_others
+from interlock.engine.store.rows import Plus, Row
 from interlock.engine.store.seals import forget_seal, seal_row
 from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
@@ -68,12 +69,12 @@ def insert_run(conn: Connection, run: NewRun, *, sealed: bool = True) -> None:
     """
     now = unix_time()
     with conn.transaction():
-        if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone():
+        if conn.execute("select 1 from runs where run = $1", (run.run,)).fetchone():
             raise UserError(f"There is a run {run.run!r} already. Give another run_id, or none.")
         texts = {"options": json.dumps(run.options), "input": json.dumps(run.input)}
         times = {"created": now, "updated": now}
         kind = {"status": "open", "subtask_of": run.options.get("subtask_of")}
-        put(conn, "runs", {**vars(run), **texts, **times, **kind})
+        conn.insert("runs", {**vars(run), **texts, **times, **kind})
         if sealed:
             seal_row(conn, run.run)
 
@@ -81,34 +82,34 @@ def insert_run(conn: Connection, run: NewRun, *, sealed: bool = True) -> None:
 def insert_child(conn: Connection, parent: str, run: NewRun, *, sealed: bool) -> None:
     """Insert a run that another one started; if it is there already, nothing. `sealed`: as of `insert_run`."""
     with conn.transaction():
-        if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone() is None:
+        if conn.execute("select 1 from runs where run = $1", (run.run,)).fetchone() is None:
             insert_run(conn, run, sealed=sealed)
-            child = "update runs set parent = ?, queue = (select queue from runs where run = ?) where run = ?"
-            conn.execute(child, (parent, parent, run.run))
+            (queue,) = conn.execute("select queue from runs where run = $1", (parent,)).fetchone() or (None,)
+            conn.update("runs", {"parent": parent, "queue": queue}, {"run": run.run})
 
 
 def stored_statuses(conn: Connection) -> list[tuple[str, str, str, str, int]]:
     """Run, workflow, status, outcome and step of every run, oldest first."""
-    return conn.execute("select run, workflow, status, outcome, step from runs order by created").fetchall()
+    return conn.execute(
+        "select run, workflow, status, outcome, step from runs order by created", tables=("runs",)
+    ).fetchall()
 
 
 def set_status(conn: Connection, run: str, status: str, outcome: str, step: int) -> None:
-    conn.execute(
-        "update runs set status = ?, outcome = ?, step = ? where run = ?", (status, outcome, step, run)
-    )
+    conn.update("runs", {"status": status, "outcome": outcome, "step": step}, {"run": run})
 
 
 def end_run(conn: Connection, run: str) -> None:
     """Note that a run is done, where its checkpoints alone don't say so."""
     with conn.transaction():
-        conn.execute("update runs set status = 'done', outcome = 'done' where run = ?", (run,))
+        conn.update("runs", {"status": "done", "outcome": "done"}, {"run": run})
 
 
 IS_SUBTASK = "c.subtask_of = c.parent"
 """For a run `c`. A fork has a parent too, and is `subtask_of` what the run was that it was forked from."""
 _ABOVE_IT = """
 with recursive above (run, parent) as (
-    select run, parent from runs where run = ?
+    select run, parent from runs where run = $1
     union select r.run, r.parent from runs r join above on r.run = above.parent
 """
 RELATED = f"""{_ABOVE_IT}), related (run) as (
@@ -117,12 +118,12 @@ RELATED = f"""{_ABOVE_IT}), related (run) as (
 """Runs among which no number names two requests: a task and its subtasks, a plan and what carries it out, forks."""
 _BELOW = f"""
 select c.run from runs c join runs p on p.run = c.parent
-where c.parent = ? and {IS_SUBTASK} and p.status = 'open'
+where c.parent = $1 and {IS_SUBTASK} and p.status = 'open'
 and c.status not in ('done', 'cancelled') order by c.created desc limit 1
 """
 _ABOVE = f"""
 select p.run from runs c join runs p on p.run = c.parent
-where c.run = ? and {IS_SUBTASK} and p.status = 'open'
+where c.run = $1 and {IS_SUBTASK} and p.status = 'open'
 """
 _OVER = ("done", "cancelled")
 """Statuses of a subtask after which its parent goes on. A failed one is retried first."""
@@ -152,15 +153,17 @@ def with_subtasks(conn: Connection, run: str) -> list[str]:
     """The run and its subtasks, recursively."""
     found = [run]
     for one in found:
-        rows = conn.execute(f"select c.run from runs c where c.parent = ? and {IS_SUBTASK}", (one,))
+        rows = conn.execute(
+            f"select c.run from runs c where c.parent = $1 and {IS_SUBTASK}", (one,), tables=("runs",)
+        )
         found += [row[0] for row in rows]
     return found
 
 
 _REACHED = """
 with recursive reached (id, parent, run) as (
-    select id, parent, run from chain where run = :run
-    union select c.id, c.parent, c.run from chain c join model_calls m on c.id = m.record where m.run = :run
+    select id, parent, run from chain where run = $1
+    union select c.id, c.parent, c.run from chain c join model_calls m on c.id = m.record where m.run = $1
     union select c.id, c.parent, c.run from chain c join reached r on c.id = r.parent
 ) select distinct run from reached
 """
@@ -168,28 +171,30 @@ with recursive reached (id, parent, run) as (
 
 def related(conn: Connection, run: str) -> list[str]:
     """The other runs that share records with this one: those it came from, removed ones too, and their offspring."""
-    rows = conn.execute(f"{RELATED} select run from related", (run,)).fetchall()
-    rows += conn.execute(_REACHED, {"run": run}).fetchall()
+    rows = conn.execute(f"{RELATED} select run from related", (run,), tables=("runs",)).fetchall()
+    rows += conn.execute(_REACHED, (run,), tables=("chain", "model_calls")).fetchall()
     return [one for one in dict.fromkeys(one for (one,) in rows) if one != run]
 
 
 def origins(conn: Connection, run: str) -> list[str]:
     """The runs that this one came from: the task or plan that it is part of, what it was forked from, and theirs."""
-    rows = conn.execute(f"{_ABOVE_IT}) select run from above where run <> ?", (run, run)).fetchall()
+    rows = conn.execute(
+        f"{_ABOVE_IT}) select run from above where run <> $1", (run,), tables=("runs",)
+    ).fetchall()
     return [one for (one,) in rows]
 
 
 def first_task(conn: Connection, run: str) -> str:
     """The user-started run this one is a subtask of, at any depth; else the run itself."""
-    higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"
-    while row := conn.execute(higher, (run,)).fetchone():
+    higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = $1 and {IS_SUBTASK}"
+    while row := conn.execute(higher, (run,), tables=("runs",)).fetchone():
         run = row[0]
     return run
 
 
 def how_it_ended(conn: Connection, run: str) -> str | None:
     """A subtask's status if its parent can go on: `done`, `cancelled`, or `removed`; else None."""
-    row = conn.execute("select status from runs where run = ?", (run,)).fetchone()
+    row = conn.execute("select status from runs where run = $1", (run,), tables=("runs",)).fetchone()
     return "removed" if row is None else row[0] if row[0] in _OVER else None
 
 
@@ -213,7 +218,7 @@ class LeaseRow(NamedTuple):
 
 
 def read_lease(conn: Connection, run: str) -> LeaseRow | None:
-    row = conn.execute(f"select {_COLUMNS} from lease where run = ?", (run,)).fetchone()
+    row = conn.execute(f"select {_COLUMNS} from lease where run = $1", (run,), tables=("lease",)).fetchone()
     return row and LeaseRow(Owner(*row[:4]), row[4], row[5], bool(row[6]))
 
 
@@ -225,7 +230,7 @@ def take(conn: Connection, run: str, owner: Owner, seen: LeaseRow | None) -> int
             return row
         epoch, beats = (row.epoch + 1, row.beat + 1) if row else (1, 1)
         kept = {"run": run, **owner._asdict(), "epoch": epoch, "beat": beats, "held": 1, "stop": None}
-        put(conn, "lease", kept, "replace")
+        conn.insert("lease", kept, "replace")
     return epoch
 
 
@@ -234,19 +239,18 @@ def beat(conn: Connection, run: str, epoch: int) -> bool | None:
 
     None: the store didn't take it.
     """
-    return _update(conn, "beat = beat + 1", run, epoch)
+    return _update(conn, {"beat": Plus(1)}, run, epoch)
 
 
 def give_back(conn: Connection, run: str, epoch: int) -> bool | None:
     """Returns as `beat` does."""
-    return _update(conn, "held = 0", run, epoch)
+    return _update(conn, {"held": 0}, run, epoch)
 
 
-def _update(conn: Connection, change: str, run: str, epoch: int) -> bool | None:
+def _update(conn: Connection, change: Row, run: str, epoch: int) -> bool | None:
     try:
         with conn.transaction():
-            rows = conn.execute(f"update lease set {change} where run = ? and epoch = ?", (run, epoch))
-            return rows.rowcount == 1
+            return conn.update("lease", change, {"run": run, "epoch": epoch}).rowcount == 1
     except StoreError:
         return False
     except conn.errors:
@@ -260,22 +264,22 @@ def ask_to_stop(conn: Connection, run: str, how: "StopAsked") -> Owner | None:
     row = read_lease(conn, run)
     if row is None or not row.held or is_alive(row.owner) is False:
         return None
-    conn.execute("update lease set stop = ? where run = ? and epoch = ?", (how, run, row.epoch))
+    conn.update("lease", {"stop": how}, {"run": run, "epoch": row.epoch})
     return row.owner
 
 
 def note_stop(conn: Connection, run: str, epoch: int, how: StopAsked) -> None:
     """Note why the process of the drive with this epoch ends."""
     with conn.transaction():
-        conn.execute(
-            "update lease set stop = ? where run = ? and epoch = ? and stop is null", (how, run, epoch)
-        )
+        conn.update("lease", {"stop": how}, {"run": run, "epoch": epoch, "stop": None})
 
 
 def asked_to_stop(conn: Connection, run: str, epoch: int) -> "StopAsked | None":
     """What somebody asks of the driver with this epoch; None also where the store doesn't answer."""
     try:
-        row = conn.execute("select stop from lease where run = ? and epoch = ?", (run, epoch)).fetchone()
+        row = conn.execute(
+            "select stop from lease where run = $1 and epoch = $2", (run, epoch), tables=("lease",)
+        ).fetchone()
     except (StoreError, *conn.errors):
         return None  # the next heartbeat asks again
     return row and row[0]
@@ -283,7 +287,7 @@ def asked_to_stop(conn: Connection, run: str, epoch: int) -> "StopAsked | None":
 
 def end_lease(conn: Connection, run: str) -> None:
     """Inside a transaction: free a lease whose owner doesn't count any more; if it wakes up, it can't write."""
-    conn.execute("update lease set held = 0, epoch = epoch + 1 where run = ? and held = 1", (run,))
+    conn.update("lease", {"held": 0, "epoch": Plus(1)}, {"run": run, "held": 1})
 
 
 def end_leases_of(conn: Connection, run: str, owner: Owner) -> None:
@@ -313,8 +317,8 @@ def fence(conn: Connection, lease: HeldLease) -> None:
     """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
 
     def check() -> None:
-        query = f"select epoch from lease where run = ?{conn.row_lock}"
-        row = conn.execute(query, (lease.run,)).fetchone()
+        query = f"select epoch from lease where run = $1{conn.row_lock}"
+        row = conn.execute(query, (lease.run,), tables=("lease",)).fetchone()
         if row is None or row[0] != lease.epoch or not lease.held:
             raise lost(conn, lease)
 
@@ -323,7 +327,9 @@ def fence(conn: Connection, lease: HeldLease) -> None:
 
 def lost(conn: Connection, lease: HeldLease) -> BusyError:
     """The error for a run that was taken over, removed or released."""
-    row = conn.execute("select pid, host, epoch from lease where run = ?", (lease.run,)).fetchone()
+    row = conn.execute(
+        "select pid, host, epoch from lease where run = $1", (lease.run,), tables=("lease",)
+    ).fetchone()
     if row is None:
         return BusyError(
             f"This process lost the run {lease.run!r}: it was removed. List runs with: interlock runs"
@@ -389,10 +395,10 @@ def remove_run(home: Path, run: str) -> list[str]:
 def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
     """Repositories in `snapshots/` that only this run uses; none if another run works in its workspace."""
     rows = conn.execute(
-        "select distinct repository from snapshots where run = :run and not exists "
-        "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = :run and o.run <> :run) "
-        "and not exists (select 1 from snapshots s where s.repository = snapshots.repository and s.run <> :run)",
-        {"run": run},
+        "select distinct repository from snapshots where run = $1 and not exists "
+        "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = $1 and o.run <> $1) "
+        "and not exists (select 1 from snapshots s where s.repository = snapshots.repository and s.run <> $1)",
+        (run,),
     )
     return [name for (name,) in rows]
 
@@ -400,25 +406,25 @@ def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
 def _delete(conn: Connection, run: str) -> bool:
     """Returns whether rows are left, which others read."""
     forked = conn.execute(
-        "select 1 from runs where parent = :run union all "
-        "select 1 from chain c join chain p on c.parent = p.id where p.run = :run and c.run <> :run limit 1",
-        {"run": run},
+        "select 1 from runs where parent = $1 union all "
+        "select 1 from chain c join chain p on c.parent = p.id where p.run = $1 and c.run <> $1 limit 1",
+        (run,),
     ).fetchone()
     for table in TABLES:
         # A fork reads its history from its parent's records (docs/internals.md#chains).
         if not (table.kept and forked):
-            conn.execute(f"delete from {table.name} where {table.owner} = ?", (run,))
+            conn.delete(table.name, {table.owner: run})
     return forked is not None
 
 
 def _last_write(conn: Connection, run: str) -> float:
     """When the run last named a file; files touched later belong to another run."""
     (last,) = conn.execute(
-        "select max(t) from (select max(cast(updated as real)) as t from runs where run = :run union all "
-        "select max(cast(done_at as real)) from journal where run = :run union all "
-        "select max(cast(done_at as real)) from hook_calls where run = :run union all "
-        "select max(cast(at as real)) from model_calls where run = :run) as times",
-        {"run": run},
+        "select max(t) from (select max(cast(updated as real)) as t from runs where run = $1 union all "
+        "select max(cast(done_at as real)) from journal where run = $1 union all "
+        "select max(cast(done_at as real)) from hook_calls where run = $1 union all "
+        "select max(cast(at as real)) from model_calls where run = $1) as times",
+        (run,),
     ).fetchone()
     return last or 0.0
 
@@ -444,7 +450,7 @@ def point_session(home: Path, session: str, run: str, workspace: Path, chosen: M
     """Let a session show another run, or keep what was chosen for its next prompt."""
     row = {"session": session, "run": run, "workspace": str(workspace), "at": unix_time()}
     with Store(home).open().writing("FULL") as conn:
-        put(conn, "sessions", row | {"chosen": json.dumps({**chosen})}, "replace")
+        conn.insert("sessions", row | {"chosen": json.dumps({**chosen})}, "replace")
 
 
 def sessions(home: Path) -> dict[str, Shown]:

@@ -30,9 +30,10 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from interlock.engine.store import checkpoint_of, packed, put, unpacked
+from interlock.engine.store import checkpoint_of, packed, unpacked
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.rows import Condition, conditions, shape
 from interlock.engine.store.runs import child_in, how_it_ended
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
@@ -143,7 +144,7 @@ class Saver(BaseCheckpointSaver[int]):
             return None
         where, values = _NAMESPACE, [thread, ns]
         if (name := get_checkpoint_id(config)) is not None:
-            where, values = f"{where} and checkpoint_id = ?", [*values, name]
+            where, values = f"{where} and checkpoint_id = $3", [*values, name]
         return next(self._found(where, values, " limit 1"), None)
 
     def list(
@@ -157,9 +158,9 @@ class Saver(BaseCheckpointSaver[int]):
         """Newest first. `filter`: what their metadata must have."""
         given = (config or {}).get("configurable", {})
         asked = {name: given[name] for name in TABLE["checkpoints"].key if given.get(name) is not None}
-        where, values = " and ".join(f"{name} = ?" for name in asked) or "true", [*asked.values()]
+        where, values = conditions(shape(asked)) or "true", [*asked.values()]
         if before is not None and (name := get_checkpoint_id(before)):
-            where, values = f"{where} and checkpoint_id < ?", [*values, name]
+            where, values = f"{where} and checkpoint_id < ${len(values) + 1}", [*values, name]
         found = self._found(where, values)
         wanted = (one for one in found if (filter or {}).items() <= {**one.metadata}.items())
         yield from islice(wanted, limit)
@@ -167,7 +168,7 @@ class Saver(BaseCheckpointSaver[int]):
     def delete_thread(self, thread_id: str) -> None:
         with self.conn.transaction() as conn:
             for table in _TABLES:
-                conn.execute(f"delete from {table} where thread_id = ?", (thread_id,))
+                conn.delete(table, {"thread_id": thread_id})
         self._stored.pop(thread_id, None)
 
     def _found(self, where: str, values: Sequence[object], limit: str = "") -> Iterator[CheckpointTuple]:
@@ -176,7 +177,7 @@ class Saver(BaseCheckpointSaver[int]):
         newest = f"select {columns} from checkpoints where {where} order by checkpoint_id desc{limit}"
         for *place, parent, kind, saved, metadata in self.conn.execute(newest, values).fetchall():
             writes = self.conn.execute(
-                f"select task_id, channel, type, value from writes where {_NAMESPACE} and checkpoint_id = ? "
+                f"select task_id, channel, type, value from writes where {_NAMESPACE} and checkpoint_id = $3 "
                 "order by task_path, task_id, idx",
                 place,
             )
@@ -200,7 +201,7 @@ class Saver(BaseCheckpointSaver[int]):
         parent = config["configurable"].get("checkpoint_id")  # pyright: ignore[reportTypedDictNotRequiredAccess]
         saved = (*self.serde.dumps_typed(checkpoint), about.encode("utf-8", "ignore"))
         row = zip(_COLUMNS, (*_place(config), checkpoint["id"], parent, *saved), strict=True)
-        put(self.conn, "checkpoints", dict(row), "replace")
+        self.conn.insert("checkpoints", dict(row), "replace")
 
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, task_path: str
@@ -213,7 +214,7 @@ class Saver(BaseCheckpointSaver[int]):
                 value = _bounded_repr(value)  # its own code may raise
             kind, data = self.serde.dumps_typed(value)
             row = {"idx": WRITES_IDX_MAP.get(channel, number), "channel": channel, "type": kind}
-            put(self.conn, "writes", {**where, **row, "value": data}, again)
+            self.conn.insert("writes", {**where, **row, "value": data}, again)
 
     def put(
         self,
@@ -285,10 +286,10 @@ class Saver(BaseCheckpointSaver[int]):
 
     def _nested(self, thread: str) -> set[str]:
         if thread not in self._stored:
-            found = self.conn.execute(
-                "select checkpoint_ns from checkpoints where thread_id = :run and checkpoint_ns > '' "
-                "union select checkpoint_ns from writes where thread_id = :run and checkpoint_ns > ''",
-                {"run": thread},
+            found = self.conn.stored(
+                "select checkpoint_ns from checkpoints where thread_id = $1 and checkpoint_ns > '' "
+                "union select checkpoint_ns from writes where thread_id = $1 and checkpoint_ns > ''",
+                (thread,),
             )
             self._stored[thread] = {ns for (ns,) in found}
         return self._stored[thread]
@@ -303,7 +304,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     def _delete(self, thread: str, ns: str) -> None:
         for table in _TABLES:
-            self.conn.later(table, f"delete from {table} where {_NAMESPACE}", (thread, ns))
+            self.conn.delete(table, {"thread_id": thread, "checkpoint_ns": ns})
         self._nested(thread).discard(ns)
 
     def _finish_superstep(self, thread: str) -> None:
@@ -320,12 +321,8 @@ class Saver(BaseCheckpointSaver[int]):
         self._statuses[thread] = status
         self.steps.root_step = metadata.get("step", 0)
         self.steps.at_root(self.steps.root_step)
-        self.conn.later(
-            "runs",
-            "update runs set step = ?, updated = ?, status = ?, outcome = ? where run = ?",
-            (metadata.get("step", 0), unix_time(), status, outcome, thread),
-            ("runs", thread),
-        )
+        row = {"step": metadata.get("step", 0), "updated": unix_time(), "status": status, "outcome": outcome}
+        self.conn.update("runs", row, {"run": thread})
 
     def _status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
         return status_of(values, self._outcome, before)
@@ -333,7 +330,8 @@ class Saver(BaseCheckpointSaver[int]):
     def _before(self, thread: str) -> str:
         """The run's status so far."""
         if thread not in self._statuses:
-            row = self.conn.execute("select status from runs where run = ?", (thread,)).fetchone()
+            query = "select status from runs where run = $1"
+            row = self.conn.execute(query, (thread,), tables=("runs",)).fetchone()
             self._statuses[thread] = row[0] if row else "open"
         return self._statuses[thread]
 
@@ -345,11 +343,8 @@ class Saver(BaseCheckpointSaver[int]):
         for item in interrupts:
             if isinstance(item, Interrupt):
                 key: object = item.value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-                self.conn.later(
-                    "approvals",
-                    "update approvals set interrupt = ? where run = ? and key = ? and interrupt is distinct from ?",
-                    (item.id, thread, key, item.id),
-                )
+                where = {"run": thread, "key": key, "interrupt": Condition("is distinct from", item.id)}
+                self.conn.update("approvals", {"interrupt": item.id}, where)
 
     def stores(self, effects: Effects) -> None:
         """Store results of effects as the state is stored."""
@@ -446,7 +441,7 @@ class ClassKeepingSaver(Saver):
 
 _TABLES = ("checkpoints", "writes")
 _COLUMNS = (*TABLE["checkpoints"].key, "parent_checkpoint_id", "type", "checkpoint", "metadata")
-_NAMESPACE = "thread_id = ? and checkpoint_ns = ?"
+_NAMESPACE = "thread_id = $1 and checkpoint_ns = $2"
 
 
 def _bounded_repr(error: BaseException, most: int = 2_000) -> str:
@@ -496,7 +491,7 @@ def raise_id_clock(conn: Connection, thread: str) -> None:
     `docs/internals.md#the-id-clock`.
     """
     (newest,) = conn.execute(
-        "select max(checkpoint_id) from checkpoints where thread_id = ?", (thread,)
+        "select max(checkpoint_id) from checkpoints where thread_id = $1", (thread,)
     ).fetchone()
     if newest:
         _langgraph.raise_id_clock(newest)

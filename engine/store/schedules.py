@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
-from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import in_seconds
 from interlock.state.errors import ConfigError, UserError
@@ -75,12 +74,12 @@ def add(conn: Connection, schedule: Schedule) -> datetime:
             f"There is a schedule {schedule.name!r} already. Remove it, or choose another --name."
         )
     row = {**schedule._asdict(), "options": json.dumps(schedule.options), "input": json.dumps(schedule.input)}
-    put(conn, "schedules", row)
+    conn.insert("schedules", row)
     return plan(conn, schedule)
 
 
 def find(conn: Connection, name: str) -> Schedule | None:
-    query = f"select {', '.join(Schedule._fields)} from schedules where name = ?"
+    query = f"select {', '.join(Schedule._fields)} from schedules where name = $1"
     row = conn.execute(query, (name,)).fetchone()
     return _schedule(row) if row else None
 
@@ -99,7 +98,7 @@ def _schedule(row: Any) -> Schedule:
 def remove(conn: Connection, name: str) -> bool:
     """Inside a transaction; returns whether there was one. A run that it started goes on."""
     conn.jobs.remove(_lock_of(name))
-    return conn.execute("delete from schedules where name = ?", (name,)).rowcount > 0
+    return conn.delete("schedules", {"name": name}).rowcount > 0
 
 
 def plan(
@@ -115,7 +114,7 @@ def plan(
 
 def started(conn: Connection, name: str, run: str, said: str) -> None:
     """Inside a transaction: keep what the time came to, and plan the next, unless the schedule was removed."""
-    conn.execute("update schedules set run = ?, said = ? where name = ?", (run, said, name))
+    conn.update("schedules", {"run": run, "said": said}, {"name": name})
     if schedule := find(conn, name):
         plan(conn, schedule)
 

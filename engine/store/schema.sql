@@ -275,3 +275,16 @@ create table if not exists served (
 create index if not exists served_thread on served (thread);
 create index if not exists served_run on served (run);
 insert into named_files (name, run) select '', '' where not exists (select 1 from runs) on conflict do nothing;
+-- Who decided and did what (`audit.py`).
+create table if not exists audit (
+    seq integer primary key,          -- from 1, without gaps
+    at real not null,                 -- unix time
+    kind text not null,
+    run text not null,
+    tbl text not null,                -- the row that it is about: table, and key as a JSON list
+    key text not null,
+    body text,                        -- JSON: what is recorded of the row; null: it was removed; or key and body,
+                                      -- deflated, in base64
+    hash text not null,               -- sha256 of the hash before and of the columns above
+    mac text not null                 -- key id:HMAC of the hash
+);

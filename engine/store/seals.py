@@ -38,8 +38,8 @@ class Definition(NamedTuple):
 
 def read_definition(conn: Connection, run: str, *, locked: bool = False) -> Definition:
     """Raises `UserError` if the run was removed. `locked`: inside a transaction: nobody changes it before its end."""
-    lock = " for update" if locked and conn.shared_home else ""
-    sql = f"select workflow, workspace, options, input from runs where run = ?{lock}"
+    lock = conn.change_lock if locked else ""
+    sql = f"select workflow, workspace, options, input from runs where run = $1{lock}"
     row = conn.execute(sql, (run,)).fetchone()
     if row is None:
         raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.store import Store, put, select
+from interlock.engine.store import Store, select
 from interlock.engine.store.address import address_of
 from interlock.state.clock import unix_time
 
@@ -32,14 +32,14 @@ def _place(home: Path) -> Path:
 
 
 def served(home: Path, kind: Kind, id: str) -> Served | None:
-    rows = select(_place(home), f"select {_COLUMNS} from served where kind = ? and id = ?", kind, id)
+    rows = select(_place(home), f"select {_COLUMNS} from served where kind = $1 and id = $2", kind, id)
     return _of(rows[0]) if rows else None
 
 
 def all_served(home: Path, kind: Kind, *, thread: str = "") -> list[Served]:
     """The newest first; `thread`: only its own."""
-    where, values = (" and thread = ?", [thread]) if thread else ("", [])
-    sql = f"select {_COLUMNS} from served where kind = ?{where} order by at desc, id desc"
+    where, values = (" and thread = $2", [thread]) if thread else ("", [])
+    sql = f"select {_COLUMNS} from served where kind = $1{where} order by at desc, id desc"
     return [_of(row) for row in select(_place(home), sql, kind, *values)]
 
 
@@ -54,34 +54,32 @@ def serve(
     """Add a row. Raises the database's error if there is one of this id."""
     made = Served(id, thread, run, dict(body), unix_time())
     with Store(_place(home)).open().writing("FULL") as conn:
-        put(conn, "served", {"kind": kind, **made._asdict(), "body": json.dumps(body)})
+        conn.insert("served", {"kind": kind, **made._asdict(), "body": json.dumps(body)})
     return made
 
 
 def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str | None = None) -> None:
     """Set fields of a row's body, and the run that it is about; nothing if it is gone."""
     with Store(_place(home)).writing("FULL") as conn:
-        row = conn.execute("select body, run from served where kind = ? and id = ?", (kind, id)).fetchone()
+        row = conn.execute("select body, run from served where kind = $1 and id = $2", (kind, id)).fetchone()
         if row is None:
             return
         body = json.dumps({**json.loads(row[0]), **fields})
-        conn.execute(
-            "update served set body = ?, run = ? where kind = ? and id = ?",
-            (body, row[1] if run is None else run, kind, id),
-        )
+        about = {"body": body, "run": row[1] if run is None else run}
+        conn.update("served", about, {"kind": kind, "id": id})
 
 
 def unserve(home: Path, kind: Kind, id: str) -> bool:
     """Remove a row; False: there is none."""
     with Store(_place(home)).open().writing("FULL") as conn:
-        return bool(conn.execute("delete from served where kind = ? and id = ?", (kind, id)).rowcount)
+        return bool(conn.delete("served", {"kind": kind, "id": id}).rowcount)
 
 
 def forget(home: Path, run: str) -> None:
     """Remove what is about a run; where the runs are, too, they go with its other rows."""
-    if (place := _place(home)) != home and select(place, "select 1 from served where run = ?", run):
+    if (place := _place(home)) != home and select(place, "select 1 from served where run = $1", run):
         with Store(place).writing("FULL") as conn:
-            conn.execute("delete from served where run = ?", (run,))
+            conn.delete("served", {"run": run})
 
 
 def _of(row: Any) -> Served:

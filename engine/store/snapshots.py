@@ -8,12 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import AMONG, keep_option, listed_as_keys, put, read_options, reading, select
+from interlock.engine.store import among, keep_option, listed_as_keys, read_options, reading, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.ignored import IGNORED, Ignored, ignored_in
 from interlock.engine.store.runs import origins
 from interlock.engine.store.runs import related as related_runs
 from interlock.engine.store.steps import StepLog
+from interlock.engine.store.tables import TABLE
 from interlock.state.calls import CallKey
 from interlock.state.clock import unix_time
 from interlock.state.deps import announced, to_its_end
@@ -80,10 +81,10 @@ class SqlSnapshots:
         if commit and self._made:
             if self.keep_ignored is not None:
                 await self._keep_ignored(self._made.repository, commit)
-            where = dict(zip(("run", "message", "idx", "attempt"), place, strict=True))
+            where = dict(zip(TABLE["snapshots"].key, place, strict=True))
             order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": unix_time()}
             row = {**where, **order, "repository": self._made.name, "before": commit}
-            put(self.conn, "snapshots", row, later=True)
+            self.conn.insert("snapshots", row)
             self._calls[place] = False
 
     async def _keep_ignored(self, repository: "Repository", commit: str) -> None:
@@ -111,8 +112,8 @@ class SqlSnapshots:
 
         What it came from may have worked in another folder; what else shares records with it began there later.
         """
-        query = f"select run, repository, before from snapshots where run in {AMONG} order by at, seq"
-        rows = self.conn.execute(query, (self._related(),)).fetchall()
+        query = f"select run, repository, before from snapshots where run in {among()} order by at, seq"
+        rows = self.conn.execute(query, (self._related(),), tables=("snapshots",)).fetchall()
         own = {self.run, *origins(self.conn, self.run)}
         return next((row for row in rows if row[0] in own or row[1] == repository.name), None)
 
@@ -136,14 +137,16 @@ class SqlSnapshots:
         place = self._place(key)
         if self._calls.get(place) is False and (commit := await self._taken(changed)):
             self._calls[place], self._newest = True, (key.message, commit)
-            set_ = "update snapshots set after = ? where run = ? and message = ? and idx = ? and attempt = ?"
-            self.conn.later("snapshots", set_, (commit, *place))
+            where = dict(zip(TABLE["snapshots"].key, place, strict=True))
+            self.conn.update("snapshots", {"after": commit}, where)
 
     @cached_property
     def _calls(self) -> dict[tuple[str, str, int, int], bool]:
         """Whether the state after each call is recorded."""
         rows = self.conn.execute(
-            "select message, idx, attempt, after from snapshots where run = ?", (self.run,)
+            "select message, idx, attempt, after from snapshots where run = $1",
+            (self.run,),
+            tables=("snapshots",),
         )
         return {(self.run, *row[:3]): row[3] is not None for row in rows}
 
@@ -162,13 +165,15 @@ class SqlSnapshots:
         """
         related = (self._related(),)
         unseen = (
-            f"select count(*) from journal j where run in {AMONG} and planned is not null and state = 'done' and not "
+            f"select count(*) from journal j where run in {among()} and planned is not null and state = 'done' and not "
             "exists (select 1 from snapshots s where (s.run, s.message, s.idx, s.attempt) = "
             "(j.run, j.message, j.idx, j.attempt))"
         )
-        if self.conn.execute(unseen, related).fetchone()[0]:
+        if self.conn.execute(unseen, related, tables=("journal", "snapshots")).fetchone()[0]:
             raise RunError("Files were changed before there was a snapshot of them.")
-        begun = self.conn.execute(f"select 1 from snapshots where run in {AMONG} limit 1", related)
+        begun = self.conn.execute(
+            f"select 1 from snapshots where run in {among()} limit 1", related, tables=("snapshots",)
+        )
         if not begun.fetchone() and self.make is not None:
             return None
         commit = await self._taken()
@@ -283,7 +288,7 @@ def snapshots(home: Path, run: str) -> list[Snapshot]:
     rows = select(
         home,
         "select message, idx, attempt, root_step, repository, before, coalesce(after, '') as after, inherited "
-        "from snapshots where run = ? order by inherited desc, seq",
+        "from snapshots where run = $1 order by inherited desc, seq",
         run,
     )
     found = [Snapshot(*row) for row in rows]
@@ -315,7 +320,7 @@ def unsaved_in(options: Mapping[str, Any]) -> Unsaved | None:
 
 def planned_paths(home: Path, run: str) -> list[tuple[str, str]]:
     """Key and path of each call that planned to write a file."""
-    sql = "select message, idx, attempt, planned from journal where run = ? and planned is not null"
+    sql = "select message, idx, attempt, planned from journal where run = $1 and planned is not null"
     return [
         (f"{message}.{idx}.{attempt}", json.loads(planned)["path"])
         for message, idx, attempt, planned in select(home, sql, run)

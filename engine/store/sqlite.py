@@ -1,20 +1,19 @@
-"""sqlite: the store in one SQLite file (WAL): a connection that notes what is audited, the version, and what only a
-file has to say."""
+"""sqlite: the store in one SQLite file (WAL): a connection to it, the version, and what only a file has to say."""
 
-import json
 import os
 import sqlite3
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from interlock.engine.store.audit import AUDITED, SCHEMA, Audit, begin, body_of, noting, sha
+from interlock.engine.store.audit import Audit, begin
 from interlock.engine.store.connection import Adapter, Column, Connection, Fetched, Rows, Values
+from interlock.engine.store.recorded import JsonForm, is_audited
+from interlock.engine.store.rows import Write
 from interlock.services.files import disk
 from interlock.services.files.disk import make_private_file
 from interlock.state.errors import StoreError
@@ -29,33 +28,46 @@ class SqliteConnection(Connection):
 
     errors = (sqlite3.Error,)
     reads = ("select", "with", "pragma")
+    json_form = JsonForm((",", ":"), short_numbers=False)
 
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
         self._conn, self._path, self._knows_audit = conn, path, False
+        self._audit: Audit | None = None
         self._files = {name: _identity(name) for name in (str(path), f"{path}-wal")}
 
     @property
     def in_transaction(self) -> bool:
         return self._conn.in_transaction
 
+    def watch(self, write: Write) -> None:
+        if self._audit:
+            self._audit.watch(write)
+
     def stored(self, sql: str, values: Values = ()) -> Rows:
         if not self.buffers:
-            return self._conn.execute(sql, values)
+            return self._conn.execute(sql, _named(values))
         with (
             self.turn
         ):  # a row that is fetched while another thread closes the connection would end the process
-            found = self._conn.execute(sql, values)
+            found = self._conn.execute(sql, _named(values))
             return Fetched(found.rowcount, found.fetchall())
 
-    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
-        for sql, alike in groupby(statements, itemgetter(0)):
-            self._conn.executemany(sql, [values for _, values in alike])
+    def stored_many(self, sql: str, rows: Sequence[Values]) -> None:
+        self._conn.executemany(sql, map(_named, rows))
+
+    def write_waiting(self, waiting: Iterable[Write]) -> None:
+        for sql, alike in groupby(waiting, attrgetter("sql")):
+            writes = [*alike]
+            if is_audited(writes[0]):
+                super().write_waiting(writes)
+            else:
+                self.stored_many(sql, [write.values for write in writes])
 
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
         if not self._knows_audit:  # looked for once: the store of a replay has none
-            self._knows_audit, self._audit = True, installed(self._conn, self._path)
+            self._knows_audit, self._audit = True, self._found_audit()
         with self._synchronous() if synced else nullcontext():
             self._conn.execute("begin immediate")
             try:
@@ -81,11 +93,14 @@ class SqliteConnection(Connection):
         found = self._conn.execute(f"pragma table_info({table})").fetchall()
         return [Column(name, _KINDS[kind.lower()], bool(needed)) for _, name, kind, needed, *_ in found]
 
+    def _found_audit(self) -> Audit | None:
+        """None: the store has no chain yet."""
+        there = self.stored("select 1 from sqlite_master where name = 'audit'").fetchone()
+        return Audit(self, self._path) if there else None
+
     def audited(self) -> None:
         """Inside the migration: begin the audit's chain."""
-        add_functions(self._conn)
-        self._conn.execute(SCHEMA)
-        self._audit = begin(self._conn, self._path)
+        self._audit = begin(self, self._path)
 
     def close(self) -> None:
         """A thread that a drive left behind can't use it any more: `ProgrammingError`."""
@@ -120,66 +135,9 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _sha(value: object) -> str | None:
-    if value is None:
-        return None
-    return sha(value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass"))
-
-
-def _texts(*values: object) -> str:
-    return json.dumps(values)
-
-
-def _part(text: Any, *names: str) -> str | None:
-    """A value inside JSON; null where there is none, and in a damaged row."""
-    with suppress(ValueError, TypeError, KeyError):
-        value = _parsed(text)
-        for name in names:
-            value = value[name]
-        return value if value is None or isinstance(value, str) else json.dumps(value)
-    return None
-
-
-@lru_cache(maxsize=1)  # several parts of one text are asked for in turn
-def _parsed(text: Any) -> Any:
-    return json.loads(text)
-
-
-def add_functions(conn: sqlite3.Connection) -> None:
-    """What `body_of` calls."""
-    conn.create_function("sha", 1, _sha, deterministic=True)
-    conn.create_function("texts", -1, _texts, deterministic=True)
-    conn.create_function("part", -1, _part, deterministic=True)
-
-
-def installed(conn: sqlite3.Connection, path: Path) -> Audit | None:
-    """None: the store has no chain yet."""
-    if conn.execute("select 1 from sqlite_master where name = 'audit'").fetchone() is None:
-        return None
-    made = Audit(conn, path)
-    add_functions(conn)
-    conn.create_function("note", -1, partial(_noted, made))
-    for table in AUDITED:
-        for statement in _triggers(table):
-            conn.execute(statement)
-    return made
-
-
-def _noted(audit: Audit, table: str, kind: str, run: str, key: str, body: str | None, old: str = "") -> None:
-    """`old`: what would be recorded of the row before its change. The database would make both twice to compare."""
-    if body != old:
-        was = f',"was":"{_sha(old)}"}}' if old else ""  # as in `changed_body`
-        audit.note(table, kind, run, key, body[:-1] + was if body and was else body)
-
-
-def _triggers(table: str) -> Iterable[str]:
-    old, new = body_of(table, "old"), body_of(table, "new")
-    changes = AUDITED[table].changes
-    of = f" of {changes}" if changes else ""
-    made = f"create temp trigger audit_{table}"
-    yield f"{made}_new after insert on {table} begin select {noting(table, 'insert', new)}; end"
-    yield f"{made}_set after update{of} on {table} begin select {noting(table, 'update', f'{new}, {old}')}; end"
-    yield f"{made}_gone after delete on {table} begin select {noting(table, 'delete', 'null')}; end"
+def _named(values: Values) -> dict[str, object]:
+    """Parameters as SQLite takes `$1`, `$2`: by name."""
+    return {str(number): value for number, value in enumerate(values, 1)}
 
 
 SCHEMA_VERSION = 17
@@ -260,7 +218,6 @@ class Sqlite(Adapter):
             return None
         conn = sqlite3.connect(self.path, timeout=disk.BUSY_TIMEOUT_S)
         conn.row_factory = sqlite3.Row
-        add_functions(conn)
         conn.execute("pragma query_only = 1")
         return SqliteConnection(self.path, conn)
 
@@ -279,19 +236,19 @@ class Sqlite(Adapter):
             for _, table, name, kind, held in ADDED:
                 columns = {column.name for column in conn.columns(table)}
                 if columns and name not in columns:
-                    conn.execute(f"alter table {table} add column {name} {kind}")
-                    conn.execute(f"update {table} set {name} = {held}")
+                    conn.stored(f"alter table {table} add column {name} {kind}")
+                    conn.stored(f"update {table} set {name} = {held}")
             earlier = [part for part in CONVERTED if _is_table(conn, part[0])]
             for name, *_ in earlier:
-                conn.execute(f"alter table {name} rename to {name}_before")
+                conn.stored(f"alter table {name} rename to {name}_before")
             made = (f"create index if not exists {index}" for index in _INDEXES)
             for statement in (*schema.split(";\n"), *DROPPED, *made):
-                conn.execute(statement)
+                conn.stored(statement)
             for name, *statements in earlier:
                 for statement in (*statements, f"drop table {name}_before"):
-                    conn.execute(statement)
+                    conn.stored(statement)
             conn.audited()
-            conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+            conn.stored(f"pragma user_version={SCHEMA_VERSION}")
 
     @contextmanager
     def explained(self) -> Generator[None]:
@@ -344,7 +301,7 @@ class Sqlite(Adapter):
 
 
 def _is_table(conn: Connection, name: str) -> bool:
-    query = "select 1 from sqlite_master where type = 'table' and name = ?"
+    query = "select 1 from sqlite_master where type = 'table' and name = $1"
     return conn.execute(query, (name,)).fetchone() is not None
 
 

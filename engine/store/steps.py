@@ -11,7 +11,6 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from interlock.engine.store import insertion, put
 from interlock.engine.store.connection import Connection
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey
@@ -23,13 +22,6 @@ from interlock.state.node import inside
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; the first eight digits distinguish a run's tasks."""
 _SHORT_ID = re.compile(r"\b[0-9a-f]{8}\b")
-
-
-_KIND = (
-    "insert into step_kinds (kind, namespace, mark, workflow, node, keys, route) values (?, ?, ?, ?, ?, ?, ?) "
-    "on conflict (kind) do nothing"
-)
-_ROW = insertion("step_rows", ("run", "seq", "task", "root_step", "superstep", "started", "nodes"))
 
 
 @dataclass
@@ -66,7 +58,7 @@ class StepRow(NamedTuple):
     superstep: str
 
 
-_LAST = "(select max(seq) from step_rows where run = :run)"
+_LAST = "(select max(seq) from step_rows where run = $1)"
 """Number of the first step of the run's newest row."""
 
 
@@ -128,12 +120,14 @@ class StepLog:
 
     def failed(self, task: str) -> None:
         if self._conn is not None:
+            sql = (
+                "select task, ordinal from model_calls where run = $1 and task like $2 || '#%' "
+                "and task not like '%!%'"
+            )
             with self._conn.transaction() as conn:
-                conn.execute(
-                    "update model_calls set task = task || '!' || ordinal where run = ? and task like ? || '#%' "
-                    "and task not like '%!%'",
-                    (self._run, task),
-                )
+                for asked, ordinal in conn.execute(sql, (self._run, task)).fetchall():
+                    where = {"run": self._run, "task": asked, "ordinal": ordinal}
+                    conn.update("model_calls", {"task": f"{asked}!{ordinal}"}, where)
 
     def numbered(self, task: str, name: str) -> int:
         with self._one:  # a node's threads number, too
@@ -187,9 +181,10 @@ class StepLog:
         if self._conn is None:
             return []
         return self._conn.execute(
-            "select started, started + ms / 1000 from steps where run = :run and workflow <> '' "
-            "and (:within = '' or namespace = :within or namespace like :within || '|%') order by started",
-            {"run": self._run, "within": namespace},
+            "select started, started + ms / 1000 from steps where run = $1 and workflow <> '' "
+            "and ($2 = '' or namespace = $2 or namespace like $2 || '|%') order by started",
+            (self._run, namespace),
+            tables=_TABLES,
         ).fetchall()
 
     def save(
@@ -253,7 +248,12 @@ class StepLog:
             call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
             columns = {"body": json.dumps(body, ensure_ascii=False), "at": at}
             row = {**call, "task": f"{task}.{place}" if place else task, **columns}
-            put(conn, "decisions", row, "replace", later=True)
+            conn.insert("decisions", row, "replace")
+
+
+_TABLES = ("step_rows", "step_kinds")
+_SHARED = ("namespace", "mark", "workflow", "node", "keys", "route")
+"""What the nodes of a kind have in common."""
 
 
 class _Where(NamedTuple):
@@ -269,8 +269,15 @@ def write_steps(conn: Connection, steps: Iterable[StepRow], kinds: set[int]) -> 
         alike = [(step, where.mark) for _, step, where in group]
         (first, _), began = alike[0], min(step.started for step, _ in alike)
         nodes = [_node(conn, step, task, mark, began, kinds) for step, mark in alike]
-        row = (first.run, first.seq, task, root_step, superstep, began)
-        conn.later("steps", _ROW, (*row, json.dumps(nodes, separators=(",", ":"))))
+        row = {
+            "run": first.run,
+            "seq": first.seq,
+            "task": task,
+            "root_step": root_step,
+            "superstep": superstep,
+        }
+        row |= {"started": began, "nodes": json.dumps(nodes, separators=(",", ":"))}
+        conn.insert("step_rows", row)
 
 
 def _together(placed: tuple[int, StepRow, _Where]) -> tuple[int, int, str, str]:
@@ -286,7 +293,7 @@ def _node(
     shared = (namespace, mark, step.workflow, step.node, step.keys, step.route or "")
     kind = _kind(shared)
     if kind not in kinds:
-        conn.later("steps", _KIND, (kind, *shared))
+        conn.insert("step_kinds", {"kind": kind, **dict(zip(_SHARED, shared, strict=True))}, "keep")
         kinds.add(kind)
     node = (kind, round((step.started - began) * 1e6), round(step.ms * 1e3), own, step.reason)
     return node if step.reason else node[: 3 + (own is not None)]
@@ -330,8 +337,8 @@ def _short(name: str) -> str:
 
 def _last(conn: Connection, run: str) -> tuple[int, int]:
     """A run's last row number and root step."""
-    query = f"select max(seq) from steps where run = :run and first = {_LAST}"
-    (seq,) = conn.execute(query, {"run": run}).fetchone()
+    query = f"select max(seq) from steps where run = $1 and first = {_LAST}"
+    (seq,) = conn.execute(query, (run,), tables=_TABLES).fetchone()
     # Not the steps' own maximum: a kill can fall between a root checkpoint and the first step after it.
-    row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
+    row = conn.execute("select step from runs where run = $1", (run,)).fetchone()
     return (-1 if seq is None else seq), (row[0] if row else 0)

@@ -5,6 +5,7 @@ Who adds a table names it here, and in `schema.sql`, which has its columns.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -16,17 +17,21 @@ class Table:
     forked: str | None = None
     """Condition for the rows of a run's history up to a step, which a fork at that step copies; None: it copies none.
 
-    Parameters: `:run`, `:step`, `:id` (of the step's checkpoint), `:made` (its time, seconds).
+    Parameters: `$1`, the run; `$2`, what `until` names.
     """
+    until: Literal["step", "id", "made"] | None = None
+    """The step, or its checkpoint's id or time (seconds)."""
     owner: str = "run"
     """The column that names the run."""
+    waits: bool = False
+    """Whether its rows may be written with a driver's next commit: nothing external depends on them."""
     kept: bool = False
     """Whether other runs may read its rows after the run is removed."""
     holds: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column → what reads its values: `MODULE:NAME`. Of a name of a file, it reads the file."""
 
 
-_DONE = "(state = 'done' and done_at <= :made)"
+_DONE = "(state = 'done' and done_at <= $2)"
 _REMEMBERED = "checkpoint_ns not like '%:%'"
 """The run's own checkpoints, and those of a graph inside that remembers between calls: others end with their task."""
 _CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
@@ -39,77 +44,106 @@ TABLES = (
     Table(
         "checkpoints",
         _CHECKPOINT,
-        f"{_REMEMBERED} and checkpoint_id <= :id",
+        f"{_REMEMBERED} and checkpoint_id <= $2",
+        "id",
         owner="thread_id",
         holds={"checkpoint": "interlock.engine.store.saver:typed", "metadata": f"{_PARSED}:mapping"},
+        waits=True,
     ),
     Table(
         "writes",
         (*_CHECKPOINT, "task_id", "idx"),
-        "checkpoint_ns = '' and checkpoint_id < :id",
+        "checkpoint_ns = '' and checkpoint_id < $2",
+        "id",
         owner="thread_id",
         holds={"value": "interlock.engine.store.saver:typed"},
+        waits=True,
     ),
-    Table("chain", ("id",), kept=True, holds={"body": f"{_PARSED}:record", "file": f"{_PARSED}:record"}),
-    Table("named_files", ("name", "run"), "true"),
-    Table("model_calls", ("run", "agent", "role", "ordinal"), "at <= :made"),
-    Table("reservations", ("run", "task", "epoch")),
+    Table(
+        "chain",
+        ("id",),
+        kept=True,
+        holds={"body": f"{_PARSED}:record", "file": f"{_PARSED}:record"},
+        waits=True,
+    ),
+    Table("named_files", ("name", "run"), "true", waits=True),
+    Table("model_calls", ("run", "agent", "role", "ordinal"), "at <= $2", "made"),
+    Table("reservations", ("run", "task", "epoch"), waits=True),
     Table(
         "journal",
         ("run", "message", "idx", "attempt"),
         f"{_DONE} or (state = 'scheduled' and (message, idx) in "
-        f"(select message, idx from journal where run = :run and {_DONE}))",
+        f"(select message, idx from journal where run = $1 and {_DONE}))",
+        "made",
         holds={
             "args": f"{_PARSED}:mapping",
             "planned": f"{_STATE}.calls:Planned",
             "result": _RESULT,
             "result_file": _RESULT,
         },
+        waits=True,
     ),
     Table(
         "effects",
         ("run", "task", "key"),
-        "done_at <= :made",
+        "done_at <= $2",
+        "made",
         holds={"value": "interlock.engine.store.saver:typed"},
     ),
     Table(
         "node_updates",
         ("run", "task", "node", "state"),
-        "at <= :made",
+        "at <= $2",
+        "made",
         holds={"wrote": "interlock.engine.store.saver:typed"},
+        waits=True,
     ),
     Table(
         "decisions",
         ("run", "message", "idx", "task"),
-        "at <= :made",
+        "at <= $2",
+        "made",
         holds={"body": f"{_STATE}.journal:DecisionRecord"},
+        waits=True,
     ),
     Table(
         "hook_calls",
         ("run", "event", "key", "hook"),
-        "done_at <= :made",
+        "done_at <= $2",
+        "made",
         holds={"reply": _REPLY, "reply_file": _REPLY},
     ),
     Table(
         "server_replies",
         ("run", "asked"),
-        "at <= :made",
+        "at <= $2",
+        "made",
         holds={"asked": f"{_PARSED}:sequence", "reply": f"{_PARSED}:mapping"},
+        waits=True,
     ),
     Table(
         "approvals",
         ("id",),
-        "answered_at <= :made",
+        "answered_at <= $2",
+        "made",
         holds={
             "id": "interlock.engine.store.request_ids:place_of",
             "request": f"{_STATE}.calls:ApprovalRequest",
             "answer": f"{_STATE}.calls:Answer",
             "rule": f"{_STATE}.calls:SessionRule",
         },
+        waits=True,
     ),
-    Table("step_rows", ("run", "seq"), "root_step < :step", holds={"nodes": f"{_PARSED}:sequence"}),
-    Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
-    Table("undone", ("run", "seq"), "record is not null and at <= :made"),
+    Table(
+        "step_rows",
+        ("run", "seq"),
+        "root_step < $2",
+        "step",
+        holds={"nodes": f"{_PARSED}:sequence"},
+        waits=True,
+    ),
+    Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < $2", "step", waits=True),
+    Table("undone", ("run", "seq"), "record is not null and at <= $2", "made", waits=True),
     Table("sessions", ("session",), holds={"chosen": f"{_PARSED}:mapping"}),
     Table("served", ("kind", "id"), holds={"body": f"{_PARSED}:mapping"}),
     Table("traces", ("run",)),
@@ -123,7 +157,28 @@ TABLES = (
             "input": f"{_PARSED}:mapping",
             "error": f"{_PARSED}:error_of",
         },
+        waits=True,
     ),
 )
 """A run is removed in this order: its own row last."""
-TABLE = {table.name: table for table in TABLES}
+OTHER_TABLES = (
+    Table("step_kinds", ("kind",), waits=True),
+    Table("audit", ("seq",)),
+    # Of a store on a server.
+    Table("store_version", ("version",)),
+    Table("blobs", ("name", "part"), owner="owner", waits=True),
+    Table("limits", ("kind", "name")),
+    Table("limit_use", ("kind", "name", "period"), waits=True),
+    Table("limit_seconds", ("kind", "name", "since"), waits=True),
+    Table("schedules", ("name",)),
+    Table("procrastinate_jobs", ("id",)),
+    # Of a replay's store: what it may know of the run, and which of that it has used.
+    Table("recorded_hooks", ("run", "event", "key", "hook")),
+    Table("recorded_servers", ("run", "asked")),
+    Table("recorded_calls", ("run", "agent", "role", "ordinal")),
+    Table("recorded_effects", ("run", "task", "key")),
+    Table("recorded_updates", ("run", "task", "node", "state")),
+    Table("taken_updates", ("run", "task", "node", "state")),
+)
+"""Tables whose rows aren't removed with a run."""
+TABLE = {table.name: table for table in (*TABLES, *OTHER_TABLES)}

@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, put, select
+from interlock.engine.store import Store, select
 
 
 class Trace(NamedTuple):
@@ -31,33 +31,33 @@ def open_trace(store: Store, run: str, above: tuple[str, str] | None) -> Trace:
     """The run's trace; made if it has none, as a part of `above` (trace and span), or of its parent's trace."""
     if found := _trace(store.home, run):
         return found
-    rows = select(store.home, "select coalesce(subtask_of, parent) from runs where run = ?", run)
+    rows = select(store.home, "select coalesce(subtask_of, parent) from runs where run = $1", run)
     if rows and rows[0][0] and (over := _trace(store.home, rows[0][0])):
         above = over.trace, over.root
     trace, parent = above or (secrets.token_hex(16), "")
     made = Trace(run, trace, parent, secrets.token_hex(8), 0.0)
     with store.writing() as conn:
-        put(conn, "traces", made._asdict(), "keep")
+        conn.insert("traces", made._asdict(), "keep")
     return _trace(store.home, run) or made
 
 
 def _trace(home: Path, run: str) -> Trace | None:
-    rows = select(home, "select run, trace, parent, root, until from traces where run = ?", run)
+    rows = select(home, "select run, trace, parent, root, until from traces where run = $1", run)
     return Trace(*rows[0]) if rows else None
 
 
 def exported(store: Store, run: str, until: float) -> None:
     with store.writing() as conn:
-        conn.execute("update traces set until = ? where run = ?", (until, run))
+        conn.update("traces", {"until": until}, {"run": run})
 
 
 def fresh(home: Path, run: str, since: float) -> Fresh:
     return Fresh(
         select(
-            home, "select * from steps where run = ? and started + ms / 1000 > ? order by seq", run, since
+            home, "select * from steps where run = $1 and started + ms / 1000 > $2 order by seq", run, since
         ),
-        select(home, "select * from model_calls where run = ? and at > ? order by at", run, since),
-        select(home, "select * from approvals where run = ? and answered_at > ? order by seq", run, since),
+        select(home, "select * from model_calls where run = $1 and at > $2 order by at", run, since),
+        select(home, "select * from approvals where run = $1 and answered_at > $2 order by seq", run, since),
     )
 
 

@@ -11,7 +11,7 @@ from math import gcd
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.store import AMONG, listed_as_keys, put, select
+from interlock.engine.store import among, listed_as_keys, select
 from interlock.engine.store.connection import Connection
 from interlock.state.clock import unix_time
 
@@ -22,7 +22,7 @@ TURN = "case when role = 'main' and finish_reason is not null and problem is nul
 _LATEST = f"""
 select model, input_tokens + output_tokens, coalesce(usd, 0.0), cached_tokens + written_tokens, at from (
     select *, row_number() over (partition by model order by at desc, ordinal desc) as place
-    from model_calls where run in {AMONG}) as of_model where place = 1
+    from model_calls where run in {among()}) as of_model where place = 1
 """
 """A model's latest call."""
 
@@ -75,34 +75,31 @@ class Usage:
     def reserve(self, task: str, agent: str, model: str, tokens: int) -> None:
         row = {"run": self.run, "task": task, "epoch": self.epoch, "agent": agent, "model": model}
         row |= {"tokens": tokens, "under_way": 1, "at": unix_time()}
-        put(self.conn, "reservations", row, "replace", later=True)
+        self.conn.insert("reservations", row, "replace")
 
     def settle(self, task: str) -> None:
         """Drop the reservation with the next commit, which holds the reply if there is one."""
-        key = (self.run, task, self.epoch)
-        sql = "delete from reservations where run = ? and task = ? and epoch = ?"
-        self.conn.later("reservations", sql, key)
+        self.conn.delete("reservations", {"run": self.run, "task": task, "epoch": self.epoch})
 
     def lose(self, task: str) -> None:
         """Keep counting the reservation: the call was cut off, so its real usage is unknown."""
         with self.conn.transaction() as conn:
-            conn.execute(
-                "update reservations set under_way = 0 where run = ? and task = ? and epoch = ?",
-                (self.run, task, self.epoch),
-            )
+            where = {"run": self.run, "task": task, "epoch": self.epoch}
+            conn.update("reservations", {"under_way": 0}, where)
 
     def answered(self, runs: Sequence[str]) -> list[Answered]:
         """What the runs' answered calls used, by model."""
-        among = (listed_as_keys(runs),)
+        listed = (listed_as_keys(runs),)
         rows = self.conn.execute(
             f"select model, sum(input_tokens), sum(output_tokens), sum({TURN}), "
             f"sum({TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
             "sum(case when usd is null then input_tokens else 0 end), "
             "sum(case when usd is null then output_tokens else 0 end) "
-            f"from model_calls where run in {AMONG} group by model",
-            among,
+            f"from model_calls where run in {among()} group by model",
+            listed,
+            tables=("model_calls",),
         )
-        found = self.conn.execute(_LATEST, among)
+        found = self.conn.execute(_LATEST, listed, tables=("model_calls",))
         latest = {model: figures for model, *figures in found}
         return [
             Answered(name, spent, out, turns, agents, usd, (unpriced_in, unpriced_out), *latest[name])
@@ -113,9 +110,10 @@ class Usage:
         """What the runs' calls without an answer reserve; one that an earlier driver left behind was cut off."""
         rows = self.conn.execute(
             "select model, sum(tokens), count(*), "
-            "case when under_way = 1 and run = ? and epoch = ? then 1 else 0 end as open "
-            f"from reservations where run in {AMONG} group by model, open",
+            "case when under_way = 1 and run = $1 and epoch = $2 then 1 else 0 end as open "
+            f"from reservations where run in {among(3)} group by model, open",
             (self.run, self.epoch, listed_as_keys(runs)),
+            tables=("reservations",),
         )
         return [Reserved(model, tokens, count, bool(is_open)) for model, tokens, count, is_open in rows]
 
@@ -184,17 +182,18 @@ def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
     sql = (
         f"select {key}, {runs}, sum({TURN}), sum(m.input_tokens), sum(m.output_tokens), "
         "sum(m.cached_tokens), coalesce(sum(m.usd), 0.0), sum(case when m.usd is null then 1 else 0 end) "
-        f"from model_calls m {join} where m.at >= ? and {_OWN.format('m', 'at')} group by 1"
+        f"from model_calls m {join} where m.at >= $1 and {_OWN.format('m', 'at')} group by 1"
     )
     for name, runs, *sums in select(home, sql, since):
         yield name, Sums(runs, *sums)
     if by == "model":
         return
-    sql = f"select {_key(by, 'r.created')}, count(*) from runs r where r.created >= ? group by 1"
+    sql = f"select {_key(by, 'r.created')}, count(*) from runs r where r.created >= $1 group by 1"
     for name, runs in select(home, sql, since):
         yield name, Sums(runs=runs)
     yield from _requests(home, by, since)
-    sql = f"select {_key(by, 'r.updated')}, r.outcome, r.error from runs r where r.status = 'failed' and r.updated >= ?"
+    which = "r.status = 'failed' and r.updated >= $1"
+    sql = f"select {_key(by, 'r.updated')}, r.outcome, r.error from runs r where {which}"
     for name, outcome, error in select(home, sql, since):
         kind = outcome if outcome not in ("", "failed") else json.loads(error or "{}").get("type", "failed")
         yield name, Sums(failures={kind: 1})
@@ -206,7 +205,7 @@ def _requests(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
         f"select {_key(by, 'a.asked_at')}, count(*), sum(case when {refused} then 1 else 0 end), count(a.answer), "
         "coalesce(sum(case when a.answered_at > a.asked_at then a.answered_at - a.asked_at end), 0.0) "
         "from approvals a join runs r on r.run = a.run "
-        """where a.asked_at >= ? and a.request like '%"kind":"approval"%' """
+        """where a.asked_at >= $1 and a.request like '%"kind":"approval"%' """
         f"and (a.interrupt is not null or a.answer is not null) and {_OWN.format('a', 'asked_at')} group by 1"
     )
     for name, asked, said_no, answered, waited in select(home, sql, since):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.engine.store import AMONG, listed_as_keys, reading, select
+from interlock.engine.store import among, listed_as_keys, reading, select
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflate_body
@@ -42,7 +42,7 @@ _WAITING = (
 )
 _WAITED_LONGEST = (
     "and a.run in (select a.run from approvals a "
-    f"where {_WAITS} group by a.run order by min(a.asked_at), a.run limit ? offset ?) "
+    f"where {_WAITS} group by a.run order by min(a.asked_at), a.run limit $1 offset $2) "
 )
 
 
@@ -58,14 +58,14 @@ def runs(
     held, waits = status == "running", status == "waiting"
     wanted = {**like, **({"status": "open" if waits else status} if status and not held else {})}
     parts = [
-        *(f"{column} = ?" for column in wanted),
+        *(f"{column} = ${place}" for place, column in enumerate(wanted, 1)),
         *["run in (select run from lease where held = 1)"] * held,
         *[_MAY_WAIT] * waits,
     ]
     which = f"where {' and '.join(parts)} " if parts else ""
-    newest, most = (
-        ("order by updated desc limit ? offset ?", [limit, offset]) if limit is not None else ("", [])
-    )
+    newest, most, place = "", list[object](), len(wanted) + 1
+    if limit is not None:
+        newest, most = f"order by updated desc limit ${place} offset ${place + 1}", [limit, offset]
     return select(home, _RUNS.format(which + newest), *wanted.values(), *most)
 
 
@@ -100,19 +100,19 @@ def _condition(wanted: Wanted) -> tuple[str, list[object]]:
     parts, values = ["not coalesce(r.subtask_of = r.parent, false)"], list[object]()
     for column, value in (("workflow", wanted.workflow), ("title", wanted.title)):
         if value is not None:
-            parts.append(f"r.{column} = ?")
             values.append(value)
+            parts.append(f"r.{column} = ${len(values)}")
     if wanted.rests is not None:
-        parts.append(f"({AT_REST[wanted.rests]} or r.run in {AMONG})")
         values.append(listed_as_keys(wanted.also))
+        parts.append(f"({AT_REST[wanted.rests]} or r.run in {among(len(values))})")
     if wanted.names is not None:
-        parts.append(f"r.run in {AMONG}")
         values.append(listed_as_keys(wanted.names))
+        parts.append(f"r.run in {among(len(values))}")
     if wanted.without is None:
         parts.append("r.run not in (select run from served where kind = 'thread')")
     elif wanted.without:
-        parts.append(f"r.run not in {AMONG}")
         values.append(listed_as_keys(wanted.without))
+        parts.append(f"r.run not in {among(len(values))}")
     return " and ".join(parts), values
 
 
@@ -129,7 +129,10 @@ def roots(
     """Run and time (`by`) of those that are wanted, in the order of that time."""
     which, values = _condition(wanted)
     order = f"r.{by} desc, r.run desc" if newest else f"r.{by}, r.run"
-    sql = f"select r.run, r.{by} from runs r where {which} order by {order} limit ? offset ?"
+    place = len(values) + 1
+    sql = (
+        f"select r.run, r.{by} from runs r where {which} order by {order} limit ${place} offset ${place + 1}"
+    )
     return select(home, sql, *values, limit, offset)
 
 
@@ -152,18 +155,18 @@ def workflows(home: Path) -> list[str]:
 
 def named(home: Path, names: Sequence[str]) -> list[Row]:
     """The runs with these ids, as `runs` has them."""
-    return select(home, _RUNS.format(f"where run in {AMONG}"), listed_as_keys(names)) if names else []
+    return select(home, _RUNS.format(f"where run in {among()}"), listed_as_keys(names)) if names else []
 
 
 def of_batches(home: Path, workflow: str) -> list[Row]:
     """Run and options of the runs of a workflow that are lines of batches, newest first."""
-    query = "select run, options from runs where workflow = ? and options like ? order by created desc"
+    query = "select run, options from runs where workflow = $1 and options like $2 order by created desc"
     return select(home, query, workflow, '%"batch": {"id"%')
 
 
 def beginning(home: Path, name: str, limit: int) -> list[Row]:
     """Runs whose ids begin so, as `runs` has them."""
-    which = "where run >= ? and run < ? order by run limit ?"
+    which = "where run >= $1 and run < $2 order by run limit $3"
     return select(home, _RUNS.format(which), name, f"{name}\x7f", limit)
 
 
@@ -173,7 +176,7 @@ def waiting(home: Path, run: str | None, limit: int | None = None, offset: int =
     `limit`: only those of so many runs that have waited longest, but for the first `offset`.
     """
     if run is not None:
-        return select(home, _WAITING.format("and a.run = ? "), run)
+        return select(home, _WAITING.format("and a.run = $1 "), run)
     if limit is not None:
         return select(home, _WAITING.format(_WAITED_LONGEST), limit, offset)
     return select(home, _WAITING.format(""))
@@ -186,24 +189,24 @@ def past(home: Path, run: str) -> list[Row]:
         "join runs r on r.run = a.run where a.run in (select run from related) "
         "and (a.interrupt is not null or a.answer is not null) "
         f"and not ({_WAITS} and r.status not in ('done', 'failed', 'cancelled')) "
-        "order by a.run = ?, a.asked_at, a.seq"
+        "order by a.run = $1, a.asked_at, a.seq"
     )
-    return select(home, sql, run, run)
+    return select(home, sql, run)
 
 
 def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
     """Nodes from the one with this number on, in the order they ended; unless `deep`, those of the root graph."""
     root = "" if deep else "and namespace = '' "
-    near = "(select coalesce(max(seq), 0) from step_rows where run = ? and seq <= ?)"
-    of_run = f"select * from steps where run = ? and first >= {near} and seq >= ? {root}order by seq"
-    return select(home, of_run, run, run, seq, seq)
+    near = "(select coalesce(max(seq), 0) from step_rows where run = $1 and seq <= $2)"
+    of_run = f"select * from steps where run = $1 and first >= {near} and seq >= $2 {root}order by seq"
+    return select(home, of_run, run, seq)
 
 
 def last_step(home: Path, run: str) -> list[Row]:
     """The node that ended last."""
-    newest = "(select max(seq) from step_rows where run = ?)"
-    query = f"select * from steps where run = ? and first = {newest} order by seq desc limit 1"
-    return select(home, query, run, run)
+    newest = "(select max(seq) from step_rows where run = $1)"
+    query = f"select * from steps where run = $1 and first = {newest} order by seq desc limit 1"
+    return select(home, query, run)
 
 
 def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
@@ -221,27 +224,27 @@ def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
 
 answered = _of_run(
     "select id, request, answer, answered_at, answered_by, rule from approvals "
-    "where run = ? and answer is not null order by seq"
+    "where run = $1 and answer is not null order by seq"
 )
 """Answered requests in the order asked."""
 interrupts = _of_run(
-    f"select a.id, a.interrupt, a.request from approvals a where a.run = ? and {_WAITS} order by a.seq"
+    f"select a.id, a.interrupt, a.request from approvals a where a.run = $1 and {_WAITS} order by a.seq"
 )
 """Requests that wait, with LangGraph's ids, in the order asked."""
 closed_interrupts = _of_run(
-    "select distinct interrupt from approvals where run = ? and interrupt is not null and answer is not null"
+    "select distinct interrupt from approvals where run = $1 and interrupt is not null and answer is not null"
 )
 """LangGraph's ids of requests that were answered."""
 extent = _of_run(
     "select (select max(checkpoint_id) from checkpoints where thread_id = r.run and checkpoint_ns = ''), "
-    "(select count(*) from journal where run = r.run and state = 'done') from runs r where r.run = ?"
+    "(select count(*) from journal where run = r.run and state = 'done') from runs r where r.run = $1"
 )
 """One row that changes whenever the run's conversation may have grown, and costs little."""
-steps = _of_run("select * from steps where run = ? order by seq")
+steps = _of_run("select * from steps where run = $1 order by seq")
 """Every executed node, in the order they ended."""
 waits = _of_run(
     "select w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path from writes w "
-    "where w.thread_id = ? and w.channel = '__interrupt__' and w.checkpoint_id = (select max(checkpoint_id) "
+    "where w.thread_id = $1 and w.channel = '__interrupt__' and w.checkpoint_id = (select max(checkpoint_id) "
     "from checkpoints c where c.thread_id = w.thread_id and c.checkpoint_ns = w.checkpoint_ns)"
 )
 """Tasks that have asked a person, where their graph stands now; some may be done."""
@@ -250,29 +253,29 @@ models = _of_run(
     "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
     "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms, "
     "case when count(usd) = count(*) then sum(usd) end as usd "
-    "from model_calls where run = ? group by model order by model"
+    "from model_calls where run = $1 group by model order by model"
 )
 """Model, requests, tokens, time and cost, by model; the cost is null if that of any call is unknown."""
 calls = _of_run(
     "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
     "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
-    "where j.run = ? "
+    "where j.run = $1 "
     "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt"
 )
 """The journal in the order calls finished, those without a result last; with the records of call and answer."""
 effects = _of_run(
-    "select task, key, place, state, attempt, intent_at, done_at from effects where run = ? order by intent_at"
+    "select task, key, place, state, attempt, intent_at, done_at from effects where run = $1 order by intent_at"
 )
 """The effects of its nodes, in the order in which they began."""
-decisions = _of_run("select * from decisions where run = ? order by at")
+decisions = _of_run("select * from decisions where run = $1 order by at")
 """Decisions on calls, oldest first."""
 agents_usage = _of_run(
     "select agent, sum(case when role = 'main' then 1 else 0 end) as turns, "
-    "sum(input_tokens + output_tokens) as tokens from model_calls where run = ? group by agent"
+    "sum(input_tokens + output_tokens) as tokens from model_calls where run = $1 group by agent"
 )
 """Agent, turns and tokens."""
 agents_results = _of_run(
-    "select result, result_file from journal where run = ? and state = 'done' "
+    "select result, result_file from journal where run = $1 and state = 'done' "
     "and tool in ('invoke_agent', 'codebase_investigator')"
 )
 """What calls of agents came to."""
@@ -280,17 +283,17 @@ agents_results = _of_run(
 
 def asked(home: Path, run: str, key: str) -> list[Row]:
     """Id and request of what was asked under this key; empty: nothing."""
-    return select(home, "select id, request from approvals where run = ? and key = ?", run, key)
+    return select(home, "select id, request from approvals where run = $1 and key = $2", run, key)
 
 
 def drive(home: Path, run: str) -> int | None:
     """The number of the drive that holds the run's lease; None: nobody does."""
-    found = select(home, "select epoch from lease where run = ? and held = 1", run)
+    found = select(home, "select epoch from lease where run = $1 and held = 1", run)
     return found[0]["epoch"] if found else None
 
 
 def agents(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
-    sql = "select body from chain where run = ? and parent = '' and file is null"
+    sql = "select body from chain where run = $1 and parent = '' and file is null"
     roots = [json.loads(inflate_body(row["body"])).get("root", {}) for row in select(home, sql, run)]
     return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]

@@ -73,7 +73,8 @@ class Comparison:
                 yield change.path, self._was.files[change.path].mode, self._data_before(change.path)
 
     def _is_output(self, path: str) -> bool:
-        """Whether an ignored file may be what a run of the tests left, so that it must be older than they are."""
+        """Return whether an ignored file may be what a run of the tests left, so that it must be older than
+        they are."""
         return path in self._was_ignored.files and not self.table.kind_of(path.rpartition("/")[2])
 
     @cached_property
@@ -238,12 +239,13 @@ _BUILT_NAMES = (".o", ".obj", ".lo", ".la", ".pyc", ".beam", ".gcda", ".gcno", "
 
 
 def _is_built(path: str, data: bytes) -> bool:
-    """Whether a file was compiled: put back, it would be taken for newer than the code that has been repaired."""
+    """Return whether a file was compiled: put back, it would be taken for newer than the code that has been
+    repaired."""
     return data.startswith(_BUILT) or path.endswith(_BUILT_NAMES)
 
 
 def _same(now: Kept, kept: Kept) -> bool:
-    """Whether bytes, kind and the right to run it are the same."""
+    """Return whether bytes, kind and the right to run it are the same."""
     kinds = [(stat.S_IFMT(file.mode), file.mode & stat.S_IXUSR) for file in (now, kept)]
     return now.blob == kept.blob and (kinds[0] == kinds[1] or stat.S_ISLNK(kept.mode))
 

@@ -106,7 +106,7 @@ class IgnoredTests(Tree):
         return files, folders
 
     def _has_tests(self, folder: str) -> bool:
-        """Whether a folder that a build might have made holds known tests."""
+        """Return whether a folder that a build might have made holds known tests."""
         start = bisect_left(self._sorted, f"{folder}/")
         inside = takewhile(lambda path: path.startswith(f"{folder}/"), islice(self._sorted, start, None))
         return any(map(self._table.is_test, inside))

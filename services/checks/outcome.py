@@ -8,7 +8,8 @@ from interlock.services.shell.simple import simple_commands
 
 
 def ran_no_tests(table: CheckTable, output: str) -> bool:
-    """Whether the output of a check says that no test ran, or a runner that the line names says nothing of tests.
+    """Return whether the output of a check says that no test ran, or a runner that the line names says nothing of
+    tests.
 
     A runner counts tests at the end of its output, which may have lost its beginning.
     """
@@ -26,7 +27,7 @@ def _found(patterns: Sequence[str], text: str) -> bool:
 
 
 def _hides_output(line: str) -> bool:
-    """Whether the line sends the output elsewhere, or asks for less of it."""
+    """Return whether the line sends the output elsewhere, or asks for less of it."""
     words = [word for words in simple_commands(line) for word in words]
     less = (
         re.fullmatch(r"-q{2,}|--quiet|--silent|-s|--no-summary|--reporters?(=.*)?|--format(=.*)?|-o|-f", w)

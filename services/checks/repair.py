@@ -34,12 +34,12 @@ class RepairFiles:
     table: CheckTable = field(default_factory=lambda: CheckTable(""))
 
     def is_test(self, path: str) -> bool:
-        """Whether a path, relative or absolute, is a test or a runner's settings."""
+        """Return whether a path, relative or absolute, is a test or a runner's settings."""
         inside = self._inside(path)
         return inside is not None and self.table.is_test(inside)
 
     def wants_tests(self, task: str) -> bool:
-        """Whether a task says that tests are to be written or changed."""
+        """Return whether a task says that tests are to be written or changed."""
         for found in _SAYS_SO.finditer(task):
             about_tests = found[1] is None or self.is_test(found[1].strip("`'\"(),"))
             if about_tests and not _NOT.search(task[: found.start()]):

@@ -54,7 +54,7 @@ def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
 
 
 def holds_tests(path: str, text: str, table: CheckTable) -> bool:
-    """Whether something in a file of which only a part concerns tests does."""
+    """Return whether something in a file of which only a part concerns tests does."""
     try:
         return with_tests_of(path, text, "", table) != ""
     except InseparableError:

@@ -76,7 +76,7 @@ def _of_others() -> re.Pattern[str]:
 
 @cache
 def _made() -> tuple[frozenset[str], frozenset[str]]:
-    """Names of folders that builds and package managers fill, and names that lie in such folders."""
+    """Return names of folders that builds and package managers fill, and names that lie in such folders."""
     folders = _document()["folders"]
     return frozenset(folders["made"]), frozenset(folders["marks"])
 
@@ -141,7 +141,7 @@ class CheckTable:
         return row.format if row.format in ("whole", "code") else "mixed"
 
     def is_of_others(self, path: str) -> bool:
-        """Whether a path lies in a folder with packages of others, or in a cache."""
+        """Return whether a path lies in a folder with packages of others, or in a cache."""
         return _of_others().fullmatch(path) is not None
 
     def kind_of_link(self, path: str) -> Kind:
@@ -164,7 +164,8 @@ class CheckTable:
         return tuple(sorted(found))
 
     def is_made(self, folder: str, names: Set[str]) -> bool:
-        """Whether a folder that no snapshot holds is the work of a build or a package manager; `names`: those in it."""
+        """Return whether a folder that no snapshot holds is the work of a build or a package manager; `names`:
+        those in it."""
         made, marks = _made()
         if not marks.isdisjoint(names):
             return True
@@ -176,7 +177,7 @@ class CheckTable:
         return next((row for matches, row in _mixed() if matches(path)), None)
 
     def is_test(self, path: str) -> bool:
-        """Whether all of a file is a test, or decides which tests run."""
+        """Return whether all of a file is a test, or decides which tests run."""
         return self.kind_of(path) in ("test", "settings")
 
     @cached_property

@@ -81,7 +81,8 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
 
 
 def names_server_tool(definition: AgentDefinition, name: str) -> bool:
-    """Whether a sub-agent may call this MCP server tool: it may call all tools, or lists this one or its server."""
+    """Return whether a sub-agent may call this MCP server tool: it may call all tools, or lists this one or its
+    server."""
     named = definition.tools
     return named is None or any(
         n == name or (n.startswith("mcp_") and n.endswith("_*") and name.startswith(n[:-1])) for n in named

@@ -324,7 +324,7 @@ def _read(path: Path, base: Path, *, mine: bool) -> RuleFile:
 
 
 def replacement_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
-    """The file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
+    """Return the file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
     value = env.get("GEMINI_SYSTEM_MD", "").strip()
     if value.lower() in ("", "0", "false"):
         return None

@@ -132,7 +132,7 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> 
 
 
 def _elsewhere(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
-    """The files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
+    """Return the files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
     ending = "/" + "/".join(part for part in Path(path).parts if part not in (".", "/"))
     files = (file for root in workspace.roots for file in workspace.walk_names(root, stop=stop.check))
     return sorted(workspace.relative(Path(file)) for file in files if file.endswith(ending))

@@ -75,7 +75,7 @@ class Blobs:
         store_content(self.folder, name, body)
 
     def load(self, name: str) -> bytes | None:
-        """The bytes of a file; None: it is gone."""
+        """Return the bytes of a file; None: it is gone."""
         with suppress(FileNotFoundError):
             return (self.folder / name).read_bytes()
         return None

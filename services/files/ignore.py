@@ -37,7 +37,8 @@ class _Pattern:
     has_slash_mark: bool
 
     def matches(self, path: str, is_dir: bool) -> bool:
-        """Whether it matches this very entry. Parents were checked before, so a match on one of them doesn't count."""
+        """Return whether it matches this very entry. Parents were checked before, so a match on one of them doesn't
+        count."""
         if not self.has_slash_mark:
             return self.regex.search(path) is not None
         if self.regex.pattern == f"(?P<{_MARK}>/)":
@@ -206,7 +207,7 @@ def git_index_path(top: str | Path) -> Path:
 
 
 def _ignores_case(file: str, found: os.stat_result) -> bool:
-    """Whether the file is found under a name in another case, too: then the file system sees no difference."""
+    """Return whether the file is found under a name in another case, too: then the file system sees no difference."""
     folder, name = os.path.split(file)
     try:
         return os.path.samestat(found, os.stat(f"{_with_slash(folder)}{name.swapcase()}"))  # noqa: PTH116 - as above

@@ -259,7 +259,7 @@ _SETTING = _OF_REPOSITORY - {"objects", "refs"}
 
 
 def is_repository(names: Collection[str]) -> bool:
-    """Whether git takes a folder with these names, folded, for a repository, whatever its own name is."""
+    """Return whether git takes a folder with these names, folded, for a repository, whatever its own name is."""
     return "head" in names and ({"objects", "refs"} <= {*names} or "commondir" in names)
 
 
@@ -300,7 +300,7 @@ _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=[^\\]*)?")
 
 
 def is_harmless_git_config(text: str) -> bool:
-    """Whether nothing in a repository's configuration makes git run a program or look elsewhere."""
+    """Return whether nothing in a repository's configuration makes git run a program or look elsewhere."""
     section = ""
     for raw in text.splitlines():
         line = raw.strip()
@@ -319,7 +319,8 @@ def is_harmless_git_config(text: str) -> bool:
 
 
 def is_harmless_git_key(key: str) -> bool:
-    """Whether a key of git's configuration, as `git config` takes it, holds no command, path or other configuration."""
+    """Return whether a key of git's configuration, as `git config` takes it, holds no command, path or other
+    configuration."""
     section, *_, name = key.split(".") if "." in key else ("", key)
     return _SAFE_KEYS.fullmatch(f"{section}.{name}".lower()) is not None
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from interlock.services.config.settings import HookLayer, expand, explain, shown
-from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, names_of
+from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, tool_names
 from interlock.state.errors import ConfigError
 from interlock.state.run import HookEvent
 from interlock.state.text import nearest
@@ -48,10 +48,11 @@ class Matcher:
     pattern: Pattern | None = None
 
     def matches(self, subjects: Collection[str]) -> bool:
-        """Whether the hook applies to any of these names of one subject; events without a subject match every hook."""
+        """Return whether the hook applies to any of these names of one subject; events without a subject match
+        every hook."""
         if self.text in _ALL or not any(subjects):
             return True
-        return any(self.pattern.found(s) if self.pattern else self.text == s for s in subjects)
+        return any(self.pattern.is_found_in(s) if self.pattern else self.text == s for s in subjects)
 
 
 def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
@@ -68,7 +69,7 @@ def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
 def subjects_of(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
     """Return all names of an event's subject: tools have aliases, and an agent also matches by its own name."""
     args = payload.get("tool_input")
-    return names_of(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
+    return tool_names(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
 
 
 @dataclass(frozen=True)
@@ -289,7 +290,7 @@ def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
 
 
 def _says_required(data: object) -> bool:
-    """Whether `required` occurs anywhere in it with a value other than false."""
+    """Return whether `required` occurs anywhere in it with a value other than false."""
     if isinstance(data, dict):
         found = cast(dict[str, Any], data)
         return found.get("required") not in (None, False) or any(map(_says_required, found.values()))

@@ -49,8 +49,8 @@ def scripts_of(command: str, root: Path, without: Callable[[Path], bool] = lambd
 
 
 def runs_isolated(command: str, root: Path) -> bool:
-    """Whether Python, run by this command, needs no module from the folder, so that it can be kept from looking there
-    (`PYTHONSAFEPATH`)."""
+    """Return whether Python, run by this command, needs no module from the folder, so that it can be kept from
+    looking there (`PYTHONSAFEPATH`)."""
     found = _Line(root)
     for _ in found.read(command):
         pass
@@ -208,7 +208,8 @@ class _Line:
 
 
 def _has_modules(script: Path) -> bool:
-    """Whether the folder of a script holds other modules, not counting those that would replace Python's own."""
+    """Return whether the folder of a script holds other modules, not counting those that would replace Python's
+    own."""
     try:
         with os.scandir(script.parent) as entries:
             names = [entry.name for entry in entries if entry.name != script.name]

@@ -257,7 +257,7 @@ class WorkspaceIndex:
         return len(self._pending), self._total
 
     def _other_model(self, conn: sqlite3.Connection) -> bool:
-        """Whether the model with this name now returns vectors of another length."""
+        """Return whether the model with this name now returns vectors of another length."""
         made = next((v for file in self._batch for v in file.vectors), None)
         stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
         return made is not None and stored is not None and stored[0] != len(made)

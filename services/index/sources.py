@@ -229,7 +229,8 @@ def sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Itera
 
 
 def left_out_around(workspace: Workspace, named: str) -> str:
-    """The outermost folder or file on the way to a path that searches leave out unless it is named; empty: none."""
+    """Return the outermost folder or file on the way to a path that searches leave out unless it is named; empty:
+    none."""
     at = workspace.root
     for name in Path(named).parts:
         beside, at = _names(at), at / name

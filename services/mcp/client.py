@@ -115,7 +115,7 @@ class ServerSession:
         )
 
     async def _list(self, what: str, fetch: Callable[..., Awaitable[Any]], refused: list[str]) -> list[Any]:
-        """All pages, without the entries that the protocol doesn't know: those are `refused`.
+        """Return all pages, without the entries that the protocol doesn't know: those are `refused`.
 
         A server that refuses the list keeps its other ones; some announce resources and have no templates.
         """
@@ -162,7 +162,7 @@ class ServerSession:
                 kept.append(entry)
 
     def _misfit(self, method: str, result: dict[str, Any]) -> str:
-        """What of the answer doesn't fit the protocol, after the place of a list's entry; empty: nothing."""
+        """Return what of the answer doesn't fit the protocol, after the place of a list's entry; empty: nothing."""
         from mcp_types.methods import validate_server_result
 
         try:

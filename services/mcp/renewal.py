@@ -61,7 +61,7 @@ class RenewingProvider(OAuthClientProvider):
         return await self._take_up()
 
     async def _take_up(self) -> bool:
-        """Whether the file has other tokens than those in use; from then on these are."""
+        """Return whether the file has other tokens than those in use; from then on these are."""
         file, known = cast("TokenFile", self.context.storage), self.context.current_tokens
         before = file.kept
         if not file.read():

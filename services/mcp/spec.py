@@ -55,7 +55,7 @@ class ServerSpec:
     """The address may speak SSE instead: settings name no type."""
 
     def counts(self, tool: str) -> bool:
-        """Whether settings include this tool, named as by the server."""
+        """Return whether settings include this tool, named as by the server."""
         return tool not in self.exclude and (self.include is None or tool in self.include)
 
 

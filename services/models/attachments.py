@@ -33,26 +33,28 @@ def digest_of(part: DataPart) -> str:
 def newest_attached(messages: Sequence[Message], known: Collection[str]) -> list[str]:
     """Return the digests of the newest message that has attachments which aren't `known` to be refused."""
     for message in reversed(messages):
-        if found := [name for part in _attached(message) if (name := digest_of(part)) not in known]:
+        if found := [
+            name for part in _iterate_attachments(message) if (name := digest_of(part)) not in known
+        ]:
             return found
     return []
 
 
 def without_refused(message: Message, refused: Collection[str]) -> Message:
     """Return the message with a line in place of each attachment that was refused."""
-    if not any(digest_of(part) in refused for part in _attached(message)):
+    if not any(digest_of(part) in refused for part in _iterate_attachments(message)):
         return message
     parts = tuple(
-        TextPart(text=_line(p)) if isinstance(p, DataPart) and digest_of(p) in refused else p
+        TextPart(text=_left_out_line(p)) if isinstance(p, DataPart) and digest_of(p) in refused else p
         for p in message.content
         if not isinstance(p, str)
     )
     return message.model_copy(update={"content": parts})
 
 
-def _attached(message: Message) -> Iterator[DataPart]:
+def _iterate_attachments(message: Message) -> Iterator[DataPart]:
     return (part for part in message.content if isinstance(part, DataPart))
 
 
-def _line(part: DataPart) -> str:
+def _left_out_line(part: DataPart) -> str:
     return f"[Left out: the model's server refused this {part.type} ({part.mime_type}).]"

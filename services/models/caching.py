@@ -50,12 +50,12 @@ class CachePlans:
         if not _is_conversation(request):
             return None
         messages = [m for m in request.messages if m.role != "system"]
-        ends = [*_ends(messages)]
+        ends = [*_request_ends(messages)]
         before = self._last.get((request.agent, request.role))
         self._last[request.agent, request.role] = messages
         shared = len(ends) - 1
         if before is not None:
-            same = _common(before, messages)
+            same = _common_prefix_length(before, messages)
             shared = sum(end < same for end in ends[:-1])
         opening = 0
         for message in messages:
@@ -67,11 +67,11 @@ class CachePlans:
 
 
 def _is_conversation(request: ModelRequest) -> bool:
-    """Whether more requests follow that begin as this one does: helpers ask once."""
+    """Return whether more requests follow that begin as this one does: helpers ask once."""
     return request.schema is None and (bool(request.tools) or request.role == "main")
 
 
-def _ends(messages: Sequence[Message]) -> Iterator[int]:
+def _request_ends(messages: Sequence[Message]) -> Iterator[int]:
     """Yield the index of each message that an answer follows, and of the last: where a request ended."""
     for index, message in enumerate(messages):
         last = index + 1 == len(messages)
@@ -79,7 +79,7 @@ def _ends(messages: Sequence[Message]) -> Iterator[int]:
             yield index
 
 
-def _common(a: Sequence[Message], b: Sequence[Message]) -> int:
+def _common_prefix_length(a: Sequence[Message], b: Sequence[Message]) -> int:
     same = 0
     for one, other in zip(a, b, strict=False):
         if one is not other and one != other:
@@ -100,7 +100,7 @@ def marking(cls: type[Any]) -> type[Any]:
 
 
 @cache
-def _anthropic(cls: type[Any]) -> type[Any]:
+def _marking_anthropic(cls: type[Any]) -> type[Any]:
     class Marking(cls):
         def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
             own: Any = super()
@@ -113,7 +113,7 @@ def _anthropic(cls: type[Any]) -> type[Any]:
 
 
 @cache
-def _bedrock(cls: type[Any]) -> type[Any]:
+def _marking_bedrock(cls: type[Any]) -> type[Any]:
     class Marking(cls):
         def _apply_cache_points(
             self, cache_control: Any, system: list[Json], bedrock_messages: list[Json], params: Json
@@ -139,7 +139,7 @@ def _bedrock(cls: type[Any]) -> type[Any]:
 
 
 @cache
-def _openai(cls: type[Any]) -> type[Any]:
+def _marking_openai(cls: type[Any]) -> type[Any]:
     class Marking(cls):
         def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
             own: Any = super()
@@ -152,9 +152,9 @@ def _openai(cls: type[Any]) -> type[Any]:
 
 
 _MARKED: dict[str, Callable[[type[Any]], type[Any]]] = {
-    "ChatAnthropic": _anthropic,
-    "ChatBedrockConverse": _bedrock,
-    "ChatOpenAI": _openai,
+    "ChatAnthropic": _marking_anthropic,
+    "ChatBedrockConverse": _marking_bedrock,
+    "ChatOpenAI": _marking_openai,
 }
 """Client classes whose requests can carry marks."""
 
@@ -174,10 +174,10 @@ def mark_anthropic(payload: Json, plan: CachePlan) -> None:
     mark = {"type": "ephemeral"}
     left = _MOST
     if payload.get("system"):
-        blocks = _blocks_of(payload, "system")
+        blocks = _to_blocks(payload, "system")
         blocks[-1] = {**blocks[-1], "cache_control": mark}
         left -= 1
-    for content, at in _places(payload.get("messages") or [], plan, left):
+    for content, at in _blocks_to_mark(payload.get("messages") or [], plan, left):
         content[at] = {**content[at], "cache_control": mark}
         left -= 1
     if left and payload.get("tools"):
@@ -196,7 +196,7 @@ def mark_bedrock(model: str, system: list[Json], messages: list[Json], params: J
         system.append(point)
         left -= 1
     taken = [m for m in messages if not nova or not _has_calls(m)]
-    for content, at in sorted(_places(taken, plan, left), key=lambda place: -place[1]):
+    for content, at in sorted(_blocks_to_mark(taken, plan, left), key=lambda place: -place[1]):
         content.insert(at + 1, point)
         left -= 1
     config: Json = params.get("toolConfig") or {}
@@ -211,7 +211,7 @@ def mark_chat(messages: list[Json], plan: CachePlan) -> None:
     places: list[tuple[list[Any], int]] = []
     systems = [m for m in messages if m["role"] == "system"]
     if systems and systems[-1].get("content"):
-        content = _blocks_of(systems[-1], "content")
+        content = _to_blocks(systems[-1], "content")
         places.append((content, len(content) - 1))
         left -= 1
     talk = [m for m in messages if m["role"] != "system"]
@@ -220,32 +220,36 @@ def mark_chat(messages: list[Json], plan: CachePlan) -> None:
         shared = plan.shared + len(sides) - plan.sides if plan.shared else 0
         ends = [len(sides), shared] if 0 < shared < len(sides) else [len(sides)]
         for number in ends:
-            content = _blocks_of(sides[number - 1][-1], "content")
-            if (at := _last_filled(content)) is not None:
+            content = _to_blocks(sides[number - 1][-1], "content")
+            if (at := _last_markable_block(content)) is not None:
                 places.append((content, at))
                 left -= 1
         if left and 0 < plan.opening < len(sides[0]):
-            content = _blocks_of(sides[0][plan.opening - 1], "content")
+            content = _to_blocks(sides[0][plan.opening - 1], "content")
             places.append((content, len(content) - 1))
     for content, at in places:
         content[at] = {**content[at], "cache_control": {"type": "ephemeral"}}
 
 
-def _places(messages: list[Json], plan: CachePlan, most: int) -> list[tuple[list[Any], int]]:
+def _blocks_to_mark(messages: list[Json], plan: CachePlan, most: int) -> list[tuple[list[Any], int]]:
     """Return the blocks to mark, as a message's content and an index in it: the last first, as they matter most."""
     asked = [m for m in messages if m["role"] == "user"]
     if not asked:
         return []
     shared = plan.shared + len(asked) - plan.sides if plan.shared else 0
     ends = [len(asked), shared] if 0 < shared < len(asked) else [len(asked)]
-    contents = {number: _blocks_of(asked[number - 1], "content") for number in (*ends, 1)}
-    found = [(contents[number], at) for number in ends if (at := _last_filled(contents[number])) is not None]
+    contents = {number: _to_blocks(asked[number - 1], "content") for number in (*ends, 1)}
+    found = [
+        (contents[number], at)
+        for number in ends
+        if (at := _last_markable_block(contents[number])) is not None
+    ]
     if 0 < plan.opening < len(contents[1]):
         found.append((contents[1], plan.opening - 1))
     return found[:most]
 
 
-def _blocks_of(holder: Json, field: str) -> list[Any]:
+def _to_blocks(holder: Json, field: str) -> list[Any]:
     """Return the blocks of a system prompt or of a message: a text becomes the only one."""
     if isinstance(holder[field], str):
         holder[field] = [{"type": "text", "text": holder[field]}]
@@ -253,7 +257,7 @@ def _blocks_of(holder: Json, field: str) -> list[Any]:
     return holder[field]
 
 
-def _last_filled(content: Sequence[Any]) -> int | None:
+def _last_markable_block(content: Sequence[Any]) -> int | None:
     """Return the index of the last block that can be marked: an empty text can't."""
     for at in range(len(content) - 1, -1, -1):
         block = content[at]
@@ -263,5 +267,5 @@ def _last_filled(content: Sequence[Any]) -> int | None:
 
 
 def _has_calls(message: Json) -> bool:
-    """Whether it has calls or their results, beside which Nova takes no marks."""
+    """Return whether it has calls or their results, beside which Nova takes no marks."""
     return any("toolUse" in block or "toolResult" in block for block in message["content"])

@@ -132,7 +132,7 @@ class ChatModels:
         self._hash = RequestHash()
         self.budget = budget
         self._sizes = PerMessage(estimate_message)
-        self._tool_size = PerTools(_tokens_of)
+        self._tool_size = PerTools(_estimate_tools)
         self._redact = redact
         self._redacted = PerMessage(lambda message: without_controls(redact.redact_message(message)))
         self._declared = PerTools(tools_without_controls)
@@ -151,16 +151,18 @@ class ChatModels:
         if known is not None:
             yield known.model_copy(update={"replayed": True})
             return
-        request = self._request(call)
+        request = self._to_request(call)
         recorded = False
         try:
             _check_feature(request)
             for text in (text for places in self._media.values() for text in places.take_warnings()):
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
-            room = await self.budget.reserve(call, self._agent, request.model, self._estimated(request))
+            room = await self.budget.reserve(
+                call, self._agent, request.model, self._estimate_request(request)
+            )
             if room is not None:
-                request = replace(request, most=self._most(request, room))
-            replies = counted(self.budget, call.task, self._answered(call, request, emit))
+                request = replace(request, most=self._reply_limit(request, room))
+            replies = counted(self.budget, call.task, self._retry_until_answered(call, request, emit))
             async with aclosing(replies):
                 async for item in replies:
                     recorded = isinstance(item, Reply)
@@ -169,7 +171,7 @@ class ChatModels:
             if not recorded:
                 self._log.unused(self._agent, call.role, request.ordinal)
 
-    async def _answered(
+    async def _retry_until_answered(
         self, call: ModelCall, request: ModelRequest, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
         started, failures = self._clock.monotonic(), 0
@@ -203,10 +205,10 @@ class ChatModels:
                     raise
                 await self._wait(error, failures, delay_s, emit)
                 request = replace(request, attempt=call.failures + failures)
-        for text in (self.facts.unknown(request.model), _cut_short(request, answer), answer.warning):
+        for text in (self.facts.unknown(request.model), _cut_off_warning(request, answer), answer.warning):
             if text:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
-        yield self._record(call, request, answer, started)
+        yield self._record_reply(call, request, answer, started)
 
     def _without_attachment(
         self, request: ModelRequest, error: ModelError, emit: Emit
@@ -220,11 +222,11 @@ class ChatModels:
         self.facts.refuse_parts(request.model, refused)
         text = f"{error} What was attached last is left out, and the model is told."
         emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
-        return replace(request, messages=self._with_accepted(request.model, request.messages))
+        return replace(request, messages=self._drop_refused_attachments(request.model, request.messages))
 
-    def _placed(self, model: str, messages: Sequence[Message], tools: bool) -> Sequence[Message]:
+    def _place_attachments(self, model: str, messages: Sequence[Message], tools: bool) -> Sequence[Message]:
         """Return the messages with attachments where the model takes them."""
-        messages = self._with_accepted(model, messages)
+        messages = self._drop_refused_attachments(model, messages)
         spec = provider_spec(provider_of(model))
         if spec is None:  # Gemini takes all of them anywhere; a script is text
             return messages
@@ -232,7 +234,7 @@ class ChatModels:
             self._media[model, tools] = MediaPlaces(model, spec.cls, self.facts.able(model), tools=tools)
         return self._media[model, tools](messages)
 
-    def _with_accepted(self, model: str, messages: Sequence[Message]) -> Sequence[Message]:
+    def _drop_refused_attachments(self, model: str, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages without attachments that the model's server refused."""
         refused = self.facts.refused_parts(model)
         return [without_refused(message, refused) for message in messages] if refused else messages
@@ -280,13 +282,16 @@ class ChatModels:
     async def aclose(self) -> None:
         await self._providers.aclose()
 
-    def _request(self, call: ModelCall) -> ModelRequest:
+    def _to_request(self, call: ModelCall) -> ModelRequest:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
-        model, instead = self._asked(call)
+        model, instead = self._choose_model(call)
         usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
         default = usual if call.schema is None else _HELPER_TEMPERATURE
-        messages, schema = self._placed(model, self._redacted(call.messages), bool(call.tools)), call.schema
+        messages, schema = (
+            self._place_attachments(model, self._redacted(call.messages), bool(call.tools)),
+            call.schema,
+        )
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
@@ -309,8 +314,9 @@ class ChatModels:
             instead=instead,
         )
 
-    def _asked(self, call: ModelCall) -> tuple[str, str]:
-        """Return the model that is asked, and the one to ask if a helper's small model can't be had or is too small."""
+    def _choose_model(self, call: ModelCall) -> tuple[str, str]:
+        """Return the model that is asked, and the one to ask if a helper's small model can't be had or is too
+        small."""
         if call.model:
             return self.resolve(call.model), ""
         main = self.resolve(role_model(self._settings, "main"))
@@ -319,26 +325,31 @@ class ChatModels:
         too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.limit(model)
         return (instead, "") if instead and (too_long or model in self._absent) else (model, instead)
 
-    def _estimated(self, request: ModelRequest) -> int:
+    def _estimate_request(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""
         return self.facts.estimated(request.model, request.size)
 
-    def _most(self, request: ModelRequest, room: int) -> int | None:
-        """What a budget leaves for the reply, where it is less than the model could write: servers refuse more."""
-        window = self.facts.limit(request.model) - self._estimated(request)
+    def _reply_limit(self, request: ModelRequest, room: int) -> int | None:
+        """Return what a budget leaves for the reply, where it is less than the model could write: servers
+        refuse more."""
+        window = self.facts.limit(request.model) - self._estimate_request(request)
         return room if room < (self.facts.able(request.model).output or window) else None
 
-    def _sizes_of(self, request: ModelRequest) -> tuple[int, int, int]:
-        """Estimated tokens of the request, those of its tools, and the model's window."""
-        return (self._estimated(request), self._tool_size(request.tools), self.facts.window(request.model)[0])
+    def _request_sizes(self, request: ModelRequest) -> tuple[int, int, int]:
+        """Return the estimated tokens of the request, those of its tools, and the model's window."""
+        return (
+            self._estimate_request(request),
+            self._tool_size(request.tools),
+            self.facts.window(request.model)[0],
+        )
 
     async def _attempt(
         self, request: ModelRequest, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
-        """Make one attempt. Client failures are raised as `ModelError`; our own bugs propagate unchanged."""
+        """Make one attempt. Raise `ModelError` for a client's failure; our own bugs propagate unchanged."""
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
         first_s = self.facts.first_token_s(request.model, stall_s)
-        started, comes = self._clock.monotonic(), self._stages(request, call, emit)
+        started, comes = self._clock.monotonic(), self._make_stage_reporter(request, call, emit)
 
         def silent(seconds: float, limit_s: float) -> None:
             limit = f"it is given up after {round(limit_s, 1):g} s"
@@ -349,18 +360,18 @@ class ChatModels:
             comes("connecting")
             source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
-            if _may_call_commands(request, call):
-                self._meanwhile("commands", self._on_commands)
+            if _can_call_commands(request, call):
+                self._run_once_in_thread("commands", self._on_commands)
             waits = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
             limited = partial(waits, begins=_is_answer, on_silence=silent)
             write = partial(self._file, request, call, limited)
-            async with aclosing(_read(limited(source), call, write, self._files)) as pieces:
+            async with aclosing(_find_calls(limited(source), call, write, self._files)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
                         comes("thinking")
-                        self._meanwhile(request.model, partial(self.facts.prices, request.model))
-                    self._read_so_far(chunk, emit)
+                        self._run_once_in_thread(request.model, partial(self.facts.prices, request.model))
+                    self._report_reading(chunk, emit)
                     for item in answer.add(chunk):
                         yield item
         except Exception as error:
@@ -373,7 +384,7 @@ class ChatModels:
     async def _file(
         self, request: ModelRequest, call: ModelCall, limited: _Limited, path: str, text: str
     ) -> _Pieces:
-        """The answer to the request for a file that the model wants to write."""
+        """Return the answer to the request for a file that the model wants to write."""
         messages = asked_for(path, text, self._redacted(call.messages))
         provider = await self._providers.get(request.model)
         async with aclosing(
@@ -382,15 +393,17 @@ class ChatModels:
             async for chunk in pieces:
                 yield chunk
 
-    def _meanwhile(self, what: str, do: Callable[[], object]) -> None:
-        """Do it once, in a thread, while a first answer comes: for each request it would take time."""
+    def _run_once_in_thread(self, what: str, do: Callable[[], object]) -> None:
+        """Run a function once, in a thread, while a first answer comes: for each request it would take time."""
         if what not in self._done:
             self._done.add(what)
             asyncio.get_running_loop().run_in_executor(None, do)
 
-    def _stages(self, request: ModelRequest, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
-        """What tells how far a call of the main model has come, with the tokens it sends."""
-        sizes = self._sizes_of(request) if call.role == "main" else None
+    def _make_stage_reporter(
+        self, request: ModelRequest, call: ModelCall, emit: Emit
+    ) -> Callable[[_Stage], None]:
+        """Return a function that tells how far a call of the main model has come, with the tokens it sends."""
+        sizes = self._request_sizes(request) if call.role == "main" else None
 
         def comes(stage: _Stage) -> None:
             if sizes:
@@ -399,7 +412,7 @@ class ChatModels:
 
         return comes
 
-    def _read_so_far(self, chunk: Chunk, emit: Emit) -> None:
+    def _report_reading(self, chunk: Chunk, emit: Emit) -> None:
         if chunk.progress:
             done, total = chunk.progress
             emit(Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens"))
@@ -417,7 +430,7 @@ class ChatModels:
         emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))
         await asyncio.sleep(delay_s)
 
-    def _record(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
+    def _record_reply(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
         message = self._redact.redact_message(
             answer.message(request.ordinal, self._taken(call.messages, self))
@@ -448,8 +461,8 @@ def _is_answer(chunk: Chunk) -> bool:
     return not chunk.progress
 
 
-def _may_call_commands(request: ModelRequest, call: ModelCall) -> bool:
-    """Not of a script: its answer is there at once."""
+def _can_call_commands(request: ModelRequest, call: ModelCall) -> bool:
+    """Return whether the answer may call a command; not for a script: its answer is there at once."""
     return provider_of(request.model) != "script" and any(tool.name in SHELL for tool in call.tools)
 
 
@@ -460,7 +473,7 @@ def _check_feature(request: ModelRequest) -> None:
         raise ModelError(f"{text} model.roles.{request.role}.")
 
 
-def _cut_short(request: ModelRequest, answer: Answer) -> str:
+def _cut_off_warning(request: ModelRequest, answer: Answer) -> str:
     if answer.finish_reason != "length":
         return ""
     where = "at the model's limit"
@@ -469,10 +482,10 @@ def _cut_short(request: ModelRequest, answer: Answer) -> str:
     return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 
-def _read(
+def _find_calls(
     pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces], files: Files | None
 ) -> _Pieces:
-    """The chunks with the calls that the protocol finds in the text."""
+    """Return the chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
         return constrained(pieces, call.tools, write, allowed_writes(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
@@ -481,5 +494,5 @@ def _read(
     return pieces
 
 
-def _tokens_of(tools: Sequence[ToolDeclaration]) -> int:
+def _estimate_tools(tools: Sequence[ToolDeclaration]) -> int:
     return sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in tools)

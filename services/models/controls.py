@@ -23,7 +23,7 @@ def without_controls(message: Message) -> Message:
             for p in message.content
             if not isinstance(p, str)
         )
-    calls = tuple(c.model_copy(update={"args": _spelled(c.args)}) for c in message.tool_calls)
+    calls = tuple(c.model_copy(update={"args": _spell_value_controls(c.args)}) for c in message.tool_calls)
     thought = spell_controls(message.thought) if message.thought else message.thought
     made = {"content": content, "tool_calls": calls, "thought": thought}
     changes = {name: value for name, value in made.items() if value != getattr(message, name)}
@@ -34,20 +34,23 @@ def tools_without_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDec
     """Return the declarations with control characters spelled out: those of MCP servers are others' texts."""
     made = [
         t.model_copy(
-            update={"description": spell_controls(t.description), "parameters": _spelled(t.parameters)}
+            update={
+                "description": spell_controls(t.description),
+                "parameters": _spell_value_controls(t.parameters),
+            }
         )
         for t in tools
     ]
     return made if any(a != b for a, b in zip(made, tools, strict=True)) else tools
 
 
-def _spelled(value: T) -> T:
+def _spell_value_controls(value: T) -> T:
     made: Any = value
     if isinstance(value, str):
         made = spell_controls(value)
     elif isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
-        made = {spell_controls(name): _spelled(item) for name, item in pairs}
+        made = {spell_controls(name): _spell_value_controls(item) for name, item in pairs}
     elif isinstance(value, list):
-        made = [_spelled(item) for item in cast("list[Any]", value)]
+        made = [_spell_value_controls(item) for item in cast("list[Any]", value)]
     return made

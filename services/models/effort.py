@@ -36,26 +36,26 @@ def effort_options(client: str, model: str, level: Thinking, most: int | None = 
     return ways(model.rpartition("/")[2].lower(), level, most) if ways else None
 
 
-def _word(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_as_word(name: str, level: str, _most: int | None) -> Options | None:
     return None if _PLAIN.match(name) else {"reasoning_effort": level}
 
 
-def _anthropic(name: str, level: str, most: int | None) -> Options | None:
+def _effort_for_anthropic(name: str, level: str, most: int | None) -> Options | None:
     if _COUNTING.match(name):
-        return _tokens(level, most)
-    return _word(name, level, most)
+        return _effort_as_tokens(level, most)
+    return _effort_as_word(name, level, most)
 
 
-def _tokens(level: str, most: int | None) -> Options:
+def _effort_as_tokens(level: str, most: int | None) -> Options:
     budget = min(_BUDGETS[level], most // 2) if most else _BUDGETS[level]
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST else {}
 
 
-def _bedrock(name: str, level: str, most: int | None) -> Options | None:
+def _effort_for_bedrock(name: str, level: str, most: int | None) -> Options | None:
     _, of_claude, claude = name.rpartition("anthropic.")
     fields: Options | None = None
     if of_claude and _COUNTING.match(claude):
-        fields = _tokens(level, most)
+        fields = _effort_as_tokens(level, most)
     elif of_claude and not _PLAIN.match(claude):
         fields = {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     elif "amazon.nova-2" in name:
@@ -65,17 +65,17 @@ def _bedrock(name: str, level: str, most: int | None) -> Options | None:
     return {BEDROCK_FIELDS: fields} if fields else fields
 
 
-def _ollama(name: str, level: str, _most: int | None) -> Options:
+def _effort_for_ollama(name: str, level: str, _most: int | None) -> Options:
     return {"reasoning": level if "gpt-oss" in name else level != "low"}
 
 
-def _groq(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_groq(name: str, level: str, _most: int | None) -> Options | None:
     if "gpt-oss" in name:
         return {"reasoning_effort": level}
     return {"reasoning_effort": "none" if level == "low" else "default"} if "qwen3" in name else None
 
 
-def _mistral(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_mistral(name: str, level: str, _most: int | None) -> Options | None:
     takes = re.match(r"mistral-(small|medium|large)", name)  # Magistral always thinks, others never
     return {"reasoning_effort": "none" if level == "low" else "high"} if takes else None
 
@@ -86,25 +86,25 @@ def is_thinking_deepseek(model: str) -> bool:
     return bool(re.match(r"deepseek-(?!(chat|reasoner|coder|r1|v[1-3])\b)", name))
 
 
-def _deepseek(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_deepseek(name: str, level: str, _most: int | None) -> Options | None:
     return {"reasoning_effort": level} if is_thinking_deepseek(name) else None
 
 
-def _xai(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_xai(name: str, level: str, _most: int | None) -> Options | None:
     if name.startswith("grok-3-mini"):
         return {"reasoning_effort": "low" if level == "low" else "high"}
     fixed = re.match(r"grok-([123]\b|4$|4-|4\.20|code|build|beta|vision)", name)  # until 4.3, and the coders
     return None if fixed else {"reasoning_effort": level}
 
 
-def _together(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_together(name: str, level: str, _most: int | None) -> Options | None:
     if re.match(r"gpt-oss|deepseek-v[4-9]", name):
         return {"reasoning_effort": level}
     toggled = re.match(r"deepseek-v3[.-]1|qwen3\.[56]|glm-5(\.[012])?$|kimi-k2\.[56]|cogito|nemotron-3", name)
     return {EXTRA: {"reasoning": {"enabled": level != "low"}}} if toggled else None
 
 
-def _fireworks(name: str, level: str, _most: int | None) -> Options | None:
+def _effort_for_fireworks(name: str, level: str, _most: int | None) -> Options | None:
     if re.match(r"glm-[5-9]", name):  # none of them knows "medium"
         return {"reasoning_effort": "low" if level == "low" else "high"}
     takes = re.match(
@@ -115,18 +115,18 @@ def _fireworks(name: str, level: str, _most: int | None) -> Options | None:
 
 
 _WAYS: Mapping[str, Callable[[str, str, int | None], Options | None]] = {
-    "ChatOpenAI": _word,
-    "AzureChatOpenAI": _word,
-    "ChatGoogleGenerativeAI": _word,
-    "ChatAnthropic": _anthropic,
-    "ChatBedrockConverse": _bedrock,
-    "ChatOllama": _ollama,
-    "ChatGroq": _groq,
-    "ChatMistralAI": _mistral,
-    "ChatDeepSeek": _deepseek,
-    "ChatXAI": _xai,
-    "ChatTogether": _together,
-    "ChatFireworks": _fireworks,
+    "ChatOpenAI": _effort_as_word,
+    "AzureChatOpenAI": _effort_as_word,
+    "ChatGoogleGenerativeAI": _effort_as_word,
+    "ChatAnthropic": _effort_for_anthropic,
+    "ChatBedrockConverse": _effort_for_bedrock,
+    "ChatOllama": _effort_for_ollama,
+    "ChatGroq": _effort_for_groq,
+    "ChatMistralAI": _effort_for_mistral,
+    "ChatDeepSeek": _effort_for_deepseek,
+    "ChatXAI": _effort_for_xai,
+    "ChatTogether": _effort_for_together,
+    "ChatFireworks": _effort_for_fireworks,
 }
 """Client class → how a level is said."""
 

@@ -64,7 +64,7 @@ class Server:
 
 
 def server_of(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
-    """The server of `provider:model`; `ask`: whether one nearby is asked what it is."""
+    """Return the server of `provider:model`; `ask`: whether one nearby is asked what it is."""
     url = url_of(model, env)
     near = serves_nearby(model, url)
     if not near or not ask:
@@ -78,12 +78,12 @@ _SERVED_NEARBY = ("openai", "ollama")
 
 
 def serves_nearby(model: str, url: str) -> bool:
-    """Whether a server on this machine or in a private network has the model itself."""
+    """Return whether a server on this machine or in a private network has the model itself."""
     return bool(url) and provider_of(model) in _SERVED_NEARBY and is_near(url)
 
 
 def is_near(url: str) -> bool:
-    """Whether the address is on this machine or in a private network, by its name alone."""
+    """Return whether the address is on this machine or in a private network, by its name alone."""
     host = urlsplit(url).hostname or ""
     try:
         address = ipaddress.ip_address(host)
@@ -101,43 +101,45 @@ def asked(url: str, key: str, model: str) -> Server:
             return fetched(f"{root}{path}", bearer(key), body, _ANSWER_S)
         return {}
 
-    listed = _dicts(told("/v1/models").get("data"))
+    listed = _to_objects(told("/v1/models").get("data"))
     if not listed:
         return Server(url, True)
     owners = (str(one.get("owned_by")) for one in listed)
     kinds: list[Kind] = [_OWNERS[owner] for owner in owners if owner in _OWNERS]
     kind: Kind = kinds[0] if kinds else ""
-    models = {str(one.get("id")): _number(one.get("max_model_len")) for one in listed}
+    models = {str(one.get("id")): _positive_number(one.get("max_model_len")) for one in listed}
     if kind == "llama.cpp":
         own = object_of(told("/props").get("default_generation_settings"))
-        models = dict.fromkeys(models, _number(own.get("n_ctx")))
+        models = dict.fromkeys(models, _positive_number(own.get("n_ctx")))
     elif kind == "ollama" and model:
-        models[model] = _of_ollama(told("/api/show", {"model": model}))
-    elif not kind and (own := _dicts(told("/api/v0/models").get("data"))):
+        models[model] = _ollama_window(told("/api/show", {"model": model}))
+    elif not kind and (own := _to_objects(told("/api/v0/models").get("data"))):
         kind = "lm studio"
-        models = {str(one.get("id")): _of_studio(one) for one in own}
+        models = {str(one.get("id")): _lm_studio_window(one) for one in own}
     return Server(url, True, kind, models)
 
 
-def _of_ollama(shown: Mapping[str, Any]) -> int | None:
-    """The window it was given, else the model's own."""
+def _ollama_window(shown: Mapping[str, Any]) -> int | None:
+    """Return the window that Ollama was given, else the model's own."""
     lines = (line.split() for line in str(shown.get("parameters", "")).splitlines())
     given = next((line[1] for line in lines if len(line) == 2 and line[0] == "num_ctx"), "")
     if given.isdecimal():
         return int(given)
     facts = object_of(shown.get("model_info"))
-    return next((_number(v) for name, v in facts.items() if name.endswith(".context_length")), None)
+    return next((_positive_number(v) for name, v in facts.items() if name.endswith(".context_length")), None)
 
 
-def _of_studio(one: Mapping[str, Any]) -> int | None:
-    return _number(one.get("loaded_context_length")) or _number(one.get("max_context_length"))
+def _lm_studio_window(one: Mapping[str, Any]) -> int | None:
+    return _positive_number(one.get("loaded_context_length")) or _positive_number(
+        one.get("max_context_length")
+    )
 
 
-def _number(value: Any) -> int | None:
+def _positive_number(value: Any) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
+def _to_objects(value: Any) -> list[dict[str, Any]]:
     return [*map(object_of, cast(list[Any], value))] if isinstance(value, list) else []
 
 
@@ -213,7 +215,7 @@ class ModelFacts:
     def window(self, model: str) -> tuple[int, bool]:
         """The window in tokens, and whether it is known: set, told by the server, or in the table of models."""
         if model not in self._windows:
-            self._windows[model] = self._found_window(model)
+            self._windows[model] = self._find_window(model)
         return self._windows[model]
 
     def refused_as_too_long(self, model: str, text: str, size: int) -> None:
@@ -229,22 +231,23 @@ class ModelFacts:
             self.counted(model, told.counted, size)
         self._windows[model] = (min(window, self.limit(model)), True)
 
-    def _found_window(self, model: str) -> tuple[int, bool]:
+    def _find_window(self, model: str) -> tuple[int, bool]:
         own = limit(self._settings, model, -1)
         if (told := self.seen(model).told_window) and self.seen(model).table == edition():
             return min(told, own) if own > 0 else told, True
-        found = own if own > 0 else self._told(model)
+        found = own if own > 0 else self._window_from_server(model)
         if found is None and provider_of(model) in ("gemini", "script"):
             return limit(self._settings, model), True
         found = found or self._known(model).window
         return found or limit(self._settings, model), found is not None
 
     def limit(self, model: str) -> int:
-        """The window in tokens: as set, as its server says, as known by name."""
+        """Return the window in tokens: as set, as its server says, as known by name."""
         return self.window(model)[0]
 
     def unknown(self, model: str) -> str:
-        """What is assumed of a model that nobody knows, and how to set it: said once in its life. Empty: nothing is."""
+        """Return what is assumed of a model that nobody knows, and how to set it: said once in its life. Empty:
+        nothing is."""
         window, is_known = self.window(model)
         prices = provider_of(model) == "script" or self.prices(model)
         if (is_known and prices) or self.seen(model).warned:
@@ -278,18 +281,18 @@ class ModelFacts:
         return found
 
     def able(self, model: str) -> Able:
-        """What it can take and write: as settings say, else as its provider's package does."""
+        """Return what it can take and write: as settings say, else as its provider's package does."""
         own, found = self._settings.entry(model), able(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
         refuses = found.refuses if own.takes is None else tuple(k for k in ABILITIES if k not in takes)
         return found._replace(output=own.output_limit or found.output, takes=takes, refuses=refuses)
 
     def cost(self, model: str, usage: Usage) -> float | None:
-        """US dollars for a request; the provider's own figure where it gave one. None: unknown."""
+        """Return US dollars for a request; the provider's own figure where it gave one. None: unknown."""
         prices = self.prices(model) if usage.usd is None else None
         return usage.usd if prices is None else cost_of(prices, usage)
 
-    def _told(self, model: str) -> int | None:
+    def _window_from_server(self, model: str) -> int | None:
         windows = self.server(model).models or {}
         # Llama.cpp serves one model, under whatever name it is asked for.
         only = next(iter(windows.values())) if len(windows) == 1 else None
@@ -308,7 +311,7 @@ class ModelFacts:
         return self.server(model).constrains if own is None else own
 
     def protocol(self, model: str, wanted: str) -> str:
-        """How the model calls tools; `auto` only if that has to be found out."""
+        """Return how the model calls tools; `auto` only if that has to be found out."""
         if wanted != "auto":
             return wanted
         own = self._settings.entry(model).protocol
@@ -317,7 +320,7 @@ class ModelFacts:
         return self.seen(model).protocol or "auto"
 
     def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
-        """How it calls tools from now on; `auto`: that isn't known yet."""
+        """Return how it calls tools from now on; `auto`: that isn't known yet."""
         found = reply.called
         if not found:
             return ("json" if self.constrains(model) else "auto") if silent + 1 >= _TRIED else "auto"
@@ -328,7 +331,7 @@ class ModelFacts:
         return "auto" if found == "xml" else found
 
     def is_small(self, model: str) -> bool:
-        """Whether the model gets the small prompt where nobody says which."""
+        """Return whether the model gets the small prompt where nobody says which."""
         if own := self._settings.entry(model).prompt_profile:
             return own == "small"
         if not self.server(model).near:
@@ -345,25 +348,25 @@ class ModelFacts:
             self.see(model, read_per_s=float(f"{tokens / seconds:.1g}"))
 
     def estimated(self, model: str, tokens: int) -> int:
-        """The estimate of a request, by how far the last ones of this model were off."""
-        return round(tokens * self._per_estimate(model))
+        """Return the estimate of a request, by how far the last ones of this model were off."""
+        return round(tokens * self._estimate_factor(model))
 
     def counted(self, model: str, tokens: int, estimate: int) -> None:
         """Note what the provider counted for a request whose plain estimate is given. Small changes aren't kept."""
         if estimate < _LONG or tokens <= 0:
             return
         found = min(max(tokens / estimate, 1 / _OFF), _OFF)
-        if abs(found - self._per_estimate(model)) > _KEPT:
+        if abs(found - self._estimate_factor(model)) > _KEPT:
             self._factors[model] = round(found, 2)
             self.see(model, per_estimate=self._factors[model])
 
-    def _per_estimate(self, model: str) -> float:
+    def _estimate_factor(self, model: str) -> float:
         if model not in self._factors:
             self._factors[model] = self.seen(model).per_estimate or 1.0
         return self._factors[model]
 
     def refused_parts(self, model: str) -> frozenset[str]:
-        """Digests of the attachments that the model's server refused."""
+        """Return digests of the attachments that the model's server refused."""
         if model not in self._refused_parts:
             self._refused_parts[model] = frozenset(self.seen(model).refused_parts)
         return self._refused_parts[model]
@@ -374,7 +377,7 @@ class ModelFacts:
         self.see(model, refused_parts=[*known, *digests][-_PARTS_KEPT:])
 
     def seen(self, model: str) -> Seen:
-        return self._all().get(self._key(model), Seen())
+        return self._read_all_seen().get(self._seen_key(model), Seen())
 
     def see(self, model: str, **found: object) -> None:
         if self._file is None or provider_of(model) == "script":
@@ -385,24 +388,24 @@ class ModelFacts:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `models` may be the first command
         # Read again under the lock: another thread or process may have seen more by now.
         with lock_folder(self._file.parent, _WAIT_S):
-            known, key = self._all(), self._key(model)
+            known, key = self._read_all_seen(), self._seen_key(model)
             known[key] = Seen.model_validate({**known.get(key, Seen()).model_dump(), **found})
             data = {name: one.model_dump(exclude_none=True) for name, one in known.items()}
             replace_file(self._file, json.dumps(data, indent=2).encode())
 
-    def _all(self) -> dict[str, Seen]:
-        """A file that can't be read counts as empty: it is learned again."""
+    def _read_all_seen(self) -> dict[str, Seen]:
+        """Return all that was seen; a file that can't be read counts as empty: it is learned again."""
         try:
             return _SEEN.validate_json(self._file.read_bytes()) if self._file else {}
         except (OSError, ValidationError):
             return {}
 
-    def _key(self, model: str) -> str:
+    def _seen_key(self, model: str) -> str:
         return f"{model} {self.server(model).url}".strip()
 
 
 def own_price(settings: Settings, model: str) -> Prices | None:
-    """What settings say, by the model's name, one of its aliases, or its provider."""
+    """Return what settings say, by the model's name, one of its aliases, or its provider."""
     if (found := settings.entry(model).price) is None:
         return None
     cached, written = (found.input if one is None else one for one in (found.cached, found.written))
@@ -410,7 +413,7 @@ def own_price(settings: Settings, model: str) -> Prices | None:
 
 
 def offered(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:
-    """The models that settings name and credentials serve, then all those of servers nearby."""
+    """Return the models that settings name and credentials serve, then all those of servers nearby."""
     named = [settings.model.name, *settings.model.aliases, *(n for n in settings.models if ":" in n)]
     resolved = dict.fromkeys(resolve(settings, name) for name in named)
     found = [name for name in resolved if is_served(name, env)]

@@ -59,13 +59,13 @@ class Backoff:
         asked_s = min(error.retry_after_s or 0.0, _YEAR_S)
         if asked_s > _LONGEST_S:
             back = time.strftime("%Y-%m-%d %H:%M", time.localtime(now + asked_s))
-            return f"It asks to wait {_spoken(asked_s)}, until {back}."
+            return f"It asks to wait {_format_seconds(asked_s)}, until {back}."
         if elapsed_s + delay_s > self.patience_s:
-            return f"Given up after {failures} attempts in {_spoken(elapsed_s)}."
+            return f"Given up after {failures} attempts in {_format_seconds(elapsed_s)}."
         return ""
 
 
-def _spoken(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
@@ -115,7 +115,7 @@ async def raced(
             # In this task: one of its own for each piece, and a wait for it, took 2 % of a turn.
             timer = asyncio.timeout(wait_s)
             put_off = PutOff(timer, stall_s, deadline)
-            reminders = [*_reminders(loop, stall_s, wait_s, put_off, on_silence)]
+            reminders = [*_schedule_reminders(loop, stall_s, wait_s, put_off, on_silence)]
             try:
                 async with timer:
                     with told_of_bytes(put_off.hear):
@@ -136,7 +136,7 @@ async def raced(
                 stall_s, limit = lasting_s, ""
 
 
-def _reminders(
+def _schedule_reminders(
     loop: asyncio.AbstractEventLoop,
     stall_s: float,
     limit_s: float,
@@ -198,7 +198,7 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
     """
     if isinstance(error, ModelError):
         return error
-    if isinstance(error, InterlockError) or _is_ours(error):
+    if isinstance(error, InterlockError) or _is_our_bug(error):
         raise error
     if isinstance(error, StalledError):
         return ModelError(f"Model {model!r} does not answer: {error}.", retryable=True, attempts=1)
@@ -211,12 +211,12 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
         if told := read_error(cause):
             return _answered(told, cause, model, now)
         if _NEVER.search(f"{type(cause).__name__} {cause}"):
-            says = f"Model {model!r} can't be asked: {_line(str(cause))} Correct its API key or its address."
+            says = f"Model {model!r} can't be asked: {_shorten_to_line(str(cause))} Correct its API key or its address."
             return ModelError(says)
     for cause in _causes(error):
         if _is_lost(cause):
             inner = _innermost(cause)
-            why = _line(str(inner)).rstrip(".") or "no text"
+            why = _shorten_to_line(str(inner)).rstrip(".") or "no text"
             says = f"Model {model!r} could not be reached: {type(inner).__name__}: {why}."
             if advice := next((does for named, does in _TLS if named.search(why)), ""):
                 return ModelError(f"{says} {advice}")
@@ -226,15 +226,15 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
                 says += " Check the connection and the address."
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
             return ModelError(says, retryable=True)
-    says = f"The request to model {model!r} failed: {type(error).__name__}: {_line(str(error))}"
+    says = f"The request to model {model!r} failed: {type(error).__name__}: {_shorten_to_line(str(error))}"
     means = meaning_of_text(f"{type(error).__name__} {error}")
     if means == "key":
-        return ModelAuthError(_advised(says, means))
+        return ModelAuthError(_add_advice(says, means))
     overflow = means == "overflow" or "ContextOverflow" in type(error).__name__
-    return ModelError(_advised(says, means), overflow=overflow, terminal=means in ("used_up", "absent"))
+    return ModelError(_add_advice(says, means), overflow=overflow, terminal=means in ("used_up", "absent"))
 
 
-def _advised(says: str, means: "Meaning") -> str:
+def _add_advice(says: str, means: "Meaning") -> str:
     """Return what an error says with what to do about it, as sentences of their own."""
     end = "" if re.search(r"[.!?…]$", says) else "."
     return f"{says}{end} {_ADVICE[means]}" if _ADVICE[means] else says
@@ -242,8 +242,8 @@ def _advised(says: str, means: "Meaning") -> str:
 
 def _answered(told: "Told", error: BaseException, model: str, now: float) -> ModelError:
     status, means = told.status, told.meaning
-    text = f"Model {model!r} answered {status}: {_line(told.text) or 'no reason given.'}"
-    says = _advised(text, means)
+    text = f"Model {model!r} answered {status}: {_shorten_to_line(told.text) or 'no reason given.'}"
+    says = _add_advice(text, means)
     if means == "key":
         return ModelAuthError(says, status=status)
     if means in ("used_up", "absent"):
@@ -252,35 +252,35 @@ def _answered(told: "Told", error: BaseException, model: str, now: float) -> Mod
         return ModelError(says, status=status, overflow=True)
     from interlock.services.models.refusals import details_of
 
-    delay_s = _server_delay(told.headers, details_of(getattr(error, "details", None)), now)
+    delay_s = _parse_server_delay(told.headers, details_of(getattr(error, "details", None)), now)
     return ModelError(says, status=status, retryable=means == "busy", retry_after_s=delay_s)
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
+    """Return whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
     lost = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError, UnicodeDecodeError)
     of_client = (c.__name__ for c in type(error).__mro__ if c.__module__.startswith("httpx"))
     return isinstance(error, lost) or type(error).__name__ in _TRANSPORT or not _LOST.isdisjoint(of_client)
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The cause that says most: clients wrap it as "Connection error."."""
+    """Return the cause that says most: clients wrap it as "Connection error."."""
     said = [c for c in _causes(error) if str(c) and (_is_lost(c) or type(c).__module__.startswith("http"))]
     return said[-1] if said else error
 
 
 def _was_sent_plain(error: BaseException) -> bool:
-    """Whether it is of a request that a client sent without TLS."""
+    """Return whether it is of a request that a client sent without TLS."""
     return str(getattr(getattr(error, "_request", None), "url", "")).startswith("http://")
 
 
 def _is_absent(error: BaseException) -> bool:
-    """Whether nothing listens there or the host is unknown: long waiting won't help."""
+    """Return whether nothing listens there or the host is unknown: long waiting won't help."""
     return isinstance(error, (ConnectionRefusedError, socket.gaierror)) or type(error).__name__ in _ABSENT
 
 
-def _is_ours(error: Exception) -> bool:
-    """Whether it is a bug of this program: raised in our own code, not in a client."""
+def _is_our_bug(error: Exception) -> bool:
+    """Return whether it is a bug of this program: raised in our own code, not in a client."""
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     roots = [name.partition(".")[0] for name in names]
     inner = next((root for root in reversed(roots) if root not in sys.stdlib_module_names), "")
@@ -288,7 +288,8 @@ def _is_ours(error: Exception) -> bool:
 
 
 def is_empty(error: Exception) -> bool:
-    """Whether LangChain reports a stream without chunks: for every provider, an answer without a finish reason."""
+    """Return whether LangChain reports a stream without chunks: for every provider, an answer without a finish
+    reason."""
     return isinstance(error, ValueError) and "No generation chunks" in str(error)
 
 
@@ -301,13 +302,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         at = at.__cause__ or at.__context__
 
 
-def _line(text: str) -> str:
-    """Shorten to one line: some servers answer with pages of HTML."""
+def _shorten_to_line(text: str) -> str:
+    """Return a text as one short line: some servers answer with pages of HTML."""
     line = " ".join(text.split())
     return line if len(line) <= 300 else f"{line[:300]}…"
 
 
-def _server_delay(headers: Mapping[str, str], details: list[Mapping[str, Any]], now: float) -> float | None:
+def _parse_server_delay(
+    headers: Mapping[str, str], details: list[Mapping[str, Any]], now: float
+) -> float | None:
     """Return the delay in seconds from RetryInfo, else from Retry-After-Ms or Retry-After (seconds or a date)."""
     for detail in details:
         if str(detail.get("@type", "")).endswith("RetryInfo"):

@@ -125,7 +125,7 @@ class GeminiProvider:
                 base_url=base_url,  # pyright: ignore[reportCallIssue]
                 vertexai=False,
                 temperature=None,
-                include_thoughts=_thinks(model),
+                include_thoughts=_is_thinking_model(model),
                 max_retries=1,  # pyright: ignore[reportCallIssue] - one attempt: retrying is our job
                 # httpx uses `verify`; websockets, never opened here, uses `ssl`.
                 client_args={"verify": tls, "ssl": tls} if tls else {},
@@ -145,7 +145,7 @@ class GeminiProvider:
         """Return another model on the same client; closing any of them closes it."""
         own = copy(self)
         own._ask(model)
-        changes = {"model": model, "include_thoughts": _thinks(model), "profile": None}
+        changes = {"model": model, "include_thoughts": _is_thinking_model(model), "profile": None}
         own._model = self._model.model_copy(update=changes)
         return own
 
@@ -166,8 +166,8 @@ class GeminiProvider:
             options["temperature"] = request.temperature
         if request.most:
             options["max_output_tokens"] = request.most
-        if request.thinking != "auto" and _thinks(request.model):
-            options |= _thinking(request.model, request.thinking)
+        if request.thinking != "auto" and _is_thinking_model(request.model):
+            options |= _thinking_options(request.model, request.thinking)
         if request.feature == "picture":
             options["response_modalities"] = [Modality.TEXT, Modality.IMAGE]
         if request.schema is not None:
@@ -175,10 +175,10 @@ class GeminiProvider:
                 "response_mime_type": "application/json",
                 "response_json_schema": dict(request.schema),
             }
-        async with aclosing(_pieces(self._model, options)) as pieces:
+        async with aclosing(_stream_messages(self._model, options)) as pieces:
             try:
                 async for piece in pieces:
-                    yield _chunk(piece)
+                    yield _to_chunk(piece)
             finally:
                 for answer in answers:
                     await answer.aclose()
@@ -188,7 +188,7 @@ class GeminiProvider:
         await self._http.aclose()
 
 
-async def _pieces(model: _Client, options: dict[str, Any]) -> AsyncGenerator[AIMessageChunk, None]:
+async def _stream_messages(model: _Client, options: dict[str, Any]) -> AsyncGenerator[AIMessageChunk, None]:
     """Like `astream` without its callbacks, which are unused here and cost a tenth of a request."""
     source = model._astream(_REPLACED, **options)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
     async with aclosing(cast(AsyncGenerator[ChatGenerationChunk], source)) as found:
@@ -198,11 +198,11 @@ async def _pieces(model: _Client, options: dict[str, Any]) -> AsyncGenerator[AIM
             yield message
 
 
-def _thinks(model: str) -> bool | None:
+def _is_thinking_model(model: str) -> bool | None:
     return True if _THINKS.match(model) and not model.endswith("-image") else None
 
 
-def _thinking(model: str, level: Thinking) -> dict[str, Any]:
+def _thinking_options(model: str, level: Thinking) -> dict[str, Any]:
     if model.startswith("gemini-2.5"):
         return {"thinking_budget": _BUDGETS[level]}
     return {"thinking_level": level}
@@ -219,8 +219,8 @@ def developer_api() -> Generator[None]:
         os.environ.update(taken)
 
 
-def _chunk(message: AIMessageChunk) -> Chunk:
-    text, thought, signature = _content(message.content)
+def _to_chunk(message: AIMessageChunk) -> Chunk:
+    text, thought, signature = _split_content(message.content)
     finish = cast("str | None", message.response_metadata.get("finish_reason"))
     reason, problem = ending("Gemini", finish, {"max_tokens": "length"})
     feedback = cast("Mapping[str, Any] | None", message.response_metadata.get("prompt_feedback"))
@@ -229,10 +229,10 @@ def _chunk(message: AIMessageChunk) -> Chunk:
         reason, problem = "prompt_blocked", f"Gemini refused the request: {name}."
     sources = cast("Mapping[str, Any] | None", message.response_metadata.get("grounding_metadata"))
     return Chunk(
-        text=text + _sources(sources or {}),
+        text=text + _format_sources(sources or {}),
         data=_pictures(message.content),
         thought=thought,
-        calls=_calls(message),
+        calls=_to_call_pieces(message),
         signature=signature,
         finish_reason=reason,
         problem=problem,
@@ -240,7 +240,7 @@ def _chunk(message: AIMessageChunk) -> Chunk:
     )
 
 
-def _content(content: Any) -> tuple[str, str, str | None]:
+def _split_content(content: Any) -> tuple[str, str, str | None]:
     """Return text, thought and the text's signature. Content is a string, or a list of strings and typed blocks."""
     text, thought, signature = "", "", None
     for block in [content] if isinstance(content, str) else content:
@@ -263,7 +263,7 @@ def _pictures(content: Any) -> tuple[DataPart, ...]:
     )
 
 
-def _sources(grounding: Mapping[str, Any]) -> str:
+def _format_sources(grounding: Mapping[str, Any]) -> str:
     """Format the sources to append to the answer's text."""
     found = [chunk.get("web") for chunk in grounding.get("grounding_chunks") or ()]
     named = [
@@ -274,7 +274,7 @@ def _sources(grounding: Mapping[str, Any]) -> str:
     return "\n\nSources:\n" + "\n".join(named) if named else ""
 
 
-def _calls(message: AIMessageChunk) -> tuple[CallPiece, ...]:
+def _to_call_pieces(message: AIMessageChunk) -> tuple[CallPiece, ...]:
     signatures = cast("dict[str, str]", message.additional_kwargs.get(_SIGNATURES, {}))
     pieces: list[CallPiece] = []
     for call in message.tool_call_chunks:

@@ -23,7 +23,7 @@ class GeminiBody:
     def __init__(self, model: str) -> None:
         self._signed = not model.startswith(_UNSIGNED)
         self._parts = PerMessage(_parts)
-        self._tools = PerTools(_declared)
+        self._tools = PerTools(_declare_tools)
 
     def __call__(self, request: ModelRequest) -> Json:
         system = [m for m in request.messages if m.role == "system"]
@@ -40,12 +40,12 @@ class GeminiBody:
     def _contents(self, messages: Sequence[Message]) -> list[Json]:
         """Merge neighbours of one role: Gemini's roles must alternate, and answers directly follow their calls."""
         contents: list[Json] = []
-        unsigned_from = _last_question(messages) if self._signed else len(messages)
+        unsigned_from = _turn_start(messages) if self._signed else len(messages)
         for index, (message, parts) in enumerate(zip(messages, self._parts(messages), strict=True)):
             if not parts:
                 continue
             if index > unsigned_from and message.role == "assistant":
-                parts = _marked(parts)
+                parts = _sign_first_call(parts)
             role = "model" if message.role == "assistant" else "user"
             if contents and contents[-1]["role"] == role:
                 contents[-1]["parts"] = [*contents[-1]["parts"], *parts]
@@ -63,35 +63,35 @@ class Encoded:
 
     def __call__(self, body: Json) -> bytes:
         """Return the value of `contents`, with the other fields after it."""
-        found = [self._one(content) for content in body["contents"]]
+        found = [self._encode_content(content) for content in body["contents"]]
         self._known = {id(content["parts"]): (content, encoded) for content, encoded in found}
         rest = {name: value for name, value in body.items() if name != "contents"}
         if rest != self._rest[0]:
             self._rest = (rest, b", " + json.dumps(rest).encode()[1:-1] if rest else b"")
         return b"[%b]%b" % (b", ".join([encoded for _, encoded in found]), self._rest[1])
 
-    def _one(self, content: Json) -> tuple[Json, bytes]:
+    def _encode_content(self, content: Json) -> tuple[Json, bytes]:
         known = self._known.get(id(content["parts"]))
         if known and known[0]["parts"] is content["parts"]:
             return known
         return content, json.dumps(content).encode()
 
 
-def _declared(tools: Sequence[ToolDeclaration]) -> Json:
+def _declare_tools(tools: Sequence[ToolDeclaration]) -> Json:
     declared = [
         {"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters} for t in tools
     ]
     return {"functionDeclarations": declared}
 
 
-def _last_question(messages: Sequence[Message]) -> int:
-    """Index of the user message that began this turn: after it, the first call of every answer needs a signature. A
-    user message that follows a tool's answer is sent in the same content, so it begins no turn."""
+def _turn_start(messages: Sequence[Message]) -> int:
+    """Return the index of the user message that began this turn: after it, the first call of every answer needs a
+    signature. A user message that follows a tool's answer is sent in the same content, so it begins no turn."""
     asked = (i for i, m in enumerate(messages) if m.role == "user" and not m.is_empty)
     return max((i for i in asked if i == 0 or messages[i - 1].role != "tool"), default=-1)
 
 
-def _marked(parts: list[Json]) -> list[Json]:
+def _sign_first_call(parts: list[Json]) -> list[Json]:
     """Return the parts with a signature on the first call."""
     first = next((i for i, part in enumerate(parts) if "functionCall" in part), None)
     if first is None or "thoughtSignature" in parts[first]:
@@ -102,7 +102,7 @@ def _marked(parts: list[Json]) -> list[Json]:
 def _parts(message: Message) -> list[Json]:
     """Convert a message. Thoughts aren't sent back, but their signatures are."""
     if message.role == "tool":
-        return _answer(message)
+        return _answer_parts(message)
     content = message.content
     pieces = (TextPart(text=content),) if isinstance(content, str) else content
     parts = [_text_or_data(piece) for piece in pieces if not isinstance(piece, TextPart) or piece.text]
@@ -110,29 +110,29 @@ def _parts(message: Message) -> list[Json]:
         if not parts or "text" not in parts[-1]:
             parts.append({"text": ""})
         parts[-1]["thoughtSignature"] = message.signature
-    return [*parts, *(_call(call) for call in message.tool_calls)]
+    return [*parts, *(_call_part(call) for call in message.tool_calls)]
 
 
-def _call(call: ToolCall) -> Json:
-    part: Json = {"functionCall": {"name": call.name, "args": call.args, **_id(call.id)}}
+def _call_part(call: ToolCall) -> Json:
+    part: Json = {"functionCall": {"name": call.name, "args": call.args, **_id_field(call.id)}}
     if call.signature:
         part["thoughtSignature"] = call.signature
     return part
 
 
-def _answer(message: Message) -> list[Json]:
+def _answer_parts(message: Message) -> list[Json]:
     """Send the text verbatim: the client would parse what looks like JSON and change it."""
     key = "output" if message.status in (None, "success") else "error"
     response: Json = {
         "name": message.name or "",
         "response": {key: message.text},
-        **_id(message.tool_call_id),
+        **_id_field(message.tool_call_id),
     }
     data = () if isinstance(message.content, str) else message.content
     return [{"functionResponse": response}, *(_text_or_data(p) for p in data if isinstance(p, DataPart))]
 
 
-def _id(call_id: str | None) -> Json:
+def _id_field(call_id: str | None) -> Json:
     """Send back only ids assigned by Gemini."""
     return {} if not call_id or OWN_ID.fullmatch(call_id) else {"id": call_id}
 

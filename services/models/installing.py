@@ -19,26 +19,26 @@ def install_command(
     """
     folder, program = prefix or Path(sys.prefix), python or sys.executable
     if (folder / "pipx_metadata.json").is_file():
-        return _joined(["pipx", "inject", *(["--force"] if upgrade else []), _NAME, package])
+        return _join_words(["pipx", "inject", *(["--force"] if upgrade else []), _NAME, package])
     if (folder / "uv-receipt.toml").is_file():
-        own, others = _receipt(folder)
+        own, others = _read_uv_receipt(folder)
         more = [word for name in [*others, package] for word in ("--with", name)]
-        return _joined(["uv", "tool", "install", *more, *_again(upgrade, package), own])
-    if _is_of_uv(folder):
+        return _join_words(["uv", "tool", "install", *more, *_upgrade_options(upgrade, package), own])
+    if _is_uv_environment(folder):
         more = ["--upgrade"] if upgrade else []
-        return _joined(["uv", "pip", "install", *more, "--python", program, package])
-    return _joined([program, "-m", "pip", "install", *(["-U"] if upgrade else []), package])
+        return _join_words(["uv", "pip", "install", *more, "--python", program, package])
+    return _join_words([program, "-m", "pip", "install", *(["-U"] if upgrade else []), package])
 
 
-def _joined(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _again(upgrade: bool, package: str) -> list[str]:
+def _upgrade_options(upgrade: bool, package: str) -> list[str]:
     return ["--upgrade-package", package] if upgrade else []
 
 
-def _receipt(folder: Path) -> tuple[str, list[str]]:
+def _read_uv_receipt(folder: Path) -> tuple[str, list[str]]:
     """Return how Interlock was named when uv installed it, and the packages beside it, which a new install drops."""
     import tomllib
 
@@ -52,7 +52,7 @@ def _receipt(folder: Path) -> tuple[str, list[str]]:
     return f"{source}[{extras}]" if extras else str(source), others
 
 
-def _is_of_uv(folder: Path) -> bool:
+def _is_uv_environment(folder: Path) -> bool:
     """Return whether uv made the environment, without pip in it."""
     config = folder / "pyvenv.cfg"
     made = config.is_file() and any(line.startswith("uv") for line in config.read_text().splitlines())

@@ -28,7 +28,8 @@ _DONE = '{"text": "..."}, with what you did or found.'
 
 
 def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
-    """The messages with the tools and how to call them after the system prompt, which so stays a fixed beginning."""
+    """Return the messages with the tools and how to call them after the system prompt, which so stays a fixed
+    beginning."""
     last = find_ending_tool(tools)
     end = f"When all is done, call {last}." if last else f"When all is done, answer {_DONE}"
     text = render("run/json_calls", tools="\n".join(map(tool_signature, tools)), end=end)
@@ -67,7 +68,7 @@ async def constrained(
         async for chunk in pieces:
             cut = cut or chunk.finish_reason == "length"
             whole += chunk.text
-            ready = _begun(whole)
+            ready = _text_so_far(whole)
             yield replace(chunk, text=ready[shown:])
             shown = max(shown, len(ready))
     found = parse_json_object(whole)
@@ -78,7 +79,7 @@ async def constrained(
                 finish_reason="malformed_function_call", problem="the answer ended inside its JSON object"
             )
             return
-        yield Chunk(text=rest, calls=_pieces(calls))
+        yield Chunk(text=rest, calls=_to_call_pieces(calls))
         return
     call = parse_call_object(found.get("call"), {tool.name for tool in tools})
     text = str(found.get("text", ""))
@@ -93,26 +94,27 @@ async def constrained(
         args = {where: may.paths[0]}
     if where in args and what not in args:
         block = _OUTERMOST if PurePath(str(args[where])).suffix.lower() in _HAS_BLOCKS else _BLOCK
-        async for chunk in _written(write(str(args[where]), text), (name, args), what, block):
+        async for chunk in _stream_file_call(write(str(args[where]), text), (name, args), what, block):
             yield chunk
     else:
-        yield Chunk(calls=_pieces([(name, args)] if call else ()))
+        yield Chunk(calls=_to_call_pieces([(name, args)] if call else ()))
 
 
 def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
-    """The request for the whole of a file: the task, the files and the last output, as code and without the calls."""
+    """Return the request for the whole of a file: the task, the files and the last output, as code and without the
+    calls."""
     seen = ModelKnowledge(messages)
     said = [m.text for m in messages if m.role == "user" and m.origin in ("person", "agent")]
     if messages[-1].role == "user" and messages[-1].origin not in ("person", "agent"):
         said.append(messages[-1].text)
     known = {path: seen.files.get(path), **seen.files}
     files = [
-        f"{name}:\n{_fenced(content, PurePath(name).suffix[1:])}"
+        f"{name}:\n{_fence_code(content, PurePath(name).suffix[1:])}"
         for name, content in known.items()
         if content is not None and content.count("\n") < MOST_LINES
     ]
     command, printed = seen.last_output or ("", "")
-    output = f"Output of `{command}`:\n{_fenced(printed)}" if command else ""
+    output = f"Output of `{command}`:\n{_fence_code(printed)}" if command else ""
     asked = render(
         "run/write_file",
         task="\n\n".join([*said, text] if text else said),
@@ -123,12 +125,12 @@ def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message
     return [Message(role="system", content=_WRITER), Message(role="user", content=asked)]
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _fence_code(text: str, language: str = "") -> str:
     marks = "`" * (3 + text.count("```"))
     return f"{marks}{language}\n{text.rstrip()}\n{marks}\n\n"
 
 
-async def _written(
+async def _stream_file_call(
     pieces: AsyncGenerator[Chunk, None], call: JsonCall, what: str, block: re.Pattern[str]
 ) -> AsyncGenerator[Chunk, None]:
     """Stream the explanation; the last code block is the file."""
@@ -145,11 +147,11 @@ async def _written(
     if cut or not blocks:
         yield Chunk(finish_reason="malformed_function_call", problem="the file's text isn't in a code block")
         return
-    yield Chunk(calls=_pieces([(call[0], {**call[1], what: blocks[-1]})]))
+    yield Chunk(calls=_to_call_pieces([(call[0], {**call[1], what: blocks[-1]})]))
 
 
-def _begun(whole: str) -> str:
-    """The text of an object that is still being written."""
+def _text_so_far(whole: str) -> str:
+    """Return the text of an object that is still being written."""
     match = _TEXT.match(whole)
     if match is None:
         return ""
@@ -174,8 +176,8 @@ async def by_habit(
             shown = max(shown, ready)
     held = whole[shown:]
     text, calls = (held, ()) if native else split_json_calls(held, tools)
-    yield Chunk(text=text, calls=_pieces(calls))
+    yield Chunk(text=text, calls=_to_call_pieces(calls))
 
 
-def _pieces(calls: Iterable[JsonCall]) -> tuple[CallPiece, ...]:
+def _to_call_pieces(calls: Iterable[JsonCall]) -> tuple[CallPiece, ...]:
     return tuple(CallPiece(name=name, args=args, how="json") for name, args in calls)

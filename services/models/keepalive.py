@@ -45,12 +45,12 @@ def told_of_bytes(heard: Callable[[bool], None]) -> Generator[None]:
 
 def report_bytes(response: Any) -> None:
     """Report the pieces of the response's body as they arrive."""
-    made = _reporting(type(response).__module__.partition(".")[0])
+    made = _reporting_class(type(response).__module__.partition(".")[0])
     response.stream = made(response.stream)
 
 
 @cache
-def _reporting(client: str) -> Callable[[Any], Any]:
+def _reporting_class(client: str) -> Callable[[Any], Any]:
     """Return the class of streams for `httpx` or `httpx2`."""
     stream_class: type[Any] = import_module(client).AsyncByteStream
 

@@ -48,12 +48,12 @@ FREE: Prices = (Rates(0, 0.0, 0.0, 0.0, 0.0),)
 
 
 def cost_of(prices: Prices, usage: Usage) -> float:
-    """US dollars for one request: a tier's rates hold for all of its tokens."""
+    """Return US dollars for one request: a tier's rates hold for all of its tokens."""
     return next((rates for rates in reversed(prices) if usage.input > rates.above), prices[0]).cost(usage)
 
 
 def source() -> str:
-    """The table and its version, which is how old it is."""
+    """Return the table and its version, which is how old it is."""
     return f"genai-prices {version('genai-prices')}"
 
 
@@ -69,22 +69,23 @@ _UNKNOWN = Known(None, None)
 
 @cache
 def edition() -> str:
-    """Which table, and which day: prices change."""
+    """Return which table, and which day: prices change."""
     spec = find_spec("genai_prices")
     found = Path(spec.origin).with_name("data.py").stat() if spec and spec.origin else None
     return f"{datetime.now(UTC):%F} {found.st_mtime_ns if found else 0}"
 
 
 def known(model: str, url: str = "") -> Known:
-    """What is known of a resolved model today; all None if the table hasn't got it. `url`: the server's address."""
+    """Return what is known of a resolved model today; all None if the table hasn't got it. `url`: the server's
+    address."""
     if provider_of(model) == "script":
         return _UNKNOWN
-    found = _found(model, url)
+    found = _find_model_info(model, url)
     return Known(found.context_window, _prices(found.get_prices(datetime.now(UTC)))) if found else _UNKNOWN
 
 
 @cache
-def _found(model: str, url: str) -> "ModelInfo | None":
+def _find_model_info(model: str, url: str) -> "ModelInfo | None":
     # Imported by name: pyright would take a minute to read the 30,000 lines of the list's value.
     providers: list[Provider] = import_module("genai_prices.data").providers
     own = _PROVIDERS.get(provider_of(model), provider_of(model))
@@ -137,7 +138,7 @@ def able(model: str) -> Able:
     warm = not _FIXED.match(own.rpartition("/")[2].removeprefix("openai."))
     if file is None or not file.is_file():
         return Able(temperature=warm)
-    profiles = _profiles(file)
+    profiles = _read_profiles(file)
     # Names with a date, which the table hasn't got, mean the model without one.
     dated = (key for key in sorted(profiles, key=len, reverse=True) if own.startswith(f"{key}-2"))
     profile = profiles.get(own) or profiles.get(next(dated, ""), {})
@@ -149,7 +150,7 @@ def able(model: str) -> Able:
 
 
 @cache
-def _profiles(file: Path) -> dict[str, dict[str, Any]]:
+def _read_profiles(file: Path) -> dict[str, dict[str, Any]]:
     """Read the profiles without importing their package, which takes half a second."""
     body = ast.parse(file.read_bytes()).body
     return next(ast.literal_eval(one.value) for one in body if isinstance(one, ast.AnnAssign) and one.value)
@@ -160,16 +161,16 @@ def _prices(prices: "ModelPrice") -> Prices | None:
         return None
     parts = (prices.input_mtok, prices.output_mtok, prices.cache_read_mtok, prices.cache_write_mtok)
     starts = sorted({0, *(tier.start for price in parts for tier in getattr(price, "tiers", ()))})
-    return [_rates(start, *parts) for start in starts]
+    return [_rates_from(start, *parts) for start in starts]
 
 
-def _rates(start: int, *parts: Any) -> Rates:
-    first, output, cached, written = (_at(price, start) for price in parts)
+def _rates_from(start: int, *parts: Any) -> Rates:
+    first, output, cached, written = (_price_at(price, start) for price in parts)
     plain = first or 0.0
     return Rates(start, plain, output or 0.0, *(plain if one is None else one for one in (cached, written)))
 
 
-def _at(price: Any, start: int) -> float | None:
+def _price_at(price: Any, start: int) -> float | None:
     if price is None:
         return None
     tiers = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start]

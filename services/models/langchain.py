@@ -64,7 +64,9 @@ from interlock.state.messages import DataPart, Message, TextPart, Usage
 def converted(message: Message, model: str = "") -> BaseMessage:
     """Convert one message. Thinking goes back only to the model that made it."""
     data = any(isinstance(part, DataPart) for part in message.content)
-    content: Any = [_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
+    content: Any = (
+        [_to_content_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
+    )
     if message.role == "system":
         return SystemMessage(content)
     if message.role == "user":
@@ -92,7 +94,7 @@ def call_id(own: str, model: str) -> str:
     return own if is_taken else f"call_{hashlib.sha256(own.encode()).hexdigest()[:24]}"
 
 
-def _block(part: TextPart | DataPart) -> dict[str, Any]:
+def _to_content_block(part: TextPart | DataPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     block = {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
@@ -114,11 +116,11 @@ _ADDING = ("ChatAnthropic", "ChatBedrockConverse")
 """Clients whose pieces hold parts of the usage. Others repeat a running total, if they tell it more than once."""
 
 
-def _sum(pieces: list[AIMessageChunk]) -> AIMessageChunk:
+def _add_up(pieces: list[AIMessageChunk]) -> AIMessageChunk:
     return pieces[0] + pieces[1:]
 
 
-def _as_chunk(message: BaseMessage) -> AIMessageChunk:
+def _to_chunk_message(message: BaseMessage) -> AIMessageChunk:
     """Return the message as a piece of a stream: clients of models that don't stream give the whole of it."""
     if isinstance(message, AIMessageChunk):
         return message
@@ -158,10 +160,10 @@ class LangChainProvider:
         if facts.server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
         if self._spec.cls == "ChatOpenAI":
-            cls = _lighter(cls)
+            cls = _lighter_class(cls)
         cls = mended(cls)
         with client_environment():
-            options |= _one_key(options) if self._spec.cls == "ChatOpenAI" else {}
+            options |= _key_as_function(options) if self._spec.cls == "ChatOpenAI" else {}
             options |= {**client_options(cls, options), **mending_options(cls, options)}
             made: Any = with_own_client(cls)(**options)
             getattr(made, "_async_client", None)  # Anthropic's is made when it is first used
@@ -178,7 +180,7 @@ class LangChainProvider:
         while True:
             begun = False
             try:
-                async with aclosing(self._once(request)) as pieces:
+                async with aclosing(self._stream_once(request)) as pieces:
                     async for piece in pieces:
                         begun = True
                         yield piece
@@ -190,19 +192,19 @@ class LangChainProvider:
             self._refused.add(refused)
             self._facts.see(self._name, refuses=sorted(self._refused))
 
-    async def _once(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        """Calls are yielded at the end: their arguments arrive in pieces."""
+    async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """Make one attempt. Calls are yielded at the end: their arguments arrive in pieces."""
         pieces: list[AIMessageChunk] = []
         usd: float | None = None
         begun: Usage | None = None
         thinking, tags, end, total = Thinking(self._name), ThoughtTags(), "", None
-        async for piece in self._bound(request).astream(self._messages(request.messages)):
-            chunk = _as_chunk(piece)
+        async for piece in self._bind_request(request).astream(self._messages(request.messages)):
+            chunk = _to_chunk_message(piece)
             end, total = end_in(chunk.response_metadata) or end, chunk.usage_metadata or total
             pieces.append(chunk)
             if len(pieces) == _TOGETHER:
-                pieces = [_sum(pieces)]
-            text, thought = tags.split(_text(chunk))
+                pieces = [_add_up(pieces)]
+            text, thought = tags.split(_chunk_text(chunk))
             thought += thinking.take(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
             usd = chunk.response_metadata.pop(_COST, usd)
@@ -211,18 +213,18 @@ class LangChainProvider:
         text, thought = tags.rest()
         yield Chunk(text=text, thought=thought, warning=self._effort_notice(request))
         if pieces:
-            whole = _sum(pieces)
+            whole = _add_up(pieces)
             usage = usage_of(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
             if usage and begun and not usage.input:
                 usage = begun.model_copy(update={"output": usage.output, "thoughts": usage.thoughts})
             usage = usage or ollamas_usage(whole.response_metadata)
-            last = self._end(whole, end, usage, usd)
+            last = self._last_chunk(whole, end, usage, usd)
             if thinking.refusal:
                 problem = f"{self._name} refused: {thinking.refusal}"
                 last = replace(last, finish_reason="refusal", problem=problem)
             yield replace(last, opaque=thinking.opaque(whole))
 
-    def _caching(self, request: ModelRequest) -> dict[str, Any]:
+    def _caching_options(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options with which the provider caches the start of a conversation."""
         plan = self._plans.plan(request)
         if plan is None:
@@ -238,7 +240,7 @@ class LangChainProvider:
         effort = effort_options(self._spec.cls, name, request.thinking, request.most)
         if effort and is_thinking_on(effort):
             warm = {}
-        return without_refused({**warm, **(effort or {}), **self._caching(request)}, self._refused)
+        return without_refused({**warm, **(effort or {}), **self._caching_options(request)}, self._refused)
 
     def _effort_notice(self, request: ModelRequest) -> str:
         """Return what is said, once, of a model that takes no thought level."""
@@ -251,7 +253,7 @@ class LangChainProvider:
         self._facts.see(self._name, effort_told=True)
         return effort_untaken(self._name, request.thinking)
 
-    def _bound(self, request: ModelRequest) -> Any:
+    def _bind_request(self, request: ModelRequest) -> Any:
         options = self._options(request)
         if request.schema is not None and self._spec.json == "format":
             options["format"] = dict(request.schema)
@@ -268,9 +270,9 @@ class LangChainProvider:
             own = own.model_copy(update=fields)
         return (own.bind_tools(tools) if tools else own).bind(**options)
 
-    def _end(self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None) -> Chunk:
+    def _last_chunk(self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None) -> Chunk:
         reason, problem, warning = read_end(self._name, end)
-        calls, broken = _calls(whole)
+        calls, broken = _to_call_pieces(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
             reason = "malformed_function_call"
@@ -304,8 +306,8 @@ _AS_IT_IS = ("messages", "tools", "response_format")
 
 
 @cache
-def _lighter(cls: type[BaseChatModel]) -> type[BaseChatModel]:
-    """The class with llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
+def _lighter_class(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+    """Return the class with llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
 
     A request's large parts go with the fields that the client doesn't know. Of those it knows it looks at every value
     for names to translate: half of a turn's CPU time after 20 turns, and growing. For a schema it imports 690 modules
@@ -339,7 +341,7 @@ def _lighter(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     return Lighter
 
 
-def _one_key(options: Mapping[str, Any]) -> dict[str, Any]:
+def _key_as_function(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key as a function: so LangChain makes an asynchronous client only."""
     key = options.get("api_key")
 
@@ -374,11 +376,11 @@ def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str
     return options
 
 
-def _text(chunk: AIMessageChunk) -> str:
+def _chunk_text(chunk: AIMessageChunk) -> str:
     return "".join(block["text"] for block in chunk.content_blocks if block["type"] == "text")
 
 
-def _calls(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
+def _to_call_pieces(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
     """Return the calls in order, and the first whose arguments are no JSON object."""
     pieces: list[CallPiece] = []
     for call in whole.tool_call_chunks:

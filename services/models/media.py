@@ -40,7 +40,7 @@ class MediaPlaces:
             if not _has_data(message):
                 placed.append(message)
                 continue
-            own, following = self._place(message)
+            own, following = self._place_once(message)
             placed.append(own)
             waiting += [following] if following else []
         return [*placed, *waiting]
@@ -50,21 +50,23 @@ class MediaPlaces:
         told, self._unsaid = self._unsaid, []
         return told
 
-    def _place(self, message: Message) -> tuple[Message, Message | None]:
+    def _place_once(self, message: Message) -> tuple[Message, Message | None]:
         known = self._placed.get(id(message))
         if known is None:
-            own, following = self._made(message)
+            own, following = self._place_parts(message)
             known = self._placed[id(message)] = (message, own, following)
         return known[1], known[2]
 
-    def _made(self, message: Message) -> tuple[Message, Message | None]:
-        """The message as it is sent, and a user message with what doesn't fit into a tool's result."""
+    def _place_parts(self, message: Message) -> tuple[Message, Message | None]:
+        """Return the message as it is sent, and a user message with what doesn't fit into a tool's result."""
         stays: list[TextPart | DataPart] = []
         moved: list[DataPart] = []
         for part in message.content:
-            if isinstance(part, DataPart) and not self._takes(part):
-                stays.append(self._without(part))
-            elif isinstance(part, DataPart) and message.role == "tool" and not self._in_result(part):
+            if isinstance(part, DataPart) and not self._is_taken(part):
+                stays.append(self._replace_part(part))
+            elif (
+                isinstance(part, DataPart) and message.role == "tool" and not self._can_stand_in_result(part)
+            ):
                 moved.append(part)
                 stays.append(TextPart(text=f"\n[The {part.type} ({part.mime_type}) is in the next message.]"))
             elif not isinstance(part, str):
@@ -75,17 +77,17 @@ class MediaPlaces:
         text = TextPart(text=f"This belongs to the result of {message.name or 'the tool'} above:")
         return own, Message(role="user", origin="context", content=(text, *moved))
 
-    def _takes(self, part: DataPart) -> bool:
-        kind = _kind(part)
+    def _is_taken(self, part: DataPart) -> bool:
+        kind = _media_kind(part)
         if kind == "PDFs" and self._cls in _ONLY_PICTURES:
             return False
         return kind not in self._able.refuses
 
-    def _in_result(self, part: DataPart) -> bool:
-        return self._structured and (not self._able.is_known or _kind(part) in self._able.in_results)
+    def _can_stand_in_result(self, part: DataPart) -> bool:
+        return self._structured and (not self._able.is_known or _media_kind(part) in self._able.in_results)
 
-    def _without(self, part: DataPart) -> TextPart:
-        kind = _kind(part)
+    def _replace_part(self, part: DataPart) -> TextPart:
+        kind = _media_kind(part)
         what = _NAMES.get(kind, f"files of type {part.mime_type}")
         if kind not in self._said:
             self._said.add(kind)
@@ -99,7 +101,7 @@ def _has_data(message: Message) -> bool:
     return not isinstance(message.content, str) and any(isinstance(p, DataPart) for p in message.content)
 
 
-def _kind(part: DataPart) -> str:
+def _media_kind(part: DataPart) -> str:
     """As profiles of models and the setting `takes` name it; empty: they don't."""
     if part.mime_type.startswith("image/"):
         return "images"

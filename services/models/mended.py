@@ -32,18 +32,18 @@ def mending_options(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any
     if "ChatOllama" in names:
         return {"reasoning": _UNASKED}
     if "ChatBedrockConverse" in names and options["model"].startswith(_ARN):
-        return {"provider": _vendor(options["model"].rpartition("/")[2])}
+        return {"provider": _model_vendor(options["model"].rpartition("/")[2])}
     return {}
 
 
-def _vendor(model: str) -> str:
+def _model_vendor(model: str) -> str:
     """Return whose model an id of Bedrock names. That of an application's profile is found by its client later."""
     own = REGION.sub("", model, count=1)
     return own.partition(".")[0] if "." in own else "anthropic"
 
 
 @cache
-def _anthropic(cls: type[Any]) -> type[Any]:
+def _mend_anthropic(cls: type[Any]) -> type[Any]:
     class Begun(cls):
         """Tells the input's tokens where only the beginning of a stream has them."""
 
@@ -61,21 +61,21 @@ def _anthropic(cls: type[Any]) -> type[Any]:
 
 
 @cache
-def _bedrock(cls: type[Any]) -> type[Any]:
+def _mend_bedrock(cls: type[Any]) -> type[Any]:
     class Resolved(cls):
         """Knows whose model an application's profile stands for."""
 
         def _configure_streaming_for_resolved_model(self) -> None:
             own: Any = super()
             if base := cast(Any, self).base_model_id:
-                cast(Any, self).provider = _vendor(base)
+                cast(Any, self).provider = _model_vendor(base)
             own._configure_streaming_for_resolved_model()
 
     return Resolved
 
 
 @cache
-def _ollama(cls: type[Any]) -> type[Any]:
+def _mend_ollama(cls: type[Any]) -> type[Any]:
     class Thinking(cls):
         """Keeps thoughts also where no level was asked for."""
 
@@ -88,7 +88,7 @@ def _ollama(cls: type[Any]) -> type[Any]:
 
 
 _MENDS = {
-    "ChatAnthropic": _anthropic,
-    "ChatBedrockConverse": _bedrock,
-    "ChatOllama": _ollama,
+    "ChatAnthropic": _mend_anthropic,
+    "ChatBedrockConverse": _mend_bedrock,
+    "ChatOllama": _mend_ollama,
 }

@@ -152,7 +152,7 @@ _OLLAMA = "http://127.0.0.1:11434"
 
 
 def url_of(model: str, env: Mapping[str, str]) -> str:
-    """The address that settings or the environment give; empty: the provider's own."""
+    """Return the address that settings or the environment give; empty: the provider's own."""
     spec = provider_spec(provider_of(model))
     url = env.get(spec.url, "") if spec and spec.url else ""
     if provider_of(model) == "ollama":
@@ -186,14 +186,14 @@ def resolve(settings: Settings, name: str) -> str:
     """Resolve an alias. Raises `UserError` with the nearest names if it can't be a model, `ConfigError` for a cycle."""
     seen: list[str] = []
     at = name
-    while (target := _alias(settings, at)) is not None:
+    while (target := _find_alias(settings, at)) is not None:
         seen.append(at)
         if target in seen:
             raise ConfigError(
                 f"model.aliases go in a circle: {' → '.join([*seen, target])}; expected a model at the end."
             )
         at = target
-    return _canonical(settings, at)
+    return _to_canonical(settings, at)
 
 
 def role_model(settings: Settings, role: str) -> str:
@@ -217,7 +217,7 @@ def provider_of(model: str) -> str:
 
 
 def thinks(model: str) -> bool:
-    """Whether `model.thinking` counts for a resolved model."""
+    """Return whether `model.thinking` counts for a resolved model."""
     provider, spec = provider_of(model), provider_spec(provider_of(model))
     takes = spec and effort_options(spec.cls, model.partition(":")[2], "high")
     return provider == "gemini" or takes is not None
@@ -229,20 +229,20 @@ def limit(settings: Settings, model: str, told: int | None = None) -> int:
     return own or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
 
 
-def _alias(settings: Settings, name: str) -> str | None:
+def _find_alias(settings: Settings, name: str) -> str | None:
     if name in settings.model.aliases:
         return settings.model.aliases[name]
     return ROUTED if name == "auto" else SHORT.get(name)
 
 
-def _canonical(settings: Settings, name: str) -> str:
+def _to_canonical(settings: Settings, name: str) -> str:
     provider, colon, model = name.partition(":")
     if not colon:
         if found := guess_provider(name):
             return name.removeprefix("models/") if found == "gemini" else f"{found}:{name}"
         raise UserError(f"No model {name!r}.{_nearest(settings, name)} {_EXPECTED}")
     if provider == "script":
-        return _script(model)
+        return _absolute_script(model)
     if not model:
         raise UserError(f"No model in {name!r}. Expected provider:model, for example openai:gpt-5.")
     if provider in GEMINI:
@@ -255,19 +255,20 @@ def _canonical(settings: Settings, name: str) -> str:
 _EXPECTED = "Expected an alias, a model id, provider:model or script:FILE, like -m sonnet or -m openai:gpt-5."
 
 
-def _script(file: str) -> str:
-    """Make the path absolute, so that the run can be resumed from anywhere."""
+def _absolute_script(file: str) -> str:
+    """Return a script's name with its absolute path, so that the run can be resumed from anywhere."""
     if not file:
-        raise _no_script(file)
+        raise _no_script_error(file)
     return f"script:{Path(file).expanduser().absolute()}"
 
 
 def with_whole_path(name: str | None) -> str | None:
-    """The model as it was typed, but a script's file by its whole path: who drives the run may be in another folder."""
-    return _script(name.removeprefix("script:")) if name and name.startswith("script:") else name
+    """Return the model as it was typed, but a script's file by its whole path: who drives the run may be in another
+    folder."""
+    return _absolute_script(name.removeprefix("script:")) if name and name.startswith("script:") else name
 
 
-def _no_script(file: str) -> UserError:
+def _no_script_error(file: str) -> UserError:
     return UserError(f"No script file {file!r}. Expected -m script:FILE with a YAML or JSON list of replies.")
 
 
@@ -292,7 +293,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
     provider = provider_of(resolved)
     if provider == "script":
         if not Path(file := resolved.partition(":")[2]).is_file():
-            raise _no_script(file)
+            raise _no_script_error(file)
         return
     check_proxies(os.environ)
     trusted_file(os.environ)
@@ -304,7 +305,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
                     f"No model was named. OPENAI_BASE_URL names a server at {url}: name one of its models with "
                     "-m openai:MODEL, or in model.name. List them: interlock models"
                 )
-            if name == "auto" and (found := _keyed(env)):
+            if name == "auto" and (found := _first_provider_with_key(env)):
                 raise CredentialsError(
                     f"No model was named. {PROVIDERS[found].key} is set: name a model with -m {found}:MODEL, or in "
                     "model.name. List them: interlock models"
@@ -325,7 +326,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
         )
 
 
-def _keyed(env: Mapping[str, str]) -> str:
+def _first_provider_with_key(env: Mapping[str, str]) -> str:
     """Return the first provider whose key is set; empty: none."""
     return next((name for name, spec in PROVIDERS.items() if spec.key and env.get(spec.key)), "")
 

@@ -38,14 +38,13 @@ def trusted_file(env: Mapping[str, str]) -> str:
             )
     if own and Path(own).is_dir():
         raise UserError(f"{name} names {own!r}, a folder. Expected a file of certificates (PEM).")
-    return _merged(own, more) if more else own
+    return _merge_certificates(own, more) if more else own
 
 
 @cache
-def _merged(own: str, more: str) -> str:
-    """A file with both, as some clients read it only when they connect. On Linux it goes with its process, also when
-    that is killed.
-    """
+def _merge_certificates(own: str, more: str) -> str:
+    """Return a file with both, as some clients read it only when they connect. On Linux it goes with its process,
+    also when that is killed."""
     import certifi
 
     is_in_memory = sys.platform == "linux"

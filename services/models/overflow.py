@@ -29,11 +29,11 @@ class Refusal(NamedTuple):
 def read_refusal(text: str) -> Refusal:
     """Return the window and the request's tokens that the text of a refusal names."""
     found = (match for limit in _LIMITS for match in limit.finditer(text))
-    window = next((n for match in found if _LEAST <= (n := _number(match[1])) <= _MOST), 0)
-    numbers = [n for match in _COUNTS.finditer(text) if (n := _number(match[1])) <= _MOST]
+    window = next((n for match in found if _LEAST <= (n := _parse_number(match[1])) <= _MOST), 0)
+    numbers = [n for match in _COUNTS.finditer(text) if (n := _parse_number(match[1])) <= _MOST]
     counted = max((n for n in numbers if n > window), default=0) if window else 0
     return Refusal(window, counted)
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(re.sub(r"\D", "", text))

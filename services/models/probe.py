@@ -16,7 +16,8 @@ _AZURE = PROVIDERS["azure"].fixed["api_version"]
 
 
 def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
-    """The models that a provider offers with this environment. Raises `UserError` with what is wrong, in one line."""
+    """Return the models that a provider offers with this environment. Raise `UserError` with what is wrong, in one
+    line."""
     if provider in GEMINI:
         return gemini_models(
             (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/"), gemini_key(env) or ""
@@ -33,15 +34,17 @@ def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
         base = base.removesuffix("/v1")
     key = env.get(spec.key, "") if spec.key else ""
     if provider == "ollama":
-        return _ids(fetched(f"{base}{path}", {}), "models", "name")
+        return _listed_ids(fetched(f"{base}{path}", {}), "models", "name")
     if provider == "azure":
-        return _ids(fetched(f"{base}/openai/models?api-version={_AZURE}", {"api-key": key}), "data", "id")
+        return _listed_ids(
+            fetched(f"{base}/openai/models?api-version={_AZURE}", {"api-key": key}), "data", "id"
+        )
     headers = (
         {"x-api-key": key, "anthropic-version": "2023-06-01"} if provider == "anthropic" else bearer(key)
     )
     if provider == "openrouter" and base == PUBLIC[provider]:  # it lists its models for everybody
         fetched(f"{base}/key", headers)
-    return _ids(fetched(f"{base}{path}", headers), "data", "id")
+    return _listed_ids(fetched(f"{base}{path}", headers), "data", "id")
 
 
 def gemini_models(base: str, key: str) -> list[str]:
@@ -59,14 +62,14 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
+def _listed_ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
     return [str(one[name]) for one in map(object_of, data.get(listed) or []) if name in one]
 
 
 def fetched(
     url: str, headers: Mapping[str, str], body: object = None, wait_s: float = _WAIT_S
 ) -> dict[str, Any]:
-    """The server's JSON response. Raises `UserError` with its message, in one line."""
+    """Return the server's JSON response. Raise `UserError` with its message, in one line."""
     import httpx
 
     try:
@@ -85,11 +88,11 @@ def fetched(
     bare = isinstance(told, list)  # Together's list of models
     data = object_of({"data": cast("list[Any]", told)} if bare else told)
     if not answer.is_success or not data:
-        raise UserError(_explained(answer.status_code, data))
+        raise UserError(_error_text(answer.status_code, data))
     return data
 
 
-def _explained(status: int, data: Mapping[str, Any]) -> str:
+def _error_text(status: int, data: Mapping[str, Any]) -> str:
     message = str(object_of(data.get("error")).get("message") or data.get("error") or "")
     what = f": {one_line(message, 300)}" if message else "; what answers there doesn't speak this protocol"
     wrong_key = status in (401, 403) or "api key" in message.lower()

@@ -64,24 +64,26 @@ class Providers:
         check_address(model, self._env)
         if provider != "gemini":
             check_package(model)
-            return (await asyncio.to_thread(with_room(_imported_langchain), model))(
+            return (await asyncio.to_thread(with_room(_import_langchain), model))(
                 model, self._env, self._facts
             )
         if self._gemini is None:
-            self._gemini = await self._of_gemini(model)
+            self._gemini = await self._connect_gemini(model)
             return self._gemini
         return self._gemini.for_model(model)  # one client for all of its models: creating one takes 0.1 s
 
-    async def _of_gemini(self, model: str) -> "GeminiProvider":
+    async def _connect_gemini(self, model: str) -> "GeminiProvider":
         key = gemini_key(self._env)
         if key is None:
             raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
         url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
-        provider, made = await asyncio.gather(asyncio.to_thread(with_room(_imported_gemini)), _trusted(url))
+        provider, made = await asyncio.gather(
+            asyncio.to_thread(with_room(_import_gemini)), _make_tls_in_thread(url)
+        )
         return provider(model, key, url, made)
 
 
-def _imported_gemini() -> "type[GeminiProvider]":
+def _import_gemini() -> "type[GeminiProvider]":
     if why := why_off("google-genai"):
         raise SetupError(why)
     from interlock.services.models.gemini import GeminiProvider
@@ -89,13 +91,14 @@ def _imported_gemini() -> "type[GeminiProvider]":
     return GeminiProvider
 
 
-async def _trusted(url: str) -> ssl.SSLContext:
-    """In a thread that ends: a second idle one in the loop's pool is woken in vain with the first, 3 % of a turn."""
+async def _make_tls_in_thread(url: str) -> ssl.SSLContext:
+    """Return a TLS context, made in a thread that ends: a second idle one in the loop's pool is woken in vain with
+    the first, 3 % of a turn."""
     with ThreadPoolExecutor(1) as own:
         return await asyncio.get_running_loop().run_in_executor(own, tls, url)
 
 
-def _imported_langchain(model: str) -> "type[LangChainProvider]":
+def _import_langchain(model: str) -> "type[LangChainProvider]":
     from interlock.services.models.langchain import LangChainProvider, chat_class
 
     chat_class(model)

@@ -182,18 +182,18 @@ def read_error(error: BaseException) -> Told | None:
     if isinstance(response, Mapping):  # botocore's
         body = cast("Mapping[str, Any]", response)
     if body is None:
-        body = getattr(error, "details", None) or _body_in(str(error))
-    said = [*_strings(body)]
+        body = getattr(error, "details", None) or _quoted_body(str(error))
+    said = [*_telling_strings(body)]
     evidence = "\n".join([str(error), *said])
-    status = _status(error, body) or _coded(error, body)
+    status = _http_status(error, body) or _status_from_codes(error, body)
     if not status:
         return None
-    text = _message(body) or str(getattr(error, "message", "") or error)
+    text = _body_message(body) or str(getattr(error, "message", "") or error)
     quoted = _QUOTED.search(text)
-    return Told(status, quoted[2] if quoted else text, evidence, _headers(error))
+    return Told(status, quoted[2] if quoted else text, evidence, _response_headers(error))
 
 
-def _body_in(text: str) -> Any:
+def _quoted_body(text: str) -> Any:
     """Return the body that Mistral's client quotes in its text, where it keeps none; None: there is none."""
     found = _FETCHED.search(text)
     try:
@@ -207,7 +207,7 @@ def meaning_of_text(text: str) -> Meaning:
     return Told(0, text, text, {}).meaning
 
 
-def _status(error: BaseException, body: Any) -> int:
+def _http_status(error: BaseException, body: Any) -> int:
     """Return the HTTP status: `code` in google-genai, `status_code` in others, sometimes only on the response."""
     for holder in (error, getattr(error, "response", None)):
         for name in ("status_code", "code"):
@@ -217,13 +217,13 @@ def _status(error: BaseException, body: Any) -> int:
     if not isinstance(body, Mapping):
         return 0
     told = cast("Mapping[str, Any]", body)
-    value = _mapping(told.get("ResponseMetadata")).get("HTTPStatusCode")  # botocore's
+    value = _to_mapping(told.get("ResponseMetadata")).get("HTTPStatusCode")  # botocore's
     return value if isinstance(value, int) and 400 <= value < 600 else 0
 
 
-def _coded(error: BaseException, body: Any) -> int:
+def _status_from_codes(error: BaseException, body: Any) -> int:
     """Return the status of an error sent inside a stream that began with 200: by its code, else by its words."""
-    inner = _inner(body)
+    inner = _inner_error(body)
     codes = [str(inner[name]) for name in ("code", "type", "Code") if inner.get(name)]
     if isinstance(error, ValueError):
         codes += [found[1] for pattern in _IN_TEXT if (found := pattern.search(str(error)))][:1]
@@ -232,18 +232,18 @@ def _coded(error: BaseException, body: Any) -> int:
     if not codes:
         return 500 if isinstance(error, ValueError) and _WORDS.search(str(error)) else 0
     words = " ".join(codes)
-    if meaning_of_text(f"{words} {_message(body) or error}") == "overflow":
+    if meaning_of_text(f"{words} {_body_message(body) or error}") == "overflow":
         return 400
     found = next((status for word, status in _CODES if re.search(word, words, re.I)), 0)
     return found or (500 if codes == ["failed"] else 429 if meaning_of_text(words) == "used_up" else 0)
 
 
-def _message(body: Any) -> str:
+def _body_message(body: Any) -> str:
     """Return the sentence that a body has for people; OpenAI's client takes it out of some."""
     if isinstance(body, str):
         return body
-    inner = _inner(body)
-    around = _mapping(body)
+    inner = _inner_error(body)
+    around = _to_mapping(body)
     choices = (
         inner.get("message"),
         inner.get("Message"),
@@ -256,38 +256,38 @@ def _message(body: Any) -> str:
 
 def details_of(body: Any) -> list[Mapping[str, Any]]:
     """Return Google's `error.details` (RetryInfo, QuotaFailure, ErrorInfo), or an empty list for other bodies."""
-    found = _inner(body).get("details")
+    found = _inner_error(body).get("details")
     if not isinstance(found, list):
         return []
-    return [_mapping(detail) for detail in cast("list[Any]", found)]
+    return [_to_mapping(detail) for detail in cast("list[Any]", found)]
 
 
-def _inner(body: Any) -> Mapping[str, Any]:
+def _inner_error(body: Any) -> Mapping[str, Any]:
     if isinstance(body, list) and body:
         body = cast("list[Any]", body)[0]
-    around = _mapping(body)
-    return _mapping(around.get("error")) or _mapping(around.get("Error")) or around
+    around = _to_mapping(body)
+    return _to_mapping(around.get("error")) or _to_mapping(around.get("Error")) or around
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _to_mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _telling_strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from _strings(item)
+            yield from _telling_strings(item)
     else:
-        for name, item in _mapping(value).items():
+        for name, item in _to_mapping(value).items():
             if name in _TELLING:
-                yield from _strings(item)
+                yield from _telling_strings(item)
 
 
-def _headers(error: BaseException) -> Mapping[str, str]:
+def _response_headers(error: BaseException) -> Mapping[str, str]:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):
-        metadata = _mapping(cast("Mapping[str, Any]", response).get("ResponseMetadata"))
-        return cast("Mapping[str, str]", _mapping(metadata.get("HTTPHeaders")))
+        metadata = _to_mapping(cast("Mapping[str, Any]", response).get("ResponseMetadata"))
+        return cast("Mapping[str, str]", _to_mapping(metadata.get("HTTPHeaders")))
     return cast("Mapping[str, str]", getattr(response, "headers", None) or {})

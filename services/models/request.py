@@ -164,13 +164,13 @@ def usage_of(metadata: Mapping[str, Any] | None) -> Usage | None:
     return Usage(
         input=metadata["input_tokens"],
         output=metadata["output_tokens"],
-        cached=_counted(of_input, "cache_read"),
-        written=_counted(of_input, *_WRITTEN),
-        thoughts=_counted(of_output, "reasoning"),
+        cached=_sum_details(of_input, "cache_read"),
+        written=_sum_details(of_input, *_WRITTEN),
+        thoughts=_sum_details(of_output, "reasoning"),
     )
 
 
-def _counted(details: Mapping[str, int | None], *names: str) -> int:
+def _sum_details(details: Mapping[str, int | None], *names: str) -> int:
     return sum(details.get(f"{tier}{name}") or 0 for tier in _TIERS for name in names)
 
 
@@ -187,7 +187,7 @@ def ending(who: str, finish: str | None, names: Mapping[str, str]) -> tuple[str 
     return reason, problem
 
 
-def _digest(message: Message) -> bytes:
+def _message_digest(message: Message) -> bytes:
     return hashlib.sha256(message.model_dump_json(exclude_defaults=True).encode()).digest()
 
 
@@ -195,7 +195,7 @@ class RequestHash:
     """sha256 of everything that determines an answer: model, messages, tools, schema, temperature, thinking."""
 
     def __init__(self) -> None:
-        self._digests = PerMessage(_digest)
+        self._digests = PerMessage(_message_digest)
         self._tools = PerTools(lambda tools: b"".join(t.model_dump_json().encode() for t in tools))
 
     def __call__(self, request: ModelRequest) -> str:
@@ -261,7 +261,7 @@ _MALFORMED = "malformed_function_call"
 _HIGH = re.compile("[\ud800-\udbff]$")
 
 
-class _Joined:
+class _TextCollector:
     """Accumulates text; half a surrogate pair is held back until the next chunk."""
 
     def __init__(self) -> None:
@@ -272,7 +272,7 @@ class _Joined:
         """Append text and return what can be shown now."""
         text = self._half + text
         self._half = text[-1:] if _HIGH.search(text) else ""
-        ready = _paired(text[: len(text) - len(self._half)])
+        ready = _join_surrogates(text[: len(text) - len(self._half)])
         self._parts.append(ready)
         return ready
 
@@ -280,7 +280,7 @@ class _Joined:
         return "".join(self._parts) + clean(self._half)
 
 
-def _paired(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     """Combine surrogate pairs; lone halves are replaced."""
     if text.isascii():
         return text
@@ -291,7 +291,7 @@ class Answer:
     """An answer being assembled."""
 
     def __init__(self) -> None:
-        self._text, self._thought = _Joined(), _Joined()
+        self._text, self._thought = _TextCollector(), _TextCollector()
         self._calls: list[CallPiece] = []
         self._data: list[DataPart] = []
         self._signature: str | None = None
@@ -308,7 +308,7 @@ class Answer:
         """Output was streamed to people: the request can't be repeated silently."""
 
     def add(self, chunk: Chunk) -> list[ModelItem]:
-        self._calls.extend(call for call in chunk.calls if not self._refuses(call))
+        self._calls.extend(call for call in chunk.calls if not self._is_refusing(call))
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
         self._opaque = chunk.opaque or self._opaque
@@ -319,7 +319,7 @@ class Answer:
             self.finish_reason, self.problem = _MALFORMED, self._refused
             self._calls.clear()
         if chunk.usage is not None:
-            self.usage = _sum(self.usage, chunk.usage)
+            self.usage = _add_usage(self.usage, chunk.usage)
         items: list[ModelItem] = []
         if chunk.thought and (thought := self._thought.add(chunk.thought)):
             items.append(ThoughtDelta(text=thought))
@@ -328,8 +328,8 @@ class Answer:
         self.shown = self.shown or bool(items)
         return items
 
-    def _refuses(self, call: CallPiece) -> bool:
-        """Whether its arguments could not be read again once they are stored."""
+    def _is_refusing(self, call: CallPiece) -> bool:
+        """Return whether its arguments could not be read again once they are stored."""
         if nested_deeper(call.args, _DEEPEST):
             self._refused = (
                 f"the arguments of a call of {call.name[:100]!r} are nested more than {_DEEPEST} deep"
@@ -360,7 +360,7 @@ class Answer:
         taken = set(taken)
         calls: list[ToolCall] = []
         for index, piece in enumerate(self._calls):
-            call_id = piece.id if piece.id and piece.id not in taken else _own_id(ordinal, index, taken)
+            call_id = piece.id if piece.id and piece.id not in taken else _make_call_id(ordinal, index, taken)
             taken.add(call_id)
             args = clean_json(normalize_argument_names(piece.name, piece.args))
             calls.append(
@@ -378,7 +378,7 @@ class Answer:
         )
 
 
-def _own_id(ordinal: int, index: int, taken: set[str]) -> str:
+def _make_call_id(ordinal: int, index: int, taken: set[str]) -> str:
     """Imported history may contain another run's `<ordinal>.<index>`; then a third number is added."""
     own = f"{ordinal}.{index}"
     repeats = 2
@@ -388,7 +388,7 @@ def _own_id(ordinal: int, index: int, taken: set[str]) -> str:
     return own
 
 
-def _sum(a: Usage, b: Usage) -> Usage:
+def _add_usage(a: Usage, b: Usage) -> Usage:
     paid = [one.usd for one in (a, b) if one.usd is not None]
     return Usage(
         input=a.input + b.input,

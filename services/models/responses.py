@@ -53,7 +53,9 @@ class _Events:
             if event.type == _RAW:
                 told.add(event.item_id)
                 if event.item_id not in begun_whole:
-                    yield _thought(event.item_id, event.delta, event.content_index, event.output_index)
+                    yield _to_added_thought(
+                        event.item_id, event.delta, event.content_index, event.output_index
+                    )
                 continue
             item: Any = getattr(event, "item", None)
             if getattr(item, "type", "") == "reasoning" and (parts := getattr(item, "content", None)):
@@ -61,11 +63,11 @@ class _Events:
                     begun_whole.add(item.id)
                 elif item.id not in told | begun_whole:
                     for at, part in enumerate(parts):
-                        yield _thought(item.id, part.text, at, event.output_index)
+                        yield _to_added_thought(item.id, part.text, at, event.output_index)
             yield event
 
 
-def _thought(item: str, text: str, at: int, output_index: int) -> "_Added":
+def _to_added_thought(item: str, text: str, at: int, output_index: int) -> "_Added":
     return _Added(_RawThought(item, text, at), output_index)
 
 
@@ -93,10 +95,12 @@ def complete_input(items: Sequence[Any]) -> list[Any]:
 
     A message made of output needs the id of that output.
     """
-    return [_as_plain(item) if _is_unnamed_answer(item) else _with_details(item) for item in items]
+    return [
+        _to_plain_message(item) if _is_unnamed_answer(item) else _set_picture_details(item) for item in items
+    ]
 
 
-def _with_details(item: Any) -> Any:
+def _set_picture_details(item: Any) -> Any:
     parts: Any = cast("Mapping[str, Any]", item).get("content") if isinstance(item, dict) else None
     for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
         if part.get("type") == "input_image":
@@ -111,6 +115,6 @@ def _is_unnamed_answer(item: Any) -> bool:
     return found.get("role") == "assistant" and isinstance(found.get("content"), list) and not found.get("id")
 
 
-def _as_plain(item: Mapping[str, Any]) -> dict[str, Any]:
+def _to_plain_message(item: Mapping[str, Any]) -> dict[str, Any]:
     text = "".join(part.get("text") or part.get("refusal") or "" for part in item["content"])
     return {**item, "type": "message", "content": text}

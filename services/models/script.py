@@ -82,10 +82,10 @@ class Scripted(Frozen):
 
 def read_script(path: Path) -> Sequence[Scripted]:
     """Read all entries. Raises `UserError` naming the file, the entry (from 0) and the field."""
-    return _entries(path, _text_of(path))
+    return _parse_entries(path, _read_script_text(path))
 
 
-def _text_of(path: Path) -> str:
+def _read_script_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -95,10 +95,10 @@ def _text_of(path: Path) -> str:
 
 
 @lru_cache(maxsize=2)
-def _entries(path: Path, text: str) -> Sequence[Scripted]:
-    """Kept: each prompt of a conversation asks for them."""
+def _parse_entries(path: Path, text: str) -> Sequence[Scripted]:
+    """Return a script's entries; kept, as each prompt of a conversation asks for them."""
     try:
-        return TypeAdapter(list[Scripted]).validate_python(_parsed(path, text))
+        return TypeAdapter(list[Scripted]).validate_python(_parse_yaml_or_json(path, text))
     except ValidationError as error:
         where, what = first_fault(error)
         raise UserError(
@@ -107,7 +107,7 @@ def _entries(path: Path, text: str) -> Sequence[Scripted]:
         ) from error
 
 
-def _parsed(path: Path, text: str) -> Any:
+def _parse_yaml_or_json(path: Path, text: str) -> Any:
     import yaml
 
     try:
@@ -145,19 +145,19 @@ def write_reply(path: Path, message: Message, **more: Any) -> None:
 def write_entry(path: Path, entry: Scripted) -> None:
     """Append one entry in a single write: the file stays a valid list, even after a kill."""
     with path.open("ab", buffering=0) as file:
-        file.write(_dumped(_fields(entry)).encode())
+        file.write(_dump_yaml_entry(_entry_fields(entry)).encode())
 
 
 def write_script(path: Path, entries: Sequence[Scripted]) -> None:
     """Write a whole script as JSON, which is read and written much faster than YAML."""
-    path.write_text(json.dumps([_fields(entry) for entry in entries]), encoding="utf-8")
+    path.write_text(json.dumps([_entry_fields(entry) for entry in entries]), encoding="utf-8")
 
 
-def _fields(entry: Scripted) -> dict[str, Any]:
+def _entry_fields(entry: Scripted) -> dict[str, Any]:
     return entry.model_dump(mode="json", exclude_defaults=True)
 
 
-def _dumped(fields: dict[str, Any]) -> str:
+def _dump_yaml_entry(fields: dict[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -198,23 +198,23 @@ class ScriptProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play one entry. Raises `ScriptError` if there is none, or if the request doesn't match `expect`."""
-        entry = self._entry(request)
-        self._check(entry, request)
+        entry = self._next_entry(request)
+        self._require_expected(entry, request)
         if entry.delay_s:
             await asyncio.sleep(entry.delay_s)
         if entry.error is not None:
-            raise _failure(entry.error, self._path)
+            raise _to_model_error(entry.error, self._path)
         if entry.thought:
             yield Chunk(thought=entry.thought)
-        for piece in _pieces(entry):
+        for piece in _split_text(entry):
             yield Chunk(text=piece)
             await asyncio.sleep(0)
-        yield self._end(entry, request)
+        yield self._last_chunk(entry, request)
 
-    def _entry(self, request: ModelRequest) -> Scripted:
+    def _next_entry(self, request: ModelRequest) -> Scripted:
         """Return the next unused error before the reply with this ordinal, else the reply."""
         key = (request.agent, request.role, request.ordinal)
-        groups = self._groups().get(key[:2], [])
+        groups = self._reply_groups().get(key[:2], [])
         who = f"role {request.role!r}" + (f" of agent {request.agent!r}" if request.agent else "")
         if not groups and request.role != _CONVERSATION:
             raise ModelError(f"Script {str(self._path)!r} has no replies for {who}.")
@@ -228,12 +228,12 @@ class ScriptProvider:
         self._met[key] = met + 1
         return group[met]
 
-    def _groups(self) -> dict[tuple[str, str], list[list[Scripted]]]:
+    def _reply_groups(self) -> dict[tuple[str, str], list[list[Scripted]]]:
         if self._replies is None:
-            self._replies = _groups_of(self._path, _text_of(self._path))
+            self._replies = _load_groups(self._path, _read_script_text(self._path))
         return self._replies
 
-    def _check(self, entry: Scripted, request: ModelRequest) -> None:
+    def _require_expected(self, entry: Scripted, request: ModelRequest) -> None:
         if entry.expect is None:
             return
         text = request_text(request)
@@ -244,7 +244,7 @@ class ScriptProvider:
                 f"match expect {entry.expect!r}; it says {short!r}."
             )
 
-    def _end(self, entry: Scripted, request: ModelRequest) -> Chunk:
+    def _last_chunk(self, entry: Scripted, request: ModelRequest) -> Chunk:
         return Chunk(
             calls=tuple(CallPiece(c.name, c.args, c.id, c.signature) for c in entry.tool_calls),
             signature=entry.signature,
@@ -272,12 +272,12 @@ def request_text(request: ModelRequest) -> str:
 
 
 @lru_cache(maxsize=2)
-def _groups_of(path: Path, text: str) -> dict[tuple[str, str], list[list[Scripted]]]:
+def _load_groups(path: Path, text: str) -> dict[tuple[str, str], list[list[Scripted]]]:
     """Kept, as the entries are."""
-    return _grouped(_entries(path, text))
+    return _group_entries(_parse_entries(path, text))
 
 
-def _grouped(entries: Sequence[Scripted]) -> dict[tuple[str, str], list[list[Scripted]]]:
+def _group_entries(entries: Sequence[Scripted]) -> dict[tuple[str, str], list[list[Scripted]]]:
     """Group by (agent, role) and ordinal: errors followed by their reply. Trailing errors form their own group."""
     grouped: dict[tuple[str, str], list[list[Scripted]]] = {}
     waiting: dict[tuple[str, str], list[Scripted]] = {}
@@ -295,7 +295,7 @@ def _grouped(entries: Sequence[Scripted]) -> dict[tuple[str, str], list[list[Scr
     return grouped
 
 
-def _pieces(entry: Scripted) -> list[str]:
+def _split_text(entry: Scripted) -> list[str]:
     """Split the text into `chunks` pieces of about equal length."""
     size = -(-len(entry.text) // entry.chunks)
     return [entry.text[i : i + size] for i in range(0, len(entry.text), size)] if size else []
@@ -304,7 +304,7 @@ def _pieces(entry: Scripted) -> list[str]:
 _TOO_LONG = 413
 
 
-def _failure(error: ScriptedError, path: Path) -> ModelError:
+def _to_model_error(error: ScriptedError, path: Path) -> ModelError:
     """Build the error for a status; without one, a lost connection."""
     text = error.message or f"scripted by {path.name}"
     if error.status is None:

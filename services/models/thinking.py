@@ -77,7 +77,9 @@ class Thinking:
         """Return what the provider wants back of the whole answer; None: nothing."""
         content = cast("list[Any]", whole.content) if isinstance(whole.content, list) else []
         found = [cast("dict[str, Any]", block) for block in content if isinstance(block, dict)]
-        blocks = tuple(_kept(block) for block in found if block.get("type") in _BLOCKS and _is_signed(block))
+        blocks = tuple(
+            _drop_join_fields(block) for block in found if block.get("type") in _BLOCKS and _is_signed(block)
+        )
         fields: dict[str, Any] = {}
         if self._details:
             fields["reasoning_details"] = self._details
@@ -138,7 +140,7 @@ def _is_signed(block: Mapping[str, Any]) -> bool:
     return any(block.get(name) or nested.get(name) for name in names)
 
 
-def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_join_fields(block: Mapping[str, Any]) -> dict[str, Any]:
     """Return the block without what LangChain added to join its pieces."""
     kept = {key: value for key, value in block.items() if key != "index"}
     for name in ("summary", "content"):
@@ -191,13 +193,13 @@ def reading_thoughts(cls: type[Any]) -> type[Any]:
             return payload
 
         def _convert_chunk_to_generation_chunk(self, chunk: dict[str, Any], *rest: Any) -> Any:
-            delta = _delta(chunk)
+            delta = _first_delta(chunk)
             for call in cast("list[Any]", delta.get("tool_calls") or ()):
                 function: Any = call.get("function") if isinstance(call, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 if isinstance(function, dict) and isinstance(function.get("arguments"), dict | list):  # pyright: ignore[reportUnknownMemberType]
                     function["arguments"] = json.dumps(function["arguments"])
             if chunk.get("usage"):
-                chunk = {**chunk, "usage": _with_cached(chunk["usage"])}
+                chunk = {**chunk, "usage": _move_cached_count(chunk["usage"])}
             own: Any = super()
             made: Any = own._convert_chunk_to_generation_chunk(chunk, *rest)
             told = {name: delta[name] for name in _TOLD if delta.get(name)}
@@ -209,14 +211,14 @@ def reading_thoughts(cls: type[Any]) -> type[Any]:
     return Reading
 
 
-def _with_cached(usage: Mapping[str, Any]) -> Mapping[str, Any]:
+def _move_cached_count(usage: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the usage with what came from a cache where OpenAI tells it; Together and Moonshot do elsewhere."""
     cached = usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
     details: dict[str, Any] = {"cached_tokens": cached, **(usage.get("prompt_tokens_details") or {})}
     return {**usage, "prompt_tokens_details": details} if cached else usage
 
 
-def _delta(chunk: Mapping[str, Any]) -> dict[str, Any]:
+def _first_delta(chunk: Mapping[str, Any]) -> dict[str, Any]:
     choices: Any = (
         chunk.get("choices") or cast("dict[str, Any]", chunk.get("chunk") or {}).get("choices") or ()
     )

@@ -24,19 +24,19 @@ async def read_as_stream(response: Any) -> None:
     await response.stream.aclose()
     text: str = type(response)(200, headers=response.headers, content=raw).text
     is_stream = text.lstrip().startswith(("data:", "event:"))  # under another name
-    events = text if is_stream else "".join(map(_event, _events_of(path, text)))
+    events = text if is_stream else "".join(map(_format_event, _to_events(path, text)))
     for name in ("content-encoding", "content-length"):
         response.headers.pop(name, None)
     response.headers["content-type"] = _STREAMED
     response.stream = import_module(type(response).__module__.partition(".")[0]).ByteStream(events.encode())
 
 
-def _event(data: Json) -> str:
+def _format_event(data: Json) -> str:
     name = f"event: {data['type']}\n" if "type" in data else ""
     return f"{name}data: {json.dumps(data)}\n\n"
 
 
-def _events_of(path: str, text: str) -> list[Json]:
+def _to_events(path: str, text: str) -> list[Json]:
     """Return the events that a whole answer stands for, or an error that says what came instead."""
     try:
         whole: Any = json.loads(text)
@@ -59,12 +59,12 @@ def _completion_events(whole: Json) -> Iterator[Json]:
     """OpenAI's chat completions."""
     common = {name: value for name, value in whole.items() if name not in ("choices", "usage", "object")}
     common["object"] = "chat.completion.chunk"
-    yield {**common, "choices": [_delta(choice) for choice in whole["choices"]]}
+    yield {**common, "choices": [_to_delta(choice) for choice in whole["choices"]]}
     if usage := whole.get("usage"):
         yield {**common, "choices": [], "usage": usage}
 
 
-def _delta(choice: Json) -> Json:
+def _to_delta(choice: Json) -> Json:
     message: Json = dict(choice.get("message") or {})
     calls: list[Json] = message.pop("tool_calls", None) or []
     if calls:

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.policy.fields import SAVED_FILE, SAVED_PRIORITY, to_rule
-from interlock.services.policy.harmless import Shown, expands_to_paths, row_of
-from interlock.services.policy.load import RuleTextError, read_rules
-from interlock.services.policy.reading import Reading
-from interlock.services.policy.rule import USER, Rule, liftable
-from interlock.services.policy.targets import danger_behind, several
+from interlock.services.policy.harmless import ShownCommand, find_row, has_only_path_patterns
+from interlock.services.policy.load import RuleTextError, read_rule_file
+from interlock.services.policy.reading import LineReading
+from interlock.services.policy.rule import USER, Rule, is_liftable
+from interlock.services.policy.targets import inner_danger, split_by_target
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import HARMLESS_VARIABLES, STAGES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
@@ -29,42 +29,49 @@ _PATH_KEYS = ("file_path", "path", "dir_path", "notebook_path")
 _URLS = ("http://", "https://")
 
 
-def covering(
-    grants: Sequence[SessionRule], command: ShellCommand, asked_by: Rule | None, mode: str, reading: Reading
+def find_covering_grant(
+    grants: Sequence[SessionRule],
+    command: ShellCommand,
+    asked_by: Rule | None,
+    mode: str,
+    reading: LineReading,
 ) -> SessionRule | None:
-    if not liftable(asked_by):
+    """Return the always-choice of this mode that covers a command, unless the rule that asked can't be lifted."""
+    if not is_liftable(asked_by):
         return None
-    usable = (r for r in grants if _in_mode(r, mode))
-    return next((r for r in usable if grants_it(_argvs(r.commands), r.line, command, reading)), None)
+    usable = (r for r in grants if _is_in_mode(r, mode))
+    return next(
+        (r for r in usable if is_granted(_split_commands(r.commands), r.line, command, reading)), None
+    )
 
 
-def grants_it(
-    granted: Iterable[tuple[str, ...]], text: str | None, command: ShellCommand, reading: Reading
+def is_granted(
+    granted: Iterable[tuple[str, ...]], text: str | None, command: ShellCommand, reading: LineReading
 ) -> bool:
-    """Whether a grant for these commands, or for the whole line of this text, covers a command of a line."""
+    """Return whether a grant for these commands, or for the whole line of this text, covers a command of a line."""
     line = reading.line
     if text and text == line.text:
         return True
     fed = command.fed or any(r.kind in ("read", "text") for r in line.files)
     known = set(command.assigns) <= HARMLESS_VARIABLES
-    return known and any(Shown(a).covers(command, reading, fed) for a in granted)
+    return known and any(ShownCommand(a).is_covering(command, reading, fed) for a in granted)
 
 
-def _argvs(commands: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _split_commands(commands: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for text in commands:
         with suppress(ValueError):
             yield tuple(shlex.split(text))
 
 
-def _in_mode(rule: SessionRule, mode: str) -> bool:
+def _is_in_mode(rule: SessionRule, mode: str) -> bool:
     return not rule.modes or mode in rule.modes
 
 
-def target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
+def call_target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
     """Return what a call is about: the host for network calls, else the path; None if unknown."""
     if risk == "network":
         texts = [text for text in call.args.values() if isinstance(text, str)]
-        hosts = {_host(url) for text in texts for url in _urls(text)}
+        hosts = {_host_with_port(url) for text in texts for url in _find_urls(text)}
         return hosts.pop() if len(hosts) == 1 else None
     path = next((call.args[k] for k in _PATH_KEYS if k in call.args), None)
     if not isinstance(path, str):
@@ -77,12 +84,12 @@ def target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
     return workspace.relative(real) if real.is_relative_to(workspace.root) else str(real)
 
 
-def _urls(text: str) -> list[str]:
+def _find_urls(text: str) -> list[str]:
     """Return the URLs in a text, from `http` to the next blank."""
     return [w[w.lower().index("http") :] for w in text.split() if any(u in w.lower() for u in _URLS)]
 
 
-def _host(url: str) -> str | None:
+def _host_with_port(url: str) -> str | None:
     """Return the host with any port, or None if clients could parse the URL differently."""
     if "\\" in url or "@" in url or not url.isprintable() or url.lower().count("://") != 1:
         return None
@@ -95,7 +102,7 @@ def _host(url: str) -> str | None:
     return (f"{name}:{port}" if port else name) or None
 
 
-def covers(
+def is_covered_by(
     rule: SessionRule,
     names: frozenset[str],
     about: str | None,
@@ -103,8 +110,8 @@ def covers(
     server: str | None,
     program: str = "",
 ) -> bool:
-    """Whether a session rule covers a call other than a shell call. `program`: what the server is now."""
-    if not _in_mode(rule, mode) or rule.commands or rule.line:
+    """Return whether a session rule covers a call other than a shell call. `program`: what the server is now."""
+    if not _is_in_mode(rule, mode) or rule.commands or rule.line:
         return False
     if server is not None and rule.program != program:
         return False
@@ -127,8 +134,10 @@ A choice made while planning ends with the plan.
 """
 
 
-def shell_rule(call: CallView, line: ShellLine, mode: str, reading: Reading) -> SessionRule | None:
-    """Build a rule from the commands as they are shown; None if what runs is only known when it runs.
+def to_shell_grant(call: CallView, line: ShellLine, mode: str, reading: LineReading) -> SessionRule | None:
+    """Return a rule for the commands as they are shown; None if what runs is only known when it runs. Where
+    arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), where it runs in another
+    folder, behind a sourced file or with a variable that counts, it is for the whole line.
 
     Where arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), where it runs in another
     folder, behind a sourced file or with a variable that counts, it is for the whole line.
@@ -136,36 +145,42 @@ def shell_rule(call: CallView, line: ShellLine, mode: str, reading: Reading) -> 
     if line.hidden or not line.effective or any(_is_hidden(c, reading) for c in line.effective):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
-    fed = any(c.fed and row_of(c.argv) is None for c in line.effective)
+    fed = any(c.fed and find_row(c.argv) is None for c in line.effective)
     away = reading.folders.elsewhere is not None or line.opaque is not None
-    if away or line.files or fed or _sets(line) or not all(map(_is_known, line.effective)):
+    if (
+        away
+        or line.files
+        or fed
+        or _is_setting_variable(line)
+        or not all(map(_has_known_arguments, line.effective))
+    ):
         return common.model_copy(update={"line": line.text})
-    each = chain.from_iterable(map(several, line.effective))
-    shown = [Shown(argv) for argv in dict.fromkeys(map(_argv, each))]
-    commands, also = tuple(shlex.join(s.argv) for s in shown), tuple(s.also for s in shown)
+    each = chain.from_iterable(map(split_by_target, line.effective))
+    shown = [ShownCommand(argv) for argv in dict.fromkeys(map(_granted_argv, each))]
+    commands, also = tuple(shlex.join(s.argv) for s in shown), tuple(s.extra_coverage for s in shown)
     return common.model_copy(update={"commands": commands, "also": also})
 
 
-def _argv(command: ShellCommand) -> tuple[str, ...]:
-    found = row_of(command.argv)
+def _granted_argv(command: ShellCommand) -> tuple[str, ...]:
+    found = find_row(command.argv)
     return command.argv[: found[0]] if found and found[1].anything else command.argv
 
 
-def _is_hidden(command: ShellCommand, reading: Reading) -> bool:
-    danger = command.danger and not (command.danger == UNKNOWN and expands_to_paths(command, reading))
+def _is_hidden(command: ShellCommand, reading: LineReading) -> bool:
+    danger = command.danger and not (command.danger == UNKNOWN and has_only_path_patterns(command, reading))
     opaque = command.opaque and not command.sources
-    return not command.words or bool(danger or opaque or danger_behind(command))
+    return not command.words or bool(danger or opaque or inner_danger(command))
 
 
-def _sets(line: ShellLine) -> bool:
-    """Whether it sets a variable by which its commands may do something else."""
+def _is_setting_variable(line: ShellLine) -> bool:
+    """Return whether it sets a variable by which its commands may do something else."""
     every = (*line.assigns, *(name for c in line.effective for name in c.assigns))
     return any(name.partition("=")[0] in STAGES for name in every) or any(c.sets for c in line.effective)
 
 
-def _is_known(command: ShellCommand) -> bool:
-    """Whether every argument is known, or may be any."""
-    found = row_of(command.argv)
+def _has_known_arguments(command: ShellCommand) -> bool:
+    """Return whether every argument is known, or may be any."""
+    found = find_row(command.argv)
     return command.literal or (found is not None and found[1].anything and command.words[0].literal)
 
 
@@ -178,8 +193,8 @@ _HEADER = (
 Table = dict[str, Any]
 
 
-def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> list[Table]:
-    """Build the saved rules for an always-choice. Files and commands are bound to the workspace."""
+def to_rule_tables(rule: SessionRule, server: str | None, host: bool, root: Path) -> list[Table]:
+    """Return the saved rules for an always-choice. Files and commands are bound to the workspace."""
     common: Table = {"toolName": rule.tool, "decision": "allow", "priority": SAVED_PRIORITY}
     common |= {"modes": list(rule.modes)} if rule.modes else {}
     if rule.commands or rule.line:
@@ -195,13 +210,13 @@ def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> 
     return [{**common, "toolName": name, "mcpName": server, **bound, "workspace": str(root)}]
 
 
-def where_saved(tables: Sequence[Table]) -> str:
-    """Where these rules count, in words."""
+def saved_scope_text(tables: Sequence[Table]) -> str:
+    """Return where these rules count, in words."""
     bound = any("workspace" in table for table in tables)
     return ("in this folder" if bound else "in every folder") if tables else ""
 
 
-def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
+def save_rules(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
     """Add rules that don't exist yet, keeping the others. Raises `RunError` saying why it can't.
 
     `note`: one line on where they come from. Returns None if there was nothing to add.
@@ -209,7 +224,7 @@ def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
     try:
         make_private_directory(folder)
         with lock_folder(folder, _LOCK_WAIT_S):
-            texts = _add(Path(os.path.realpath(folder / SAVED_FILE)), tables, note)
+            texts = _append_tables(Path(os.path.realpath(folder / SAVED_FILE)), tables, note)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise RunError(
@@ -218,15 +233,17 @@ def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
     return texts and SavedRules(path=str(folder / SAVED_FILE), before=texts[0], after=texts[1])
 
 
-def _add(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
-    """Add the tables; returns the file's text before and after."""
-    old = _text(path)
-    there = _tables(old)
-    new = [t for t in tables if not any(_same(t, other) for other in there)]
+def _append_tables(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
+    """Append the tables to the file; return its text before and after, None if it has all of them."""
+    old = _read_saved_file(path)
+    there = _parse_tables(old)
+    new = [t for t in tables if not any(_is_same_or_narrower(t, other) for other in there)]
     if not new:
         return None
     heading = f"\n# {' '.join(note.split())}\n[[rule]]\n"
-    texts = "".join(heading + "".join(f"{k} = {_toml(v)}\n" for k, v in table.items()) for table in new)
+    texts = "".join(
+        heading + "".join(f"{k} = {_to_toml_value(v)}\n" for k, v in table.items()) for table in new
+    )
     for table in new:
         to_rule(table, str(path), USER)
     if tomllib.loads(texts).get("rule") != new:
@@ -236,17 +253,18 @@ def _add(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
     return old, whole
 
 
-def _text(path: Path) -> str:
-    """Read the file, refusing one that others could have written: saving would make it count."""
+def _read_saved_file(path: Path) -> str:
+    """Return the file's text. Raise `ValueError` for one that others could have written: saving would make it
+    count."""
     if not os.path.lexists(path):
         return ""
     try:
-        return read_rules(path, USER)
+        return read_rule_file(path, USER)
     except RuleTextError as error:
         raise ValueError(f"the file {error}") from None
 
 
-def _tables(text: str) -> list[Table]:
+def _parse_tables(text: str) -> list[Table]:
     try:
         found: object = tomllib.loads(text).get("rule")
     except (ValueError, RecursionError):
@@ -255,8 +273,8 @@ def _tables(text: str) -> list[Table]:
     return [cast(Table, t) for t in tables if isinstance(t, dict)]
 
 
-def _same(new: Table, old: Mapping[str, Any]) -> bool:
-    """Whether the old rule allows everything that the new one would."""
+def _is_same_or_narrower(new: Table, old: Mapping[str, Any]) -> bool:
+    """Return whether the old rule allows everything that the new one would."""
     if old.keys() != new.keys():
         return False
     lists = ("modes", "command")
@@ -266,5 +284,5 @@ def _same(new: Table, old: Mapping[str, Any]) -> bool:
     )
 
 
-def _toml(value: object) -> str:
+def _to_toml_value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

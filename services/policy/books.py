@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import get_args
 
-from interlock.services.policy.fields import Problem, settings_rules
-from interlock.services.policy.load import shipped_rules
+from interlock.services.policy.fields import RuleProblem, rules_from_settings
+from interlock.services.policy.load import load_shipped_rules
 from interlock.services.policy.rule import ANYBODY, SHIPPED, Rule, RuleBook, Scope
 from interlock.state.calls import Risk
 from interlock.state.names import ELSEWHERE
@@ -29,7 +29,7 @@ _ANCHOR_WITHIN = re.compile(r"[^(|^]\^|\$[^)|$]")
 _ARGS_START = re.compile(r"\^+(\\?\{|\[|\(|\.|\\|$)")
 
 
-class Books:
+class WorkspaceRules:
     """The given rules that are about this workspace, those from settings, and the shipped ones."""
 
     def __init__(
@@ -39,14 +39,14 @@ class Books:
         workspace: Workspace,
         scope: Scope = ANYBODY,
         programs: Mapping[str, str] = _NO_PROGRAMS,
-        began: "Books | None" = None,
+        began: "WorkspaceRules | None" = None,
     ) -> None:
         """`programs`: MCP server → fingerprint of its definition.
 
         `began`: the rules at the start of the run, if they have changed since: the stricter decision applies.
         """
-        self.workspace, self.scope, self.programs, self.began = workspace, scope, programs, began
-        from_settings, self.problems = settings_rules(settings)
+        self.workspace, self.scope, self.programs, self.at_start = workspace, scope, programs, began
+        from_settings, self.problems = rules_from_settings(settings)
         here = str(workspace.root)
         mine = [
             rule
@@ -55,65 +55,71 @@ class Books:
             and rule.program in (None, programs.get(rule.server or ""))
         ]
         deciding = [r for r in mine if r.checker is None]
-        shipped = [r for r in shipped_rules() if settings.tools.reading_commands or not r.reading]
+        shipped = [r for r in load_shipped_rules() if settings.tools.reading_commands or not r.reading]
         self.deciding = RuleBook([*deciding, *from_settings, *shipped], scope)
         self.checking = RuleBook([r for r in mine if r.checker is not None], scope)
 
-    def in_workspace(self, workspace: Workspace) -> "Books":
-        """The same rules for a workspace with the same root."""
+    def in_workspace(self, workspace: Workspace) -> "WorkspaceRules":
+        """Return the same rules for a workspace with the same root."""
         own = copy(self)
         own.workspace = workspace
         return own
 
-    def scoped(self, scope: Scope) -> "Books":
-        """The same rules for calls of another origin."""
+    def for_origin(self, scope: Scope) -> "WorkspaceRules":
+        """Return the same rules for calls of another origin."""
         own = copy(self)
         own.scope = scope
         own.deciding, own.checking = (RuleBook(b.rules, scope) for b in (self.deciding, self.checking))
         return own
 
-    def idle(self, agents: Collection[str], servers: Collection[str]) -> Iterator[Problem]:
-        """Rules that match no call, given the `agents` and `servers` available here: no error, as names may exist in
-        another folder."""
+    def find_unmatchable_rules(
+        self, agents: Collection[str], servers: Collection[str]
+    ) -> Iterator[RuleProblem]:
+        """Yield rules that match no call, given the `agents` and `servers` available here: no error, as names may
+        exist in another folder."""
         tools = {*TOOLS, *ALIASES, *ELSEWHERE, *agents, "*"}
         for rule in (*self.deciding.rules, *self.checking.rules):
             if rule.tier == SHIPPED or rule.broken is not None:
                 continue
-            if why := _unknown(rule, tools, agents, servers) or _unmeetable(rule):
-                yield Problem(rule.source, why, "it never counts here")
+            if why := _unknown_name_problem(rule, tools, agents, servers) or _unmatchable_condition_problem(
+                rule
+            ):
+                yield RuleProblem(rule.source, why, "it never counts here")
 
 
-def _unknown(rule: Rule, tools: set[str], agents: Collection[str], servers: Collection[str]) -> str | None:
+def _unknown_name_problem(
+    rule: Rule, tools: set[str], agents: Collection[str], servers: Collection[str]
+) -> str | None:
     for name in rule.tools:
         if name not in tools and not name.startswith("mcp_"):
-            return f"unknown tool {name!r}{_near(name, tools)}"
+            return f"unknown tool {name!r}{_did_you_mean(name, tools)}"
     if rule.subagent is not None and rule.subagent not in agents:
-        return f"unknown agent {rule.subagent!r}{_near(rule.subagent, agents)}"
+        return f"unknown agent {rule.subagent!r}{_did_you_mean(rule.subagent, agents)}"
     if rule.server is not None and servers and rule.server not in servers:
-        return f"unknown MCP server {rule.server!r}{_near(rule.server, servers)}"
+        return f"unknown MCP server {rule.server!r}{_did_you_mean(rule.server, servers)}"
     if (risk := rule.annotations.get("risk", "read")) not in _RISKS:
         return f"unknown risk {risk!r}; expected one of {', '.join(sorted(_RISKS))}"
     return None
 
 
-def _near(name: str, known: Collection[str]) -> str:
+def _did_you_mean(name: str, known: Collection[str]) -> str:
     found = get_close_matches(name, known, 1, 0.6)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
-def _unmeetable(rule: Rule) -> str | None:
+def _unmatchable_condition_problem(rule: Rule) -> str | None:
     for prefix in rule.prefixes:
         if odd := next((word for word in prefix if word in _OPERATORS or word.endswith(";")), None):
             return f"commandPrefix is compared word by word with one command, and no command has the word {odd!r}"
     for name, pattern in (("commandRegex", rule.command), ("argsPattern", rule.args)):
-        if pattern is not None and (why := _never(name, pattern.text)):
+        if pattern is not None and (why := _never_matching_reason(name, pattern.text)):
             return f"{name} {pattern.text!r} can't match: {why}"
     if [*rule.modes] == ["plan"] and rule.decision == "allow":
         return "what plan mode may do is fixed; a rule can only restrict it"
     return None
 
 
-def _never(field: str, text: str) -> str | None:
+def _never_matching_reason(field: str, text: str) -> str | None:
     quiet = _QUIET.sub("x", text)
     if _ANCHOR_WITHIN.search(quiet.removeprefix("^").removesuffix("$")):
         return "'^' and '$' stand for the beginning and the end"

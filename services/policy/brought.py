@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.protected import fold_name, is_safe_to_create
-from interlock.services.policy.git import changed_by_checkout
-from interlock.services.policy.reading import Reading
+from interlock.services.policy.git import files_changed_by_checkout
+from interlock.services.policy.reading import LineReading
 from interlock.services.shell.model import ShellCommand, to_name_set
 from interlock.state.workspace import PathRefused
 
@@ -46,23 +46,26 @@ class _Member(NamedTuple):
     """Where a link leads."""
 
 
-class _Unseen(Exception):  # noqa: N818 - no error: the names aren't known
+class _UnknownNames(Exception):  # noqa: N818 - no error: the names aren't known
     """What would be written can't be known."""
 
 
-def brought_clause(
-    program: str, command: ShellCommand, words: Sequence[Texts], reading: Reading
+def unpacked_file_clause(
+    program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
 ) -> str | None:
     """Return a clause naming a trusted file among those that a command unpacks or copies; None: there is none."""
     try:
-        each = _brings(program, command, words, reading)
+        each = _find_unpacked(program, command, words, reading)
         if each is None:
             return None
         places, members = each
-        return next(filter(None, (_trusted(m, place, reading) for m in members for place in places)), None)
-    except _Unseen as unseen:
+        return next(
+            filter(None, (_trusted_member_clause(m, place, reading) for m in members for place in places)),
+            None,
+        )
+    except _UnknownNames as unseen:
         places = unseen.args[0]
-        inside = any(_is_own_folder(place, reading) for place in places)
+        inside = any(_is_workspace_or_above(place, reading) for place in places)
         return "writes files into the workspace's own folder whose names aren't known" if inside else None
 
 
@@ -70,26 +73,28 @@ _Brought = tuple[Sequence[str], Iterator[_Member]]
 """Folders in which they may lie, and what is written there."""
 
 
-def _brings(program: str, command: ShellCommand, words: Sequence[Texts], reading: Reading) -> _Brought | None:
+def _find_unpacked(
+    program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
+) -> _Brought | None:
     if program in _TAR:
-        return _of_tar(words, reading)
+        return _read_tar(words, reading)
     if program == "unzip":
-        return _of_zip(words, reading)
+        return _read_zip(words, reading)
     if program in _UNSEEN:
-        return _of_others(program, words)
+        return _reject_unread_formats(program, words)
     if program in ("cp", "rsync", "scp", "mv", "ditto"):
-        return _of_folders(program, words, reading)
+        return _read_copied_folders(program, words, reading)
     if program == "git":
-        return _of_git(command, reading)
+        return _read_git_checkout(command, reading)
     if program in ("python", "python3") and [w.text for w in command.words[1:3]] in (
         ["-m", "zipfile"],
         ["-m", "tarfile"],
     ):
-        return _of_module(words, reading)
+        return _read_python_archive(words, reading)
     return None
 
 
-def _trusted(member: _Member, place: str, reading: Reading) -> str | None:
+def _trusted_member_clause(member: _Member, place: str, reading: LineReading) -> str | None:
     leads = posixpath.join(posixpath.dirname(member.path), member.leads)
     for path in (member.path, leads) if member.leads else (member.path,):
         whole = posixpath.normpath(posixpath.join(place, path))
@@ -111,7 +116,7 @@ def _trusted(member: _Member, place: str, reading: Reading) -> str | None:
     return None
 
 
-def _is_in_workspace(path: str, reading: Reading) -> bool:
+def _is_in_workspace(path: str, reading: LineReading) -> bool:
     for base in reading.folders.bases or (".",):
         real = Path(os.path.realpath(reading.workspace.root / base / path))
         if any(real.is_relative_to(root) for root in reading.workspace.roots):
@@ -119,8 +124,8 @@ def _is_in_workspace(path: str, reading: Reading) -> bool:
     return False
 
 
-def _is_own_folder(place: str, reading: Reading) -> bool:
-    """Whether a place is the folder of the workspace itself, or above it."""
+def _is_workspace_or_above(place: str, reading: LineReading) -> bool:
+    """Return whether a place is the folder of the workspace itself, or above it."""
     for base in reading.folders.bases or (".",):
         real = Path(os.path.realpath(reading.workspace.root / base / place))
         if any(root == real or root.is_relative_to(real) for root in reading.workspace.roots):
@@ -128,45 +133,45 @@ def _is_own_folder(place: str, reading: Reading) -> bool:
     return False
 
 
-def _files(texts: Texts, reading: Reading) -> list[Path]:
+def _existing_files(texts: Texts, reading: LineReading) -> list[Path]:
     places = [
         reading.workspace.root / base / text for base in reading.folders.bases or (".",) for text in texts
     ]
     return [place for place in places if os.path.isfile(place)]  # noqa: PTH113 - a name may be too long for Path.is_file
 
 
-def _archives(named: Texts, folders: Sequence[str], reading: Reading) -> list[Path]:
-    """Return the archives that are there. One that isn't can't be unpacked, unless the line makes it."""
-    found = _files(named, reading)
+def _existing_archives(named: Texts, folders: Sequence[str], reading: LineReading) -> list[Path]:
+    """Return the archives that are there. Raise `_UnknownNames` if one isn't, and the line may make it."""
+    found = _existing_files(named, reading)
     if not found and (not named or len(reading.line.commands) > 1 or {"-", "/dev/stdin"} & {*named}):
-        raise _Unseen(folders)
+        raise _UnknownNames(folders)
     return found
 
 
 # ---- archives
 
 
-def _of_tar(words: Sequence[Texts], reading: Reading) -> _Brought | None:
+def _read_tar(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
     if not words:
         return None
-    letters = "".join(t[0].lstrip("-") for n, t in enumerate(words) if _is_cluster(t[0], n == 0))
+    letters = "".join(t[0].lstrip("-") for n, t in enumerate(words) if _is_option_cluster(t[0], n == 0))
     flat = [text for texts in words for text in texts]
     if "x" not in letters and not {"--extract", "--get"} & {*flat}:
         return None
-    folders = [*_values(words, ("-C", "--directory", "--cd"))] or ["."]
+    folders = [*_option_values(words, ("-C", "--directory", "--cd"))] or ["."]
     if any(map(_RENAMES.fullmatch, (text.partition("=")[0] for text in flat[1:]))):
-        raise _Unseen(["."])
-    strip = next(iter(_values(words, ("--strip-components", "--strip"))), "0")
-    archives = _archives([*archives_of_tar(words)], folders, reading)
+        raise _UnknownNames(["."])
+    strip = next(iter(_option_values(words, ("--strip-components", "--strip"))), "0")
+    archives = _existing_archives([*tar_archive_names(words)], folders, reading)
     skipped = int(strip) if strip.isdigit() else 0
     return folders, (m for file in archives for m in _tar_members(file, skipped, folders))
 
 
-def _is_cluster(text: str, first: bool) -> bool:
+def _is_option_cluster(text: str, first: bool) -> bool:
     return bool(re.fullmatch(r"-[A-Za-z]+", text)) or (first and bool(re.fullmatch(r"[A-Za-z]+", text)))
 
 
-def archives_of_tar(words: Sequence[Texts]) -> Iterator[str]:
+def tar_archive_names(words: Sequence[Texts]) -> Iterator[str]:
     """Yield the archives that tar is told to read."""
     for number, (texts, after) in enumerate(pairwise((*words, _NOTHING))):
         text = texts[0]
@@ -174,7 +179,7 @@ def archives_of_tar(words: Sequence[Texts]) -> Iterator[str]:
             yield text.partition("=")[2]
         elif text == "--file":
             yield from after
-        elif _is_cluster(text, number == 0) and "f" in text:
+        elif _is_option_cluster(text, number == 0) and "f" in text:
             glued = text.rpartition("f")[2] if text.startswith("-") else ""
             yield from (glued,) if glued else ()
             valued = sum(letter in "fCbIX" for letter in text.lstrip("-"))
@@ -185,12 +190,12 @@ def archives_of_tar(words: Sequence[Texts]) -> Iterator[str]:
 
 def _tar_members(file: Path, skipped: int, folders: Sequence[str]) -> Iterator[_Member]:
     if file.stat().st_size > _LARGEST:
-        raise _Unseen(folders)
+        raise _UnknownNames(folders)
     try:
         with tarfile.open(file) as archive:
             for count, member in enumerate(archive):
                 if count > _MOST_ENTRIES:
-                    raise _Unseen(folders)
+                    raise _UnknownNames(folders)
                 parts = member.name.lstrip("/").split("/")
                 for some in dict.fromkeys((skipped, skipped + (parts[0] == "." and skipped > 0))):
                     name = "/".join(parts[some:])
@@ -203,18 +208,18 @@ def _tar_members(file: Path, skipped: int, folders: Sequence[str]) -> Iterator[_
         with open(file, "rb") as opened:  # noqa: PTH123 - as above
             other = opened.read(8).startswith(_OTHER_FORMATS)
         if other or not isinstance(error, tarfile.ReadError):
-            raise _Unseen(folders) from error
+            raise _UnknownNames(folders) from error
 
 
-def _of_zip(words: Sequence[Texts], reading: Reading) -> _Brought | None:
+def _read_zip(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
     options = [texts[0] for texts in words if texts[0].startswith("-")]
     letters = {letter for option in options if not option.startswith("--") for letter in option[1:]}
     if letters & {*"lptvZcz"}:
         return None
-    folders = [*_values(words, ("-d",))] or ["."]
+    folders = [*_option_values(words, ("-d",))] or ["."]
     operands = [texts for texts in words if not texts[0].startswith("-")]
     named = [name for texts in operands[:1] for text in texts for name in (text, f"{text}.zip")]
-    archives = _archives(named, folders, reading)
+    archives = _existing_archives(named, folders, reading)
     return folders, (m for file in archives for m in _zip_members(file, "j" in letters, folders))
 
 
@@ -223,7 +228,7 @@ def _zip_members(file: Path, junks: bool, folders: Sequence[str]) -> Iterator[_M
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             if len(entries) > _MOST_ENTRIES:
-                raise _Unseen(folders)
+                raise _UnknownNames(folders)
             for entry in entries:
                 is_link = stat.S_ISLNK(entry.external_attr >> 16) and entry.file_size < 4_096
                 leads = archive.read(entry).decode(errors="replace") if is_link else ""
@@ -233,11 +238,11 @@ def _zip_members(file: Path, junks: bool, folders: Sequence[str]) -> Iterator[_M
     except zipfile.BadZipFile:
         return  # unzip can't read it either
     except (OSError, ValueError, RuntimeError, NotImplementedError) as error:
-        raise _Unseen(folders) from error
+        raise _UnknownNames(folders) from error
 
 
-def _of_others(program: str, words: Sequence[Texts]) -> _Brought | None:
-    """Formats that aren't looked into."""
+def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _Brought | None:
+    """Raise `_UnknownNames` if a program unpacks a format that isn't looked into."""
     flat = [text for texts in words for text in texts]
     first = flat[0] if flat else ""
     extracts = {
@@ -253,19 +258,19 @@ def _of_others(program: str, words: Sequence[Texts]) -> _Brought | None:
     }.get(program, first in ("x", "e"))
     if not extracts:
         return None
-    raise _Unseen(
+    raise _UnknownNames(
         [text[2:] for text in flat if re.match(r"-[oD].", text)]
-        or [*_values(words, ("-D", "-o", "-C"))]
+        or [*_option_values(words, ("-D", "-o", "-C"))]
         or ["."]
     )
 
 
-def _of_module(words: Sequence[Texts], reading: Reading) -> _Brought | None:
+def _read_python_archive(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
     given = [texts[0] for texts in words[2:]]
     if not given or given[0] not in ("-e", "--extract"):
         return None
     folders = given[2:3] or ["."]
-    files = _archives(given[1:2], folders, reading)
+    files = _existing_archives(given[1:2], folders, reading)
     if not files:
         return None
     members = (
@@ -279,36 +284,38 @@ def _of_module(words: Sequence[Texts], reading: Reading) -> _Brought | None:
 # ---- folders
 
 
-def _of_folders(program: str, words: Sequence[Texts], reading: Reading) -> _Brought | None:
+def _read_copied_folders(program: str, words: Sequence[Texts], reading: LineReading) -> _Brought | None:
     if program in ("cp", "rsync", "scp") and not any(_RECURSES.fullmatch(texts[0]) for texts in words):
         return None
     operands = [texts for texts in words if not texts[0].startswith("-")]
-    named = [*_values(words, ("-t", "--target-directory"))]
+    named = [*_option_values(words, ("-t", "--target-directory"))]
     places = named or (operands[-1] if len(operands) > 1 else ())
     sources = operands if named else operands[:-1]
     if not places:
         return None
-    left_out = [*_values(words, ("--exclude",))] if program == "rsync" else []
+    left_out = [*_option_values(words, ("--exclude",))] if program == "rsync" else []
     return [""], (
         member
         for place in places
         for texts in sources
         for text in texts
-        for member in _copied(program, text, place, left_out, reading)
+        for member in _copied_members(program, text, place, left_out, reading)
     )
 
 
-def _copied(
-    program: str, source: str, place: str, left_out: Sequence[str], reading: Reading
+def _copied_members(
+    program: str, source: str, place: str, left_out: Sequence[str], reading: LineReading
 ) -> Iterator[_Member]:
     """Yield what a copy of a folder writes. What is moved within the workspace had its names before."""
     if program in ("rsync", "scp") and re.match(r"[\w.@-]+:", source):
-        raise _Unseen([place])
+        raise _UnknownNames([place])
     for base in reading.folders.bases or (".",):
         top = str(reading.workspace.root / base / source)
-        if not os.path.lexists(top) and _may_be_made(source, reading):
-            raise _Unseen([place])
-        if not os.path.isdir(top) or (program == "mv" and _is_inside(posixpath.join(base, source), reading)):  # noqa: PTH112 - a name may be too long for Path.is_dir
+        if not os.path.lexists(top) and _can_be_made(source, reading):
+            raise _UnknownNames([place])
+        if not os.path.isdir(top) or (  # noqa: PTH112 - a name may be too long for Path.is_dir
+            program == "mv" and _is_readable_inside(posixpath.join(base, source), reading)
+        ):
             continue
         there = os.path.isdir(reading.workspace.root / base / place)  # noqa: PTH112 - as above
         name = posixpath.basename(source.rstrip("/"))
@@ -321,29 +328,29 @@ def _copied(
         for folder, folders, files in os.walk(top):
             seen += len(folders) + len(files)
             if seen > _MOST_ENTRIES:
-                raise _Unseen([place])
+                raise _UnknownNames([place])
             folders[:] = [
                 one
                 for one in folders
-                if one not in ("node_modules", "objects") and not _left_out(one, left_out)
+                if one not in ("node_modules", "objects") and not _is_excluded(one, left_out)
             ]
             inner = os.path.relpath(folder, top)
             for one in (*folders, *files):
-                if not _left_out(one, left_out):
+                if not _is_excluded(one, left_out):
                     yield from (_Member(posixpath.normpath(posixpath.join(p, inner, one))) for p in prefixes)
 
 
-def _may_be_made(source: str, reading: Reading) -> bool:
-    """Whether another command of the line may make a folder that isn't there, all of which is copied."""
+def _can_be_made(source: str, reading: LineReading) -> bool:
+    """Return whether another command of the line may make a folder that isn't there, all of which is copied."""
     everything = re.fullmatch(r"[.*?{},]*", posixpath.basename(source)) is not None
     return everything and len(reading.line.commands) > 1
 
 
-def _left_out(name: str, patterns: Sequence[str]) -> bool:
+def _is_excluded(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern.strip("/")) for pattern in patterns)
 
 
-def _is_inside(path: str, reading: Reading) -> bool:
+def _is_readable_inside(path: str, reading: LineReading) -> bool:
     try:
         reading.workspace.readable(path)
     except PathRefused:
@@ -354,8 +361,9 @@ def _is_inside(path: str, reading: Reading) -> bool:
 # ---- git
 
 
-def _of_git(command: ShellCommand, reading: Reading) -> _Brought | None:
-    """Files that git takes from a revision or its index; a switch of the whole tree is the user's own history."""
+def _read_git_checkout(command: ShellCommand, reading: LineReading) -> _Brought | None:
+    """Return files that git takes from a revision or its index; a switch of the whole tree is the user's own
+    history."""
     words = [word.text for word in command.words[1:]]
     folders = [reading.workspace.root / base for base in reading.folders.bases or (".",)]
     others = (c.argv[1:3] for c in reading.line.commands if c.argv[:1] == ("git",))
@@ -365,12 +373,12 @@ def _of_git(command: ShellCommand, reading: Reading) -> _Brought | None:
     changed = (
         name
         for folder in folders
-        for name in islice(changed_by_checkout(folder, words, staged=staged), _MOST_ENTRIES)
+        for name in islice(files_changed_by_checkout(folder, words, staged=staged), _MOST_ENTRIES)
     )
     return [""], (_Member(os.path.relpath(name, reading.workspace.root)) for name in changed)
 
 
-def _values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
+def _option_values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
     for texts, after in pairwise((*words, _NOTHING)):
         name, sign, value = texts[0].partition("=")
         if texts[0] in options:

@@ -8,8 +8,15 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from interlock.services.policy.decision import rule_name
-from interlock.services.policy.fields import first_error, to_rule
-from interlock.services.policy.matching import Match, is_path, leaves, meets, restricts, searchable
+from interlock.services.policy.fields import first_error_message, to_rule
+from interlock.services.policy.matching import (
+    Match,
+    has_met_conditions,
+    is_path_name,
+    iterate_leaves,
+    match_restriction,
+    to_searchable_json,
+)
 from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
@@ -45,7 +52,7 @@ class _CheckerFields(BaseModel, defer_build=True):
 
 
 def to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
-    """Build a rule that never decides by itself. Raises `ValueError` naming the field."""
+    """Return a rule that never decides by itself. Raise `ValueError` naming the field."""
     if "decision" in table:
         raise ValueError("a safety checker has no decision: what it says is the decision")
     entries = {**table}
@@ -54,7 +61,7 @@ def to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     try:
         fields = _CheckerFields.model_validate({"checker": described}).checker
     except ValidationError as error:
-        raise ValueError(first_error(error, _CheckerFields)) from None
+        raise ValueError(first_error_message(error, _CheckerFields)) from None
     rule = to_rule({**entries, "decision": "ask"}, source, tier)
     if isinstance(fields, _External):
         name = fields.name or fields.command.split()[0]
@@ -92,8 +99,8 @@ class _Answer(BaseModel, defer_build=True):
     error: str | None = None
 
 
-def lowered(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -> Verdict:
-    """Apply the checkers' answers, which can only make the verdict stricter."""
+def apply_checker_answers(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -> Verdict:
+    """Return the verdict with the checkers' answers, which can only make it stricter."""
     strict = max(opinions, key=lambda s: STRICTNESS[s.decision], default=None)
     if strict is None or strict.decision == "allow":
         return verdict
@@ -110,8 +117,8 @@ def lowered(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -> Verdict:
     )
 
 
-def _read(checker: Checker, ended: Ended) -> tuple[Decision, str]:
-    """Parse a checker's result. Raises `ValueError` saying what is wrong."""
+def _parse_result(checker: Checker, ended: Ended) -> tuple[Decision, str]:
+    """Return a checker's decision and reason. Raise `ValueError` saying what is wrong with its result."""
     if ended.how == "lost":
         why = f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown."
         return "ask", why
@@ -132,8 +139,8 @@ def _read(checker: Checker, ended: Ended) -> tuple[Decision, str]:
     return decision, f"The safety checker {checker.name} {verb}{why}"
 
 
-def _allowed_path(checker: Checker, call: CallView, workspace: Workspace) -> tuple[Decision, str]:
-    for name, path in _paths(checker, call.args):
+def _check_allowed_paths(checker: Checker, call: CallView, workspace: Workspace) -> tuple[Decision, str]:
+    for name, path in _path_arguments(checker, call.args):
         try:
             workspace.readable(path)
         except PathRefused as refused:
@@ -141,15 +148,15 @@ def _allowed_path(checker: Checker, call: CallView, workspace: Workspace) -> tup
     return "allow", f"The safety checker {checker.name} lets it pass."
 
 
-def _paths(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
+def _path_arguments(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
     """Yield (argument, value) for arguments that are paths by name, also in lists and objects."""
     included = cast(list[str], checker.config.get("included_args", []))
     excluded = cast(list[str], checker.config.get("excluded_args", []))
-    for name, value in leaves("", args):
+    for name, value in iterate_leaves("", args):
         word = name.rpartition(".")[2]
         if word in excluded or name in excluded:
             continue
-        if word in included or name in included or is_path(word):
+        if word in included or name in included or is_path_name(word):
             yield name, value
 
 
@@ -163,36 +170,36 @@ class SafetyCheckers:
         self._book, self._workspace, self._processes = book, workspace, processes
         self._answers: dict[tuple[str, ...], list[CheckerAnswer]] = {}
 
-    async def answers(
+    async def ask_checkers(
         self, call: CallView, risk: Risk, mode: str, line: ShellLine | None, hints: Mapping[str, JsonValue]
     ) -> list[CheckerAnswer]:
         """Return the checkers' answers for a call; `line` is set for shell calls."""
-        about = self._book.about(call, risk, mode, hints)
-        wanted = [r for r in about if _concerns(r, call, line)]
+        about = self._book.applicable_rules(call, risk, mode, hints)
+        wanted = [r for r in about if _is_concerned(r, call, line)]
         if not wanted:
             return []
-        key = (call.id, call.name, mode, searchable(call.args))
+        key = (call.id, call.name, mode, to_searchable_json(call.args))
         if key not in self._answers:
             while len(self._answers) >= _KEPT:
                 del self._answers[next(iter(self._answers))]
-            self._answers[key] = await self._asked(wanted, call)
+            self._answers[key] = await self._run_checkers(wanted, call)
         return self._answers[key]
 
-    async def _asked(self, rules: Sequence[Rule], call: CallView) -> list[CheckerAnswer]:
-        """Run the checkers in order until one denies. A failing checker denies."""
+    async def _run_checkers(self, rules: Sequence[Rule], call: CallView) -> list[CheckerAnswer]:
+        """Run the checkers in order until one denies; return their answers. A failing checker denies."""
         found: list[CheckerAnswer] = []
         for rule, checker in ((r, r.checker) for r in rules if r.checker is not None):
             if checker.command is None:
-                decision, reason = _allowed_path(checker, call, self._workspace)
+                decision, reason = _check_allowed_paths(checker, call, self._workspace)
             else:
-                decision, reason = await self._external(checker, checker.command, call)
+                decision, reason = await self._run_external(checker, checker.command, call)
             name = f"safety checker {checker.name} ({rule_name(rule)})"
             found.append(CheckerAnswer(rule=name, decision=decision, reason=reason))
             if decision == "deny":
                 break
         return found
 
-    async def _external(self, checker: Checker, command: str, call: CallView) -> tuple[Decision, str]:
+    async def _run_external(self, checker: Checker, command: str, call: CallView) -> tuple[Decision, str]:
         if self._processes is None:
             return "deny", f"The safety checker {checker.name} can't be run here."
         root, roots = self._workspace.root, self._workspace.roots
@@ -210,16 +217,16 @@ class SafetyCheckers:
             stdin=json.dumps(question, ensure_ascii=False).encode("utf-8", "replace"),
         )
         try:
-            return _read(checker, ended)
+            return _parse_result(checker, ended)
         except ValueError as error:
             return "deny", f"The safety checker {checker.name} failed: {error}."
 
 
-def _concerns(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
-    """Whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
+def _is_concerned(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
+    """Return whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
     if line is None:
-        return meets(rule, call.args, None)
-    if not rule.narrows or line.opaque is not None:
+        return has_met_conditions(rule, call.args, None)
+    if not rule.has_conditions or line.opaque is not None:
         return True
     commands = (*line.commands, *line.effective, ShellCommand(line.text, ()))
-    return any(restricts(rule, command, call.args) is not Match.NO for command in commands)
+    return any(match_restriction(rule, command, call.args) is not Match.NO for command in commands)

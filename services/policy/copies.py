@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from interlock.services.policy.expansion import names_of
-from interlock.services.policy.harmless import only_reads_anywhere
-from interlock.services.policy.reading import Reading
+from interlock.services.policy.expansion import possible_paths
+from interlock.services.policy.harmless import is_reading_program
+from interlock.services.policy.reading import LineReading
 from interlock.services.policy.rule import Rule
 from interlock.services.shell.commands import known_program_name
 from interlock.services.shell.model import ShellCommand, literal_word, program_name, to_name_set
@@ -26,21 +26,21 @@ _MOST_WORDS = 50
 _FIRST = re.compile(r"[\w.-]+")
 
 
-def restricted_programs(rules: Sequence[Rule]) -> Mapping[str, str]:
+def find_restricted_programs(rules: Sequence[Rule]) -> Mapping[str, str]:
     """Return the programs that rules deny or ask about, with the files on the PATH that they are."""
-    restricting = [rule for rule in rules if rule.narrows and rule.decision != "allow"]
+    restricting = [rule for rule in rules if rule.has_conditions and rule.decision != "allow"]
     prefixes = {program_name(prefix[0]) for rule in restricting for prefix in rule.prefixes if prefix}
     patterns = (rule.command.text for rule in restricting if rule.command is not None)
     named = prefixes | {found[0] for text in patterns if (found := _FIRST.match(text))}
-    return {name: file for name in named if (file := _on_path(name, os.environ.get("PATH", "")))}
+    return {name: file for name in named if (file := _find_on_path(name, os.environ.get("PATH", "")))}
 
 
 @lru_cache(maxsize=256)
-def _on_path(name: str, path: str) -> str | None:
+def _find_on_path(name: str, path: str) -> str | None:
     return shutil.which(name, path=path)
 
 
-def copied_names(
+def names_of_copies(
     command: ShellCommand, programs: Mapping[str, str], folders: Sequence[str]
 ) -> Iterator[ShellCommand]:
     """Yield the command by the names of restricted programs of which a file that it runs is a copy."""
@@ -49,17 +49,19 @@ def copied_names(
             continue
         for name, file in programs.items():
             places = [os.path.join(folder, word.text) for folder in folders]  # noqa: PTH118 - texts of a line
-            if program_name(word.text) != name and any(_is_same(place, file) for place in places):
+            if program_name(word.text) != name and any(_is_same_file(place, file) for place in places):
                 words = (literal_word(name), *command.words[at + 1 :])
                 yield ShellCommand(" ".join(w.text for w in words), words)
 
 
-def copy_clause(command: ShellCommand, programs: Mapping[str, str], reading: Reading) -> str | None:
+def copied_program_clause(
+    command: ShellCommand, programs: Mapping[str, str], reading: LineReading
+) -> str | None:
     """Return a clause about a restricted program of which the command makes a copy of another name, or None."""
     if not programs or not command.words or not command.words[0].literal:
         return None
     program = known_program_name(command.words[0].text)
-    if program in _LOOKS or (program not in _PRINTS and only_reads_anywhere((program,))):
+    if program in _LOOKS or (program not in _PRINTS and is_reading_program((program,))):
         return None
     writes = (
         any(r.kind == "write" and not r.is_idle for r in reading.line.redirects) or "|" in reading.line.text
@@ -69,23 +71,26 @@ def copy_clause(command: ShellCommand, programs: Mapping[str, str], reading: Rea
     folders = [str(reading.workspace.root / base) for base in reading.folders.bases or (".",)]
     operands = [word for word in command.words[1:_MOST_WORDS] if not word.text.startswith("-")]
     for name, file in programs.items():
-        if program in _PLACES and operands and _keeps_name(operands[-1].text, name, folders):
+        if program in _PLACES and operands and _has_same_name(operands[-1].text, name, folders):
             continue
-        looked_up = _looked_up(name)
+        looked_up = _lookup_pattern(name)
         for word in operands:
             if not word.literal and looked_up.search(reading.line.text):
                 return f"copies {name!r}, which a rule is about, to another name"
             texts = [
-                part for text in names_of(word, reading) for part in (text, text.partition("=")[2]) if part
+                part
+                for text in possible_paths(word, reading)
+                for part in (text, text.partition("=")[2])
+                if part
             ]
-            if any(_is_same(os.path.join(folder, text), file) for text in texts for folder in folders):  # noqa: PTH118 - as above
+            if any(_is_same_file(os.path.join(folder, text), file) for text in texts for folder in folders):  # noqa: PTH118 - as above
                 return f"copies {name!r}, which a rule is about, to another name"
     return None
 
 
 @lru_cache(maxsize=64)
-def _looked_up(name: str) -> re.Pattern[str]:
-    """Match how a line finds out where a program is."""
+def _lookup_pattern(name: str) -> re.Pattern[str]:
+    """Return a pattern that matches how a line finds out where a program is."""
     each = re.escape(name)
     return re.compile(
         rf"\b(which|command +-v|type +-[pP]|whereis|hash|readlink|realpath)\b[^;|)`]*\b{each}\b|/{each}\b"
@@ -93,13 +98,13 @@ def _looked_up(name: str) -> re.Pattern[str]:
     )
 
 
-def _keeps_name(place: str, name: str, folders: Sequence[str]) -> bool:
+def _has_same_name(place: str, name: str, folders: Sequence[str]) -> bool:
     is_folder = any(os.path.isdir(os.path.join(folder, place)) for folder in folders)  # noqa: PTH112, PTH118 - as above
     return program_name(place) == name or is_folder
 
 
-def _is_same(path: str, file: str) -> bool:
-    """Whether two files are one, or have the same content."""
+def _is_same_file(path: str, file: str) -> bool:
+    """Return whether two files are one, or have the same content."""
     try:
         own, other = os.stat(path), os.stat(file)  # noqa: PTH116 - as above
     except (OSError, ValueError):
@@ -108,13 +113,13 @@ def _is_same(path: str, file: str) -> bool:
         return True
     if own.st_size != other.st_size or own.st_size > _LARGEST or not own.st_size:
         return False
-    return _same_content(
+    return _has_same_content(
         path, file, (own.st_mtime_ns, own.st_size, own.st_ino), (other.st_mtime_ns, other.st_ino)
     )
 
 
 @lru_cache(maxsize=64)
-def _same_content(path: str, file: str, _own: tuple[int, int, int], _other: tuple[int, int]) -> bool:
+def _has_same_content(path: str, file: str, _own: tuple[int, int, int], _other: tuple[int, int]) -> bool:
     try:
         with open(path, "rb") as one, open(file, "rb") as other:  # noqa: PTH123 - as above
             while block := one.read(_BLOCK):

@@ -7,9 +7,15 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.harmless import lets_through
-from interlock.services.policy.matching import Match, allows, begins, meets, restricts
-from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, liftable
+from interlock.services.policy.harmless import describe_prefix_surplus
+from interlock.services.policy.matching import (
+    Match,
+    has_met_conditions,
+    has_prefix,
+    is_allowing,
+    match_restriction,
+)
+from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, is_liftable
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Choice, Decision, Risk, SessionRule, ShellPart, Verdict
 from interlock.state.messages import Frozen
@@ -42,12 +48,12 @@ class Ruling:
     detail: str = ""
     """What the danger is, or why the command is opaque."""
 
-    def asking(self, cause: Cause, detail: str) -> "Ruling":
+    def lower_to_ask(self, cause: Cause, detail: str) -> "Ruling":
         """Return a copy lowered to ask."""
         return replace(self, decision="ask", cause=cause, detail=detail)
 
     @property
-    def named(self) -> str:
+    def deciding_rule_name(self) -> str:
         """The deciding rule, with file and line if it has them."""
         if self.cause == "danger":
             return f"dangerous form: {self.detail}"
@@ -56,7 +62,7 @@ class Ruling:
         if self.cause in ("protected", "private"):
             return f"{self.cause}: {self.detail}"
         if self.session is not None:
-            return f"session: {_session(self.session)}"
+            return f"session: {_describe_session_rule(self.session)}"
         return rule_name(self.rule) if self.rule else "no rule"
 
 
@@ -85,28 +91,28 @@ class PolicyDecision:
     about: str | None = None
     """The file or host, if a rule needs it."""
 
-    def verdict(self) -> Verdict:
+    def to_verdict(self) -> Verdict:
         outcome, mode = self.outcome, self.mode
         if self.line is None:
-            reason = _of_call(self.call.name, self.risk, mode, outcome)
+            reason = _explain_call(self.call.name, self.risk, mode, outcome)
         else:
-            reason = _of_line(mode, outcome, self.parts)
+            reason = _explain_line(mode, outcome, self.parts)
         own = outcome.rule.deny_message if outcome.rule else None
         return Verdict(
             decision=outcome.decision,
-            rule=outcome.named,
+            rule=outcome.deciding_rule_name,
             reason=reason,
             deny_message=own or reason if outcome.decision == "deny" else None,
             session=outcome.session,
             parts=tuple(
-                ShellPart(text=p.command.text, decision=p.outcome.decision, reason=_of_part(mode, p))
+                ShellPart(text=p.command.text, decision=p.outcome.decision, reason=_explain_part(mode, p))
                 for p in self.parts
             ),
         )
 
 
-def unless_widened(now: Verdict, then: Verdict) -> Verdict:
-    """Limit the verdict to ask if the rules at the start of the run were stricter."""
+def limit_to_start(now: Verdict, then: Verdict) -> Verdict:
+    """Return the verdict, limited to ask if the rules at the start of the run were stricter."""
     if then.decision == "allow" or then.decision == now.decision:
         return now
     word = {"ask": "asked about", "deny": "denied"}[then.decision]
@@ -135,22 +141,23 @@ _SHOWN = 100
 
 
 def rule_name(rule: Rule) -> str:
+    """Return how people are told of a rule: its tier and source."""
     if rule.source.startswith(("settings ", "hook ", "agent ")):
         return rule.source
     return f"{TIER_NAMES[rule.tier]} rule {rule.source}"
 
 
-def _session(rule: SessionRule) -> str:
+def _describe_session_rule(rule: SessionRule) -> str:
     if rule.commands or rule.line:
         return rule.line or " | ".join(rule.commands)
     return " ".join(x for x in (rule.tool, rule.path or rule.server) if x)
 
 
-def _by_person(what: str, outcome: Ruling) -> str | None:
-    """Explain a decision by an always-choice or a user-written rule; else None."""
+def _explain_persons_rule(what: str, outcome: Ruling) -> str | None:
+    """Return why an always-choice or a user-written rule decides so; None if another one does."""
     rule = outcome.rule
     if outcome.session is not None:
-        return f"{what} is allowed for the rest of this session: {_session(outcome.session)}."
+        return f"{what} is allowed for the rest of this session: {_describe_session_rule(outcome.session)}."
     if rule is None or (rule.broken is None and rule.tier == SHIPPED):
         return None
     name = rule_name(rule)
@@ -160,11 +167,11 @@ def _by_person(what: str, outcome: Ruling) -> str | None:
     return f"{what} is {_VERB[outcome.decision]} by {name}{f': {message}' if message else ''}."
 
 
-def _of_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
-    """Explain a decision on a call that is no shell line."""
+def _explain_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
+    """Return why a call that is no shell line is decided so."""
     if outcome.cause == "protected":
         return f"`{tool}` {outcome.detail}, which asks in every mode."
-    if reason := _by_person(f"`{tool}`", outcome):
+    if reason := _explain_persons_rule(f"`{tool}`", outcome):
         return reason
     if outcome.rule is None:
         return f"`{tool}` isn't covered by a rule; what no rule covers asks in mode {mode}."
@@ -182,8 +189,8 @@ def _of_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
     )
 
 
-def _of_part(mode: str, part: PartRuling) -> str:
-    outcome, text, rule = part.outcome, _quoted(part.command.text), part.outcome.rule
+def _explain_part(mode: str, part: PartRuling) -> str:
+    outcome, text, rule = part.outcome, _quote_command(part.command.text), part.outcome.rule
     uncovered = outcome.decision == "ask" and (
         rule is None or (rule.tier == SHIPPED and outcome.cause == "rule")
     )
@@ -198,7 +205,7 @@ def _of_part(mode: str, part: PartRuling) -> str:
         return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
     if outcome.cause == "hidden" and rule is not None:
         return f"{text} may be what {rule_name(rule)} is about; what it runs is only known when it runs."
-    if reason := _by_person(text, outcome):
+    if reason := _explain_persons_rule(text, outcome):
         return reason
     if rule is not None and rule.reading:
         return (
@@ -210,8 +217,8 @@ def _of_part(mode: str, part: PartRuling) -> str:
     return f"{text} isn't covered by a rule; shell commands {verb} in mode {mode}."
 
 
-def _of_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> str:
-    """Explain a decision on a shell line by the deciding part, or by the line as a whole."""
+def _explain_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> str:
+    """Return why a shell line is decided so: by the deciding part, or by the line as a whole."""
     rule, detail = outcome.rule, outcome.detail
     if outcome.cause == "protected":
         return f"The line {detail}, which asks in every mode."
@@ -231,13 +238,15 @@ def _of_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> str:
         outcome.cause == "rule" and rule is not None and rule.tier == SHIPPED
     )
     if outcome.decision == "ask" and uncovered and len(alike) > 1:
-        names = ", ".join(_quoted(p.command.text) for p in alike[:3]) + (", …" if len(alike) > 3 else "")
+        names = ", ".join(_quote_command(p.command.text) for p in alike[:3]) + (
+            ", …" if len(alike) > 3 else ""
+        )
         count = f"{len(alike)} of {len(parts)} commands"
         return f"{count} aren't covered by a rule: {names}; shell commands ask in mode {mode}."
-    return _of_part(mode, deciding[0])
+    return _explain_part(mode, deciding[0])
 
 
-def _quoted(text: str) -> str:
+def _quote_command(text: str) -> str:
     short = " ".join(text.split())
     return f"`{short if len(short) <= _SHOWN else short[:_SHOWN] + '…'}`"
 
@@ -246,12 +255,12 @@ _DANGER = "A dangerous form asks every time: it {}."
 _HIDDEN = "Not all that it runs can be seen{}, so it asks every time."
 
 
-def _not_always(decided: PolicyDecision) -> str:
-    """Explain why no always-choice fits the call or would prevent the next question."""
+def _explain_no_always_choice(decided: PolicyDecision) -> str:
+    """Return why no always-choice fits the call or would prevent the next question."""
     if decided.outcome.decision == "deny":
         return "No session rule lifts a deny."
     asking = [o for o in (decided.outcome, *(p.outcome for p in decided.parts)) if o.decision == "ask"]
-    if why := next((why for o in asking if (why := _unliftable(o)) is not None), None):
+    if why := next((why for o in asking if (why := _explain_unliftable(o)) is not None), None):
         return why
     # Reasons that no rule was tested against, as none allowed the rest.
     if decided.line is not None and decided.line.opaque is not None:
@@ -261,7 +270,7 @@ def _not_always(decided: PolicyDecision) -> str:
     return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
 
 
-def _unliftable(outcome: Ruling) -> str | None:
+def _explain_unliftable(outcome: Ruling) -> str | None:
     rule, detail = outcome.rule, outcome.detail
     if outcome.cause == "danger":
         return _DANGER.format(detail)
@@ -273,7 +282,7 @@ def _unliftable(outcome: Ruling) -> str | None:
         return f"It {detail}, which asks every time."
     if rule is not None and rule.broken is not None:
         return f"{rule_name(rule)} can't be used ({rule.broken}); until it is repaired, it asks every time."
-    if rule is not None and not liftable(rule):
+    if rule is not None and not is_liftable(rule):
         return f"{rule_name(rule)} stands above what a session's rule may allow."
     return None
 
@@ -327,10 +336,10 @@ class Explanation(Frozen):
     """Highest rank first."""
 
 
-def explanation(
+def to_explanation(
     decided: PolicyDecision, choices: tuple[Choice, ...], always: SessionRule | None
 ) -> Explanation:
-    line, decision, verdict = decided.line, decided.outcome.decision, decided.verdict()
+    line, decision, verdict = decided.line, decided.outcome.decision, decided.to_verdict()
     unspared = decision == "deny" or (decision == "ask" and always is None)
     redirects = line.redirects if line else ()
     return Explanation(
@@ -338,52 +347,52 @@ def explanation(
         risk=decided.risk,
         mode=decided.mode,
         verdict=verdict,
-        parts=tuple(map(_explained, verdict.parts, decided.parts)),
+        parts=tuple(map(_to_explained_part, verdict.parts, decided.parts)),
         unseen=line.opaque if line else None,
         redirects=tuple(f"{r.kind} {r.target.text}" if r.target else r.kind for r in redirects),
         choices=choices if decision == "ask" else (),
         always=always,
         covers=always.covers if always else "",
-        not_always=_not_always(decided) if unspared else None,
-        considered=tuple(_considered(rule, decided) for rule in decided.rules),
+        not_always=_explain_no_always_choice(decided) if unspared else None,
+        considered=tuple(_to_considered(rule, decided) for rule in decided.rules),
     )
 
 
-def _explained(shown: ShellPart, part: PartRuling) -> ExplainedPart:
+def _to_explained_part(shown: ShellPart, part: PartRuling) -> ExplainedPart:
     c = part.command
     more = {
         "argv": c.argv,
-        "rule": part.outcome.named,
+        "rule": part.outcome.deciding_rule_name,
         "danger": c.danger or c.sets,
         "opaque": c.opaque,
-        "lets": _lets_on(part),
+        "lets": _prefix_surplus(part),
     }
     return ExplainedPart.model_validate({**shown.model_dump(), **more})
 
 
-def _lets_on(part: PartRuling) -> str | None:
+def _prefix_surplus(part: PartRuling) -> str | None:
     rule = part.outcome.rule
     if rule is None or rule.decision != "allow":
         return None
-    met = [p for p in rule.prefixes if begins(part.command, p)]
-    through = lets_through(max(met, key=len)) if met else ""
+    met = [p for p in rule.prefixes if has_prefix(part.command, p)]
+    through = describe_prefix_surplus(max(met, key=len)) if met else ""
     return f"{shlex.join(max(met, key=len))} …: {through}" if through else None
 
 
-def _lets(rule: Rule, part: PartRuling, args: Mapping[str, JsonValue]) -> bool:
+def _is_allowing_part(rule: Rule, part: PartRuling, args: Mapping[str, JsonValue]) -> bool:
     if rule.granted or rule.line is not None:
         return part.outcome.rule is rule
-    return part.plain if rule.reading else allows(rule, part.command, args)
+    return part.plain if rule.reading else is_allowing(rule, part.command, args)
 
 
-def _considered(rule: Rule, decided: PolicyDecision) -> Considered:
+def _to_considered(rule: Rule, decided: PolicyDecision) -> Considered:
     args, parts = decided.call.args, decided.parts
     if decided.line is None:
-        found = [Match.YES] if meets(rule, args, decided.about) else []
+        found = [Match.YES] if has_met_conditions(rule, args, decided.about) else []
     elif rule.decision == "allow":
-        found = [Match.YES for p in parts if _lets(rule, p, args)]
+        found = [Match.YES for p in parts if _is_allowing_part(rule, p, args)]
     else:
-        found = [restricts(rule, p.command, args) for p in parts]
+        found = [match_restriction(rule, p.command, args) for p in parts]
     met = max(found, default=Match.NO)
     word = cast(Literal["yes", "no", "maybe"], met.name.lower())
     return Considered(rule=rule_name(rule), decision=rule.decision, rank=rule.rank, met=word)

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import islice
 
 from interlock.services.files.protected import fold_name, pattern_examples, protected_names
-from interlock.services.policy.reading import Reading
+from interlock.services.policy.reading import LineReading
 from interlock.services.shell.model import Word
 from interlock.services.shell.words import decode_ansi_quoted
 
@@ -36,7 +36,7 @@ _SEQUENCE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?", re
 
 
 @dataclass(frozen=True, slots=True)
-class _Any:
+class _Wildcard:
     """A part of a word that may be any of several texts."""
 
     expression: str
@@ -44,87 +44,87 @@ class _Any:
     """Whether it is a pattern of names of files: it stands for files that are there."""
 
 
-_UNKNOWN = _Any(".*", pattern=False)
-_Part = str | _Any
+_UNKNOWN = _Wildcard(".*", pattern=False)
+_Part = str | _Wildcard
 
 
-def names_of(word: Word, reading: Reading) -> Sequence[str]:
+def possible_paths(word: Word, reading: LineReading) -> Sequence[str]:
     """Return the paths that a word may stand for, its own text first."""
     if word.literal:
         return (word.text,)
     found = [word.text]
-    parts = _parts_of(word, reading)
+    parts = _parse_word_parts(word, reading)
     for one in parts:
-        found += islice(_paths(one, reading), _MOST_MATCHES)
+        found += islice(_paths_from_parts(one, reading), _MOST_MATCHES)
     found += [part for text in found[1:] if " " in text for part in text.split()]  # as bash splits a value
     return tuple(dict.fromkeys(found))
 
 
-def is_unknown(word: Word, reading: Reading) -> bool:
-    """Whether its value isn't in the line."""
+def has_unknown_value(word: Word, reading: LineReading) -> bool:
+    """Return whether its value isn't in the line."""
     return not word.literal and any(
-        isinstance(p, _Any) and not p.pattern for o in _parts_of(word, reading) for p in o
+        isinstance(p, _Wildcard) and not p.pattern for o in _parse_word_parts(word, reading) for p in o
     )
 
 
-def trusted_names_in(text: str, reading: Reading) -> Sequence[str]:
+def find_trusted_names(text: str, reading: LineReading) -> Sequence[str]:
     """Return the paths in a text that name files which the program trusts."""
     found: list[str] = []
     for name in dict.fromkeys(islice(_NAME.findall(_EXTENDED.sub("*", text)), _MOST_NAMES)):
         if set(name) & {*"*?["}:
-            found += _paths(_tokens(name, {}, 0)[0], reading)
+            found += _paths_from_parts(_parse_parts(name, {}, 0)[0], reading)
         elif reading.workspace.protected(name):
             found.append(name)
     return found
 
 
 @cache
-def _any_trusted() -> re.Pattern[str]:
-    names = "|".join(re.escape(name) for name in _trusted())
+def _trusted_name_pattern() -> re.Pattern[str]:
+    names = "|".join(re.escape(name) for name in _trusted_names())
     return re.compile(rf"(?<![\w.-])({names}|\.git/(?:hooks|config))(?![\w-])", re.IGNORECASE)
 
 
-def first_trusted_in(text: str) -> str | None:
+def find_first_trusted_name(text: str) -> str | None:
     """Return the first trusted name that stands in a text, which isn't read as a line."""
     seen = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
-    found = _any_trusted().search(_QUOTING.sub("", seen))
+    found = _trusted_name_pattern().search(_QUOTING.sub("", seen))
     return found[1] if found else None
 
 
-def _parts_of(word: Word, reading: Reading) -> Sequence[Sequence[_Part]]:
+def _parse_word_parts(word: Word, reading: LineReading) -> Sequence[Sequence[_Part]]:
     values: dict[str, list[Word]] = {}
     for name, value in reading.line.values:
         values.setdefault(name, []).append(value)
-    texts = islice(_braced(word.text), _MOST_TEXTS) if word.text != "…" else ()
-    return [one for text in texts for one in _tokens(text, values, 0)] or [[_UNKNOWN]]
+    texts = islice(_expand_braces(word.text), _MOST_TEXTS) if word.text != "…" else ()
+    return [one for text in texts for one in _parse_parts(text, values, 0)] or [[_UNKNOWN]]
 
 
 # ---- braces
 
 
-def _braced(text: str) -> Iterator[str]:
+def _expand_braces(text: str) -> Iterator[str]:
     """Yield the words that braces make of one."""
     at = _skip_quoted(text, 0, "{")
     while at < len(text):
-        if text[at - 1 : at] != "$" and (parts := _alternatives(text, at)):
+        if text[at - 1 : at] != "$" and (parts := _brace_alternatives(text, at)):
             inner, end = parts
-            for rest in _braced(text[end:]):
+            for rest in _expand_braces(text[end:]):
                 for part in inner:
-                    for whole in _braced(part):
+                    for whole in _expand_braces(part):
                         yield text[:at] + whole + rest
             return
         at = _skip_quoted(text, at + 1, "{")
     yield text
 
 
-def _alternatives(text: str, at: int) -> tuple[list[str], int] | None:
+def _brace_alternatives(text: str, at: int) -> tuple[list[str], int] | None:
     """Return what the braces at a place offer, and the place behind them; None: bash leaves them as they are."""
     depth, start, found = 0, at + 1, list[str]()
     place = at
     while place < len(text):
         char = text[place]
         if char in "'\"\\":
-            place = _behind_quoted(text, place)
+            place = _end_of_quoted(text, place)
             continue
         if char == "{":
             depth += 1
@@ -132,7 +132,7 @@ def _alternatives(text: str, at: int) -> tuple[list[str], int] | None:
             depth -= 1
             if depth == 0:
                 found.append(text[start:place])
-                known = found if len(found) > 1 else _sequence(found[0])
+                known = found if len(found) > 1 else _expand_sequence(found[0])
                 return (known, place + 1) if known else None
         elif char == "," and depth == 1:
             found.append(text[start:place])
@@ -141,7 +141,7 @@ def _alternatives(text: str, at: int) -> tuple[list[str], int] | None:
     return None
 
 
-def _sequence(text: str) -> list[str]:
+def _expand_sequence(text: str) -> list[str]:
     ends = _SEQUENCE.fullmatch(text)
     if ends is None:
         return []
@@ -157,11 +157,11 @@ def _sequence(text: str) -> list[str]:
 
 def _skip_quoted(text: str, at: int, wanted: str) -> int:
     while at < len(text) and text[at] not in wanted:
-        at = _behind_quoted(text, at) if text[at] in "'\"\\" else at + 1
+        at = _end_of_quoted(text, at) if text[at] in "'\"\\" else at + 1
     return at
 
 
-def _behind_quoted(text: str, at: int) -> int:
+def _end_of_quoted(text: str, at: int) -> int:
     """Return the place behind what is quoted from here."""
     if text[at] == "\\":
         return at + 2
@@ -174,7 +174,7 @@ def _behind_quoted(text: str, at: int) -> int:
 # ---- expansions and patterns
 
 
-def _tokens(
+def _parse_parts(
     text: str, values: Mapping[str, Sequence[Word]], depth: int, *, quoted: bool = False
 ) -> Sequence[Sequence[_Part]]:
     """Return what a word may be, each as known texts and parts that may be several."""
@@ -196,37 +196,37 @@ def _tokens(
     while at < len(text):
         char = text[at]
         if char == "$" and text[at + 1 : at + 2] == "'" and not quoted:
-            end = _behind_quoted_ansi(text, at + 2)
+            end = _end_of_ansi_quoted(text, at + 2)
             known = decode_ansi_quoted(text[at + 2 : end - 1])
             add(_UNKNOWN if known is None else known)
             at = end
         elif char == "$" and text[at + 1 : at + 2] == '"':
             at += 1
         elif (variable := _VARIABLE.match(text, at)) is not None:
-            multiply(_values(variable, values, depth))
+            multiply(_variable_values(variable, values, depth))
             at = variable.end()
         elif (char in "$`" and text[at + 1 : at + 2] in ("(", "{", "[")) or char == "`":
             add(_UNKNOWN)
-            at = _behind_expansion(text, at)
+            at = _end_of_expansion(text, at)
         elif char == "'" and not quoted:
-            end = _behind_quoted(text, at)
+            end = _end_of_quoted(text, at)
             add(text[at + 1 : end - 1])
             at = end
         elif char == '"':
-            end = _behind_quoted(text, at)
-            multiply(_tokens(text[at + 1 : end - 1], values, depth, quoted=True))
+            end = _end_of_quoted(text, at)
+            multiply(_parse_parts(text[at + 1 : end - 1], values, depth, quoted=True))
             at = end
         elif char == "\\":
             add(text[at + 1 : at + 2])
             at += 2
         elif char == "*" and not quoted:
-            add(_Any("[^/]*"))
+            add(_Wildcard("[^/]*"))
             at += 1
         elif char == "?" and not quoted:
-            add(_Any("[^/]"))
+            add(_Wildcard("[^/]"))
             at += 1
         elif char == "[" and not quoted and (close := _end_of_bracket(text, at)) > 0:
-            add(_bracket(text[at + 1 : close]))
+            add(_parse_bracket(text[at + 1 : close]))
             at = close + 1
         else:
             add(char)
@@ -234,13 +234,13 @@ def _tokens(
     return found
 
 
-def _behind_quoted_ansi(text: str, at: int) -> int:
+def _end_of_ansi_quoted(text: str, at: int) -> int:
     while at < len(text) and text[at] != "'":
         at += 2 if text[at] == "\\" else 1
     return at + 1
 
 
-def _behind_expansion(text: str, at: int) -> int:
+def _end_of_expansion(text: str, at: int) -> int:
     """Return the place behind a substitution or `${…}` that isn't looked into."""
     if text[at] == "`":
         end = text.find("`", at + 1)
@@ -260,44 +260,46 @@ def _end_of_bracket(text: str, at: int) -> int:
     return text.find("]", classed + 2 if text.startswith("[", at + 1) and classed > 0 else at + 2)
 
 
-def _bracket(inside: str) -> _Any:
+def _parse_bracket(inside: str) -> _Wildcard:
     if (
         inside.startswith("[") or "--" in inside
     ):  # a class, such as `[[:upper:]]`, or a range that begins with `-`
-        return _Any("[^/]")
+        return _Wildcard("[^/]")
     negated, members = inside[:1] in "!^", inside.lstrip("!^").replace("\\", "")
     expression = f"[{'^' if negated else ''}{re.escape(members).replace(chr(92) + '-', '-')}]"
     try:
         re.compile(expression)
     except re.error:
-        return _Any("[^/]")
-    return _Any(expression)
+        return _Wildcard("[^/]")
+    return _Wildcard(expression)
 
 
-def _values(
+def _variable_values(
     match: re.Match[str], values: Mapping[str, Sequence[Word]], depth: int
 ) -> Sequence[Sequence[_Part]]:
     name = match[1] or match[2] or match[3]
     known: list[Sequence[_Part]] = []
     for value in values.get(name, ()):
         if value.literal:
-            known += _tokens(value.text, {}, _DEEPEST) if set(value.text) & {*"*?["} else [[value.text]]
+            known += _parse_parts(value.text, {}, _DEEPEST) if set(value.text) & {*"*?["} else [[value.text]]
         elif depth < _DEEPEST:
             known += (
                 one
-                for text in islice(_braced(value.text), _MOST_TEXTS)
-                for one in _tokens(text, values, depth + 1)
+                for text in islice(_expand_braces(value.text), _MOST_TEXTS)
+                for one in _parse_parts(text, values, depth + 1)
             )
         else:
             known.append([_UNKNOWN])
     if match[4] is not None:
-        known = [*_changed(known, match[4], match[5]), *([] if name in values else [[_UNKNOWN]])]
+        known = [*_apply_operator(known, match[4], match[5]), *([] if name in values else [[_UNKNOWN]])]
     if not known and name == "HOME":
         known = [[os.path.expanduser("~")]]  # noqa: PTH111 - Path's raises
     return known or [[_UNKNOWN]]
 
 
-def _changed(known: Sequence[Sequence[_Part]], operator: str, operand: str) -> Sequence[Sequence[_Part]]:
+def _apply_operator(
+    known: Sequence[Sequence[_Part]], operator: str, operand: str
+) -> Sequence[Sequence[_Part]]:
     """Return what an operator makes of known values."""
     texts = [
         "".join(p for p in one if isinstance(p, str)) for one in known if all(isinstance(p, str) for p in one)
@@ -305,7 +307,7 @@ def _changed(known: Sequence[Sequence[_Part]], operator: str, operand: str) -> S
     if operator.lstrip(":")[:1] in tuple("-=+?"):
         return [*([text] for text in texts), [operand]]
     if operator[0] in "%#":
-        return [[_cut(text, operand, operator)] for text in texts]
+        return [[_remove_affix(text, operand, operator)] for text in texts]
     if operator[0] == "/":
         wanted, _, instead = operand.partition("/")
         return [[text.replace(wanted, instead)] for text in texts] or [[instead]]
@@ -315,8 +317,9 @@ def _changed(known: Sequence[Sequence[_Part]], operator: str, operand: str) -> S
     return [[text] for text in texts]  # the case of letters
 
 
-def _cut(text: str, pattern: str, operator: str) -> str:
-    """Remove the shortest (`%`, `#`) or longest (`%%`, `##`) end or beginning that a pattern matches."""
+def _remove_affix(text: str, pattern: str, operator: str) -> str:
+    """Return a text without the shortest (`%`, `#`) or longest (`%%`, `##`) end or beginning that a pattern
+    matches."""
     pattern = pattern.replace('"', "").replace("'", "")
     places = range(len(text) + 1)
     if operator[0] == "%":
@@ -329,19 +332,19 @@ def _cut(text: str, pattern: str, operator: str) -> str:
 # ---- paths
 
 
-def _paths(parts: Sequence[_Part], reading: Reading) -> Iterator[str]:
+def _paths_from_parts(parts: Sequence[_Part], reading: LineReading) -> Iterator[str]:
     """Yield the paths that a word with these parts may stand for."""
     if all(isinstance(part, str) for part in parts):
         yield "".join(part for part in parts if isinstance(part, str))
         return
-    names = _split(parts)
-    known = _leading(names)
-    yield from _close_names(names, known)
+    names = _split_at_slashes(parts)
+    known = _leading_folder(names)
+    yield from _close_trusted_names(names, known)
     if all(isinstance(part, str) or part.pattern for part in parts):
-        yield from _matches(names, reading)
+        yield from _match_files(names, reading)
 
 
-def _split(parts: Sequence[_Part]) -> list[list[_Part]]:
+def _split_at_slashes(parts: Sequence[_Part]) -> list[list[_Part]]:
     """Return the parts of each name of the path."""
     names: list[list[_Part]] = [[]]
     for part in parts:
@@ -357,8 +360,8 @@ def _split(parts: Sequence[_Part]) -> list[list[_Part]]:
     return names
 
 
-def _leading(names: Sequence[Sequence[_Part]]) -> str:
-    """The folder in front of the first name that isn't known, as it begins a path."""
+def _leading_folder(names: Sequence[Sequence[_Part]]) -> str:
+    """Return the folder in front of the first name that isn't known, as it begins a path."""
     folder = ""
     for name in names:
         if not all(isinstance(part, str) for part in name):
@@ -367,7 +370,7 @@ def _leading(names: Sequence[Sequence[_Part]]) -> str:
     return folder
 
 
-def _close_names(names: Sequence[Sequence[_Part]], folder: str) -> Iterator[str]:
+def _close_trusted_names(names: Sequence[Sequence[_Part]], folder: str) -> Iterator[str]:
     """Yield the trusted names that a name of the path may be, and known names behind an unknown one."""
     behind = False
     for name in names:
@@ -376,39 +379,41 @@ def _close_names(names: Sequence[Sequence[_Part]], folder: str) -> Iterator[str]
                 yield folder + "".join(part for part in name if isinstance(part, str))
             continue
         behind = True
-        if _letters(name) >= _CLOSE:
-            expression = _expression(name)
-            yield from (folder + one for one in _trusted() if expression.fullmatch(fold_name(one)))
+        if _count_fixed_letters(name) >= _CLOSE:
+            expression = _compile_name(name)
+            yield from (folder + one for one in _trusted_names() if expression.fullmatch(fold_name(one)))
 
 
-def _letters(name: Sequence[_Part]) -> int:
+def _count_fixed_letters(name: Sequence[_Part]) -> int:
     """Count the letters that a pattern fixes, without the ending of `*.md`."""
     fixed = [part for part in name if isinstance(part, str)]
     if not isinstance(name[0], str) and "." in "".join(fixed):
         fixed = ["".join(fixed).rpartition(".")[0]]
     return sum(map(len, fixed)) + sum(
-        isinstance(p, _Any) and _NARROW.fullmatch(p.expression) is not None for p in name
+        isinstance(p, _Wildcard) and _NARROW.fullmatch(p.expression) is not None for p in name
     )
 
 
-def _expression(name: Sequence[_Part]) -> re.Pattern[str]:
+def _compile_name(name: Sequence[_Part]) -> re.Pattern[str]:
     text = "".join(re.escape(p) if isinstance(p, str) else p.expression for p in name)
     return re.compile(text, re.IGNORECASE | re.DOTALL)
 
 
 @cache
-def _trusted() -> Sequence[str]:
+def _trusted_names() -> Sequence[str]:
     return (*protected_names(), *pattern_examples())
 
 
-def _matches(names: Sequence[Sequence[_Part]], reading: Reading) -> Iterator[str]:
+def _match_files(names: Sequence[Sequence[_Part]], reading: LineReading) -> Iterator[str]:
     """Yield the files that a pattern matches now."""
     hidden = "dotglob" in reading.line.text
     for base in reading.folders.bases or (".",):
-        yield from islice(_walk(str(reading.workspace.root / base), "", [*names], hidden), _MOST_MATCHES)
+        yield from islice(
+            _walk_pattern(str(reading.workspace.root / base), "", [*names], hidden), _MOST_MATCHES
+        )
 
 
-def _walk(folder: str, path: str, names: list[Sequence[_Part]], hidden: bool) -> Iterator[str]:
+def _walk_pattern(folder: str, path: str, names: list[Sequence[_Part]], hidden: bool) -> Iterator[str]:
     if not names:
         yield path.removesuffix("/")
         return
@@ -417,11 +422,11 @@ def _walk(folder: str, path: str, names: list[Sequence[_Part]], hidden: bool) ->
     if all(isinstance(part, str) for part in name):
         known = "".join(part for part in name if isinstance(part, str))
         if not path and known == "" and rest:
-            yield from _walk("/", "/", rest, hidden)
+            yield from _walk_pattern("/", "/", rest, hidden)
         elif known in ("", ".") or os.path.lexists(os.path.join(place, known)):  # noqa: PTH118 - as above
-            yield from _walk(folder, f"{path}{known}/" if known else path, rest, hidden)
+            yield from _walk_pattern(folder, f"{path}{known}/" if known else path, rest, hidden)
         return
-    expression = _expression(name)
+    expression = _compile_name(name)
     dots = hidden or (isinstance(name[0], str) and name[0].startswith("."))
     try:
         entries = sorted(entry.name for entry in islice(os.scandir(place), _MOST_ENTRIES))
@@ -429,4 +434,4 @@ def _walk(folder: str, path: str, names: list[Sequence[_Part]], hidden: bool) ->
         return
     for entry in entries:
         if (dots or not entry.startswith(".")) and expression.fullmatch(entry):
-            yield from _walk(folder, f"{path}{entry}/", rest, hidden)
+            yield from _walk_pattern(folder, f"{path}{entry}/", rest, hidden)

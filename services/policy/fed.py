@@ -23,7 +23,7 @@ _RECIPE = re.compile(r"^(?:[ \t]+|[^\n;]*?;)[@+ \t-]*(.+)$", re.MULTILINE)
 
 
 @lru_cache(maxsize=64)
-def texts_of(line: ShellLine) -> tuple[str, ...]:
+def find_fed_texts(line: ShellLine) -> tuple[str, ...]:
     """Return the texts that stand in a line for others of its commands to read."""
     here = (r.text for r in line.redirects if r.kind == "text" and r.text)
     printed = (
@@ -34,8 +34,9 @@ def texts_of(line: ShellLine) -> tuple[str, ...]:
     return tuple(chain(here, printed))
 
 
-def runs_text(command: ShellCommand, line: ShellLine) -> bool:
-    """Whether a command takes its instructions from another part of the line: its input, or a file that it writes."""
+def is_running_text(command: ShellCommand, line: ShellLine) -> bool:
+    """Return whether a command takes its instructions from another part of the line: its input, or a file that it
+    writes."""
     if not command.words or not command.words[0].literal:
         return False
     program = known_program_name(command.words[0].text)
@@ -51,14 +52,14 @@ def runs_text(command: ShellCommand, line: ShellLine) -> bool:
 
 
 @lru_cache(maxsize=64)
-def commands_fed(line: ShellLine) -> tuple[ShellCommand, ...]:
+def find_fed_commands(line: ShellLine) -> tuple[ShellCommand, ...]:
     """Return the commands in the texts of a line that one of its commands runs."""
-    if not any(runs_text(command, line) for command in line.commands):
+    if not any(is_running_text(command, line) for command in line.commands):
         return ()
-    return tuple(islice(_in_texts(texts_of(line)), _MOST_COMMANDS))
+    return tuple(islice(_parse_texts(find_fed_texts(line)), _MOST_COMMANDS))
 
 
-def _in_texts(texts: Sequence[str]) -> Iterator[ShellCommand]:
+def _parse_texts(texts: Sequence[str]) -> Iterator[ShellCommand]:
     for text in texts:
         yield from parse_shell_line(text).commands
         for recipe in _RECIPE.findall(text):

@@ -23,7 +23,7 @@ from interlock.services.policy.rule import (
     Pattern,
     PatternError,
     Rule,
-    canonical,
+    canonical_tool_name,
     compile_pattern,
 )
 from interlock.state.calls import ApprovalMode, Decision, Risk
@@ -78,16 +78,16 @@ class RuleFields(BaseModel, extra="forbid", strict=True, defer_build=True):
     denyMessage: str | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> "RuleFields":
+    def _require_consistency(self) -> "RuleFields":
         for name in self.toolName:
-            if not usable_tool_name(name):
+            if not is_usable_tool_name(name):
                 raise ValueError(f"toolName {name!r}: expected a tool's name, '*', 'mcp_*' or 'mcp_SERVER_*'")
         conditions = [k for k in _CONDITIONS if getattr(self, k) is not None]
         if len(conditions) > 1:
             raise ValueError(f"{' and '.join(conditions)} exclude each other")
         about_line = (self.commandPrefix, self.commandRegex, self.command, self.line, self.plainReading)
         command = any(condition is not None for condition in about_line)
-        if command and not all(canonical(n) in SHELL for n in self.toolName):
+        if command and not all(canonical_tool_name(n) in SHELL for n in self.toolName):
             raise ValueError(f"{conditions[0]} is only for toolName 'run_shell_command', got {self.toolName}")
         if (
             self.path or self.host or self.plainReading or self.command or self.line
@@ -100,33 +100,33 @@ class RuleFields(BaseModel, extra="forbid", strict=True, defer_build=True):
         return self
 
 
-def usable_tool_name(name: str) -> bool:
+def is_usable_tool_name(name: str) -> bool:
     body = name[:-1] if name == "*" or (name.startswith("mcp_") and name.endswith("_*")) else name
     return name != "" and not set(body) & set("*?[] \t\n")
 
 
 def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
-    """Build a rule. Raises `ValueError` naming the field."""
+    """Return the rule of a table. Raise `ValueError` naming the field."""
     try:
-        fields = RuleFields.model_validate(_as_saved(table, source))
+        fields = RuleFields.model_validate(_convert_saved_table(table, source))
     except ValidationError as error:
-        raise ValueError(first_error(error, RuleFields)) from None
+        raise ValueError(first_error_message(error, RuleFields)) from None
     if fields.path and fields.workspace is None and tier != WORKSPACE and not os.path.isabs(fields.path):  # noqa: PTH117
         raise ValueError(f'path {fields.path!r} is relative: in which workspace? Name it by workspace = "…"')
     return Rule(
         source=source,
-        tools=tuple(_of_server(name, fields.mcpName) for name in fields.toolName),
+        tools=tuple(_qualify_tool_name(name, fields.mcpName) for name in fields.toolName),
         decision="ask" if fields.decision == "ask_user" else fields.decision,
         tier=tier,
         priority=fields.priority,
         modes=frozenset(fields.modes),
-        prefixes=tuple(_words("commandPrefix", p) for p in fields.commandPrefix or ()),
-        granted=tuple(_words("command", c) for c in fields.command or ()),
+        prefixes=tuple(_split_command("commandPrefix", p) for p in fields.commandPrefix or ()),
+        granted=tuple(_split_command("command", c) for c in fields.command or ()),
         line=fields.line,
         saved=_is_saved(table, source),
         reading=fields.plainReading or False,
-        command=_pattern("commandRegex", fields.commandRegex),
-        args=_pattern("argsPattern", fields.argsPattern),
+        command=_compile_field("commandRegex", fields.commandRegex),
+        args=_compile_field("argsPattern", fields.argsPattern),
         allow_redirection=fields.allowRedirection,
         deny_message=fields.denyMessage,
         target=fields.path if fields.host is None else fields.host,
@@ -139,8 +139,10 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     )
 
 
-def _as_saved(table: Mapping[str, Any], source: str) -> Mapping[str, Any]:
-    """Read what was saved by 0.1 or gemini-cli as what the person saw.
+def _convert_saved_table(table: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """Return what was saved by 0.1 or gemini-cli as what the person saw. A prefix is a grant for these words:
+    nobody wrote a prefix. A server's name alone covers nothing any more, as any program could have it: the tool is
+    asked about once more.
 
     A prefix is a grant for these words: nobody wrote a prefix. A server's name alone covers nothing any more, as any
     program could have it: the tool is asked about once more.
@@ -158,14 +160,14 @@ def _is_saved(table: Mapping[str, Any], source: str) -> bool:
     return own and table.get("priority") == SAVED_PRIORITY and table.get("decision") == "allow"
 
 
-def _of_server(tool: str, server: str | None) -> str:
+def _qualify_tool_name(tool: str, server: str | None) -> str:
     """Return a tool's name as used in calls: with `mcpName` it may be the server's own name for it."""
     plain = tool == "*" or tool.startswith("mcp_")
-    return canonical(tool) if server is None or plain else mcp_name(server, tool)
+    return canonical_tool_name(tool) if server is None or plain else mcp_name(server, tool)
 
 
-def _words(field: str, text: str) -> tuple[str, ...]:
-    """Split a command, or its leading words, as bash would. Raises `ValueError`."""
+def _split_command(field: str, text: str) -> tuple[str, ...]:
+    """Return the words of a command, or its leading ones, as bash splits them. Raise `ValueError`."""
     try:
         split = tuple(shlex.split(text))
     except ValueError as error:
@@ -175,15 +177,16 @@ def _words(field: str, text: str) -> tuple[str, ...]:
     return split
 
 
-def _pattern(field: str, text: str | None) -> Pattern | None:
+def _compile_field(field: str, text: str | None) -> Pattern | None:
+    """Return the field's pattern compiled. Raise `ValueError` naming the field."""
     try:
         return None if text is None else compile_pattern(text)
     except PatternError as error:
         raise ValueError(f"{field}: {error}") from None
 
 
-def first_error(error: ValidationError, fields: type[BaseModel]) -> str:
-    """Format the first error, naming the field."""
+def first_error_message(error: ValidationError, fields: type[BaseModel]) -> str:
+    """Return the first error, naming the field."""
     place, message = first_fault(error)
     message = message.removeprefix("Value error, ")
     if error.errors()[0]["type"] == "extra_forbidden":
@@ -191,15 +194,15 @@ def first_error(error: ValidationError, fields: type[BaseModel]) -> str:
     return f"{place}: {message}" if place else message
 
 
-def stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
-    """Build a rule that asks in place of an unusable one, which may have been meant to deny."""
+def stand_in_rule(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
+    """Return a rule that asks in place of an unusable one, which may have been meant to deny."""
     return Rule(
         source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem, lowers=True
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RuleProblem:
     """A problem in a rule file or setting, and its effect."""
 
     source: str
@@ -216,8 +219,9 @@ _OUTSIDE: tuple[Risk, ...] = ("read", "write", "execute", "network")
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 
 
-def settings_rules(settings: Settings) -> tuple[list[Rule], list[Problem]]:
-    """Build rules from settings. An unreadable allow entry allows nothing; if it was to deny or ask, everything asks.
+def rules_from_settings(settings: Settings) -> tuple[list[Rule], list[RuleProblem]]:
+    """Return the rules that settings make. An unreadable allow entry allows nothing; if it was to deny or ask,
+    everything asks. Priorities, here and below, are gemini-cli's within the user tier: 400 is its 4.4.
 
     Priorities, here and below, are gemini-cli's within the user tier: 400 is its 4.4.
     """
@@ -229,35 +233,40 @@ def settings_rules(settings: Settings) -> tuple[list[Rule], list[Problem]]:
         ("tools.core", tools.core, "allow", 250),
     )
     rules: list[Rule] = []
-    problems: list[Problem] = []
+    problems: list[RuleProblem] = []
     for setting, entries, decision, priority in lists:
         for entry in entries:
             source = f"settings {setting} {entry!r}"
             try:
-                rules.append(_of_entry(entry, source, decision, priority))
+                rules.append(_to_entry_rule(entry, source, decision, priority))
             except ValueError as error:
                 effect = "it allows nothing" if decision == "allow" else "everything asks until it is right"
-                problems.append(Problem(source, str(error), effect))
+                problems.append(RuleProblem(source, str(error), effect))
                 if decision != "allow":
-                    rules.append(stand_in(source, USER, ("*",), str(error)))
-    more = (*(_not_core() if tools.core else ()), *_servers(settings), *auto_approval_rules(settings))
+                    rules.append(stand_in_rule(source, USER, ("*",), str(error)))
+    more = (
+        *(_rules_against_other_tools() if tools.core else ()),
+        *_server_rules(settings),
+        *auto_approval_rules(settings),
+    )
     return [*rules, *more], problems
 
 
-def _of_entry(entry: str, source: str, decision: Decision, priority: int) -> Rule:
+def _to_entry_rule(entry: str, source: str, decision: Decision, priority: int) -> Rule:
+    """Return the rule of one entry in settings. Raise `ValueError`."""
     narrowed = _CALL.fullmatch(entry.strip())
-    name = canonical(narrowed[1] if narrowed else entry.strip())
+    name = canonical_tool_name(narrowed[1] if narrowed else entry.strip())
     prefix = narrowed[2].strip() if narrowed else ""
-    if not usable_tool_name(name):
+    if not is_usable_tool_name(name):
         raise ValueError(f"{name!r} isn't a tool's name")
     if prefix and name not in SHELL:
         raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")
-    prefixes = (_words("commandPrefix", prefix),) if prefix else ()
+    prefixes = (_split_command("commandPrefix", prefix),) if prefix else ()
     return Rule(source, (name,), decision, USER, priority, prefixes=prefixes)
 
 
-def _not_core() -> Iterator[Rule]:
-    """Plan mode is exempt: it has its own list."""
+def _rules_against_other_tools() -> Iterator[Rule]:
+    """Yield rules that deny what `tools.core` doesn't name; plan mode is exempt: it has its own list."""
     for risk in _OUTSIDE:
         yield Rule(
             source="settings tools.core",
@@ -271,7 +280,7 @@ def _not_core() -> Iterator[Rule]:
         )
 
 
-def _servers(settings: Settings) -> Iterator[Rule]:
+def _server_rules(settings: Settings) -> Iterator[Rule]:
     trusted = [name for name, server in settings.mcp_servers.items() if server.trust]
     lists: tuple[tuple[str, Iterable[str], Decision, int], ...] = (
         ("mcp.excluded", settings.mcp.excluded, "deny", 900),
@@ -296,7 +305,8 @@ _MODES: frozenset[ApprovalMode] = frozenset({"default", "auto_edit"})
 
 
 def auto_approval_rules(settings: Settings) -> Iterator[Rule]:
-    """Rules for the task loop's own tools. The longest matching command prefix wins; of equal ones, the denial."""
+    """Yield rules for the task loop's own tools. The longest matching command prefix wins; of equal ones, the
+    denial."""
     task = settings.task
     if not task.auto_approval:
         return
@@ -307,13 +317,13 @@ def auto_approval_rules(settings: Settings) -> Iterator[Rule]:
         ("alwaysAllowSubtasks", task.allow_subtasks, ("new_task",)),
         ("alwaysAllowMcp", task.allow_mcp, tuple(mcp_name(n, "read_resource") for n in settings.mcp_servers)),
     )
-    yield from (_approval(name, tools, "allow") for name, on, tools in switches if on and tools)
+    yield from (_auto_approval_rule(name, tools, "allow") for name, on, tools in switches if on and tools)
     if task.allow_execute:
-        yield from _commands("allowedCommands", task.allowed_commands, "allow", 0)
-    yield from _commands("deniedCommands", task.denied_commands, "deny", 0.5)
+        yield from _command_prefix_rules("allowedCommands", task.allowed_commands, "allow", 0)
+    yield from _command_prefix_rules("deniedCommands", task.denied_commands, "deny", 0.5)
 
 
-def _approval(
+def _auto_approval_rule(
     name: str, tools: tuple[str, ...], decision: Decision, prefix: str = "", more: float = 0
 ) -> Rule:
     return Rule(
@@ -327,8 +337,12 @@ def _approval(
     )
 
 
-def _commands(name: str, beginnings: Iterable[str], decision: Decision, more: float) -> Iterator[Rule]:
+def _command_prefix_rules(
+    name: str, beginnings: Iterable[str], decision: Decision, more: float
+) -> Iterator[Rule]:
     for text in (beginning.strip() for beginning in beginnings):
         prefix, length = ("", 0) if text == "*" else (text, min(len(text), _LONGEST))
         if text:
-            yield _approval(f"{name} {text!r}", ("execute_command",), decision, prefix, length + more)
+            yield _auto_approval_rule(
+                f"{name} {text!r}", ("execute_command",), decision, prefix, length + more
+            )

@@ -29,25 +29,30 @@ _SUBMODULE = b"\x00\x00\xe0\x00"
 """Mode of index entries that are repositories of their own, which `git status` enters."""
 
 
-def runs_nothing(folder: Path) -> bool:
+def is_inert_repository(folder: Path) -> bool:
     """Whether the repository git finds from `folder` has no settings, hooks or submodules that run programs.
 
     Bare repositories aren't found (tools set `safe.bareRepository=explicit`); the user's configuration is trusted.
     """
     # All of them: git passes over a `.git` that is no repository.
-    return all(map(_is_plain, _repositories(folder)))
+    return all(map(_is_inert, _find_repositories(folder)))
 
 
-def shows_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
-    """Whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it compares any
-    two folders, whatever they hold."""
-    found = [own for git in _repositories(folder) for own, _ in _directories(git) if (own / "HEAD").is_file()]
+def is_tracking_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
+    """Return whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it
+    compares any two folders, whatever they hold."""
+    found = [
+        own
+        for git in _find_repositories(folder)
+        for own, _ in _git_directories(git)
+        if (own / "HEAD").is_file()
+    ]
     if not found:
         return compared < 2
-    return not texts or not any(_tracks_private(str(own), _state(own / "index")) for own in found)
+    return not texts or not any(_is_tracking_private(str(own), _file_stamp(own / "index")) for own in found)
 
 
-def _repositories(folder: Path) -> Iterator[Path]:
+def _find_repositories(folder: Path) -> Iterator[Path]:
     """Yield everything that git may take for the repository of a folder."""
     real = Path(os.path.realpath(folder))  # git climbs from where a link leads
     places = (place / ".git" for place in (real, *real.parents))
@@ -55,26 +60,31 @@ def _repositories(folder: Path) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=8)
-def _tracks_private(git: str, index: tuple[int, int, int]) -> bool:
+def _is_tracking_private(git: str, index: tuple[int, int, int]) -> bool:
     return bool(index[2]) and _PRIVATE.search(read_file(Path(git, "index"), index[2])) is not None
 
 
-def _directories(git: Path) -> list[tuple[Path, Path]]:
-    """The directory of a work tree and the one with its settings: the same, unless `git worktree` has linked it.
+def _git_directories(git: Path) -> list[tuple[Path, Path]]:
+    """Return the directory of a work tree and the one with its settings: the same, unless `git worktree` has linked
+    it. Empty if `git` is something else, like a submodule's.
 
     Empty if `git` is something else, like a submodule's.
     """
     if git.is_dir():
         return [] if (git / "commondir").exists() else [(git, git)]
     try:
-        own = Path(os.path.realpath(git.parent / _line(git).removeprefix("gitdir: ")))
-        linked = own.parent.name == "worktrees" and _line(own / "commondir") == "../.."
-        return [(own, own.parent.parent)] if linked and Path(_line(own / "gitdir")).samefile(git) else []
+        own = Path(os.path.realpath(git.parent / _read_single_line(git).removeprefix("gitdir: ")))
+        linked = own.parent.name == "worktrees" and _read_single_line(own / "commondir") == "../.."
+        return (
+            [(own, own.parent.parent)]
+            if linked and Path(_read_single_line(own / "gitdir")).samefile(git)
+            else []
+        )
     except (OSError, ValueError):
         return []
 
 
-def user_excludes() -> Iterator[Path]:
+def user_exclude_files() -> Iterator[Path]:
     """Yield the files in which the user says what git, and ripgrep with it, ignores in every repository."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path's raises
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
@@ -91,7 +101,7 @@ def user_excludes() -> Iterator[Path]:
 _EXCLUDES = re.compile(r"^\s*excludesfile\s*=(.+)$", re.MULTILINE | re.IGNORECASE)
 
 
-def _line(file: Path) -> str:
+def _read_single_line(file: Path) -> str:
     return read_file(file, _LARGEST).decode().removesuffix("\n")
 
 
@@ -103,9 +113,9 @@ _COMMAND = re.compile(
 """A program that git looks for in the work tree."""
 
 
-def _users_run_nothing(tree: Path) -> bool:
-    """Whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading commands, no
-    program with a relative path."""
+def _is_user_config_inert(tree: Path) -> bool:
+    """Return whether the user's configuration makes git run nothing that lies in a work tree: no hooks of reading
+    commands, no program with a relative path."""
     for config in git_configuration_paths(os.environ):
         named = [config, *(path for path, configures in paths_named_by_git(config, tree) if configures)]
         folders = (path for path, configures in paths_named_by_git(config, tree) if not configures)
@@ -117,25 +127,27 @@ def _users_run_nothing(tree: Path) -> bool:
     return True
 
 
-def _is_plain(git: Path) -> bool:
+def _is_inert(git: Path) -> bool:
     try:
-        if not _users_run_nothing(git.parent):
+        if not _is_user_config_inert(git.parent):
             return False
     except OSError:
         return False
-    for own, common in _directories(git):
+    for own, common in _git_directories(git):
         if (own / "config.worktree").exists() or (common / "hooks/post-index-change").exists():
             return False
         if any(own.glob("sharedindex.*")):  # it holds further entries
             return False
         try:
-            return _are_plain(str(own), str(common), _state(common / "config"), _state(own / "index"))
+            return _has_inert_content(
+                str(own), str(common), _file_stamp(common / "config"), _file_stamp(own / "index")
+            )
         except (OSError, ValueError):
             return False
     return False
 
 
-def _state(file: Path) -> tuple[int, int, int]:
+def _file_stamp(file: Path) -> tuple[int, int, int]:
     """Return a value that differs once the file has changed."""
     try:
         status = file.stat()
@@ -145,7 +157,9 @@ def _state(file: Path) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=8)
-def _are_plain(own: str, common: str, config: tuple[int, int, int], index: tuple[int, int, int]) -> bool:
+def _has_inert_content(
+    own: str, common: str, config: tuple[int, int, int], index: tuple[int, int, int]
+) -> bool:
     if config[2] > _LARGEST or index[2] > _LARGEST_INDEX:
         return False
     entries = read_file(Path(own, "index"), _LARGEST_INDEX) if index[2] else b""
@@ -170,26 +184,27 @@ _SAFE = (*("-c", "safe.bareRepository=explicit"), *("-c", "core.fsmonitor=false"
 _NAMES = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "--no-color")
 
 
-def prints_texts(command: str, options: Sequence[str]) -> bool:
-    """Whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of a blob."""
+def is_printing_texts(command: str, options: Sequence[str]) -> bool:
+    """Return whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of
+    a blob."""
     patch = not _PATCH.isdisjoint(options)
     if command == "log":
         return patch or "L" in options
     return command == "show" or (command == "diff" and (patch or _LISTS.isdisjoint(options)))
 
 
-def shows_private(folder: Path, words: Sequence[str], kept: Callable[[str], bool]) -> bool:
-    """Whether `git WORDS…` shows a private file or one that `kept` keeps from tools, or that can't be known in time."""
-    asked = _Asked.of(folder, words)
+def is_showing_private(folder: Path, words: Sequence[str], is_hidden: Callable[[str], bool]) -> bool:
+    """Return whether `git WORDS…` shows a private file, or one that `is_hidden` keeps from tools, or can't be known."""
+    asked = _GitQuestion.parse(folder, words)
     if asked.command == "diff" and not asked.revisions and not asked.options:
         return False  # the index is looked at before
     if asked.command == "show" and asked.only_paths:
         return False
-    found = _names_of(str(folder), asked, int(time.monotonic()))
-    return found is None or any(first_private_name(Path(name).parts) or kept(name) for name in found)
+    found = _shown_paths(str(folder), asked, int(time.monotonic()))
+    return found is None or any(first_private_name(Path(name).parts) or is_hidden(name) for name in found)
 
 
-class _Asked(NamedTuple):
+class _GitQuestion(NamedTuple):
     command: str
     options: tuple[str, ...]
     revisions: tuple[str, ...]
@@ -200,7 +215,7 @@ class _Asked(NamedTuple):
     """Files whose lines are shown through all renames: `-L 1,9:a.py`."""
 
     @classmethod
-    def of(cls, folder: Path, words: Sequence[str]) -> "_Asked":
+    def parse(cls, folder: Path, words: Sequence[str]) -> "_GitQuestion":
         options: list[str] = []
         revisions: list[str] = []
         paths: list[str] = []
@@ -211,19 +226,19 @@ class _Asked(NamedTuple):
             elif not word.startswith("-") or word == "-":
                 (paths if os.path.lexists(folder / word) else revisions).append(word)
             else:
-                options += _selecting(word, rest)
-        if not _CONTENT.isdisjoint(_letters_and_names(words)):
+                options += _selecting_options(word, rest)
+        if not _CONTENT.isdisjoint(_option_names(words)):
             options = [o for o in options if not re.match(r"-n|-\d|--max-count", o)]
-        followed = [w.rpartition(":")[2] for w in _ranges(words)] if words[0] == "log" else []
+        followed = [w.rpartition(":")[2] for w in _line_ranges(words)] if words[0] == "log" else []
         inside = [r for r in revisions if ":" in r]
         if words[0] == "show":
             revisions = [r for r in revisions if ":" not in r]
         only = bool(inside) and not revisions
-        shown = tuple(map(_peeled, revisions))
+        shown = tuple(map(_to_commit_revision, revisions))
         return cls(words[0], tuple(options), shown, tuple(paths), only, tuple(followed))
 
 
-def _ranges(words: Sequence[str]) -> Iterator[str]:
+def _line_ranges(words: Sequence[str]) -> Iterator[str]:
     """Yield the values of `-L`."""
     for word, after in zip(words, (*words[1:], ""), strict=True):
         if found := re.match(r"-[a-zA-Z]*?L(.*)", word, re.DOTALL):
@@ -243,12 +258,12 @@ def _former_names(fields: Sequence[str], followed: Sequence[str]) -> tuple[str, 
     return tuple(known)
 
 
-def _letters_and_names(words: Sequence[str]) -> set[str]:
+def _option_names(words: Sequence[str]) -> set[str]:
     longs = {w[2:].partition("=")[0] for w in words if w.startswith("--")}
     return longs | {letter for w in words if re.match(r"-[^-]", w) for letter in w[1:]}
 
 
-def _selecting(word: str, rest: Iterator[str]) -> list[str]:
+def _selecting_options(word: str, rest: Iterator[str]) -> list[str]:
     """Return what of an option selects commits and files; what it only says about their looks is left out."""
     if word.startswith("--"):
         chosen = word[2:].partition("=")[0] in _SELECTS
@@ -264,23 +279,23 @@ def _selecting(word: str, rest: Iterator[str]) -> list[str]:
     return found
 
 
-def _peeled(revision: str) -> str:
+def _to_commit_revision(revision: str) -> str:
     """Return the revision as one that must be a commit: a blob or a tree has no path that could be checked."""
     for dots in ("...", ".."):
         if dots in revision:
-            return dots.join(side and _peeled(side) for side in revision.split(dots, 1))
+            return dots.join(side and _to_commit_revision(side) for side in revision.split(dots, 1))
     return revision if ":" in revision else f"{revision}^{{commit}}"
 
 
 @lru_cache(maxsize=64)
-def _names_of(folder: str, asked: _Asked, _second: int) -> tuple[str, ...] | None:
+def _shown_paths(folder: str, asked: _GitQuestion, _second: int) -> tuple[str, ...] | None:
     """Return the paths of what is shown; None if unknown. Cached for a second, as a decision asks several times."""
     several = () if asked.command == "diff" else ("--format=", "-m")
     renames = () if "--follow" in asked.options else ("--no-renames",)
     if asked.followed:
         asked, renames = asked._replace(options=(), paths=()), ("-M", "-l0", "--diff-filter=R")
     words = (asked.command, *_NAMES, *several, *renames, *asked.options, *asked.revisions, "--", *asked.paths)
-    done = _git(folder, *words)
+    done = _run_git(folder, *words)
     if done is None:
         return None
     if done.returncode == 0:
@@ -288,23 +303,25 @@ def _names_of(folder: str, asked: _Asked, _second: int) -> tuple[str, ...] | Non
         return _former_names(names, asked.followed) if asked.followed else names
     # Where nothing of that name is there, the command itself fails, too.
     there = [revision.replace("^{commit}", "") for revision in asked.revisions] or ["HEAD"]
-    known = _git(folder, "rev-parse", *there)
+    known = _run_git(folder, "rev-parse", *there)
     return () if known is not None and known.returncode != 0 else None
 
 
-def tracked_files(folder: Path, words: Sequence[str]) -> Iterator[str]:
+def list_tracked_files(folder: Path, words: Sequence[str]) -> Iterator[str]:
     """Yield what `git ls-files WORDS…` lists."""
     options = [
         word for word in words if word.startswith("--exclude") or word in ("-o", "-m", "-c", "--others")
     ]
-    done = _git(str(folder), "ls-files", "-z", *options, "--", *(w for w in words if not w.startswith("-")))
+    done = _run_git(
+        str(folder), "ls-files", "-z", *options, "--", *(w for w in words if not w.startswith("-"))
+    )
     yield from (os.fsdecode(name) for name in (done.stdout if done else b"").split(b"\0") if name)
 
 
 _OPTIONS_OF_CHECKOUT = to_name_set("-b -B --orphan -d --detach -t --track -p --patch")
 
 
-def changed_by_checkout(folder: Path, words: Sequence[str], *, staged: bool) -> Iterator[str]:
+def files_changed_by_checkout(folder: Path, words: Sequence[str], *, staged: bool) -> Iterator[str]:
     """Yield the files that `git checkout … PATHS` or `git restore … PATHS` names or changes; none for a switch.
 
     `staged`: another command of the line changes the index before.
@@ -320,22 +337,22 @@ def changed_by_checkout(folder: Path, words: Sequence[str], *, staged: bool) -> 
     if command == "read-tree":
         given = ["-s", given[-1], "."] if "-u" in given else ["--staged"]
     switches = command == "checkout"
-    found = _paths_of_checkout(str(folder), given) if switches else _paths_of_restore(given)
+    found = _parse_checkout(str(folder), given) if switches else _parse_restore(given)
     if found is None:
         return
     tree, paths = found
     yield from (os.path.join(folder, path) for path in paths)  # noqa: PTH118 - texts of a line
     if staged:
-        yield from (os.path.join(folder, name) for name in tracked_files(folder, paths))  # noqa: PTH118 - as above
-    top = _git(str(folder), "rev-parse", "--show-toplevel")
-    done = _git(str(folder), "diff", *_NAMES, *tree, "--", *paths)
+        yield from (os.path.join(folder, name) for name in list_tracked_files(folder, paths))  # noqa: PTH118 - as above
+    top = _run_git(str(folder), "rev-parse", "--show-toplevel")
+    done = _run_git(str(folder), "diff", *_NAMES, *tree, "--", *paths)
     if top is None or done is None or done.returncode != 0 or top.returncode != 0:
         return
     names_there = [os.fsdecode(name) for name in done.stdout.split(b"\0") if name][1::2]
     yield from (os.path.join(os.fsdecode(top.stdout).strip(), name) for name in names_there)  # noqa: PTH118 - texts of git
 
 
-def _paths_of_checkout(folder: str, given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
+def _parse_checkout(folder: str, given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
     """Return the revision, if one is named, and the paths; None: it switches the whole tree."""
     if not _OPTIONS_OF_CHECKOUT.isdisjoint(given):
         return None
@@ -347,14 +364,14 @@ def _paths_of_checkout(folder: str, given: Sequence[str]) -> tuple[Sequence[str]
     operands = [word for word in given if not word.startswith("-")]
     if not operands:
         return None
-    known = _git(folder, "rev-parse", "--verify", "--quiet", f"{operands[0]}^{{tree}}")
+    known = _run_git(folder, "rev-parse", "--verify", "--quiet", f"{operands[0]}^{{tree}}")
     if known is not None and known.returncode == 0:
         return (operands[:1], operands[1:]) if len(operands) > 1 else None
     return [], operands
 
 
-def _paths_of_restore(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
-    """As `_paths_of_checkout`; None: only the index changes."""
+def _parse_restore(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]] | None:
+    """Return the revision, if one is named, and the paths; None: only the index changes."""
     if {"--staged", "-S"} & {*given} and not {"--worktree", "-W"} & {*given}:
         return None
     tree: list[str] = []
@@ -372,7 +389,7 @@ def _paths_of_restore(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str
     return tree, paths or ["."]
 
 
-def _git(folder: str, *words: str) -> "subprocess.CompletedProcess[bytes] | None":
+def _run_git(folder: str, *words: str) -> "subprocess.CompletedProcess[bytes] | None":
     env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "--no-pager", *_SAFE, *words]
     try:

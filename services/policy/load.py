@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from interlock.services.config.settings import FOLDERS, project_paths
 from interlock.services.files.stamps import note, real_path
-from interlock.services.policy.fields import Problem, stand_in, to_rule, usable_tool_name
+from interlock.services.policy.fields import RuleProblem, is_usable_tool_name, stand_in_rule, to_rule
 from interlock.services.policy.rule import (
     ADMIN,
     EXTENSION,
@@ -21,7 +21,7 @@ from interlock.services.policy.rule import (
     USER,
     WORKSPACE,
     Rule,
-    canonical,
+    canonical_tool_name,
 )
 from interlock.state.errors import SetupError
 
@@ -31,7 +31,7 @@ _SUFFIX = ".toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RulePlaces:
     """Determines where rules are searched."""
 
     root: Path
@@ -44,37 +44,37 @@ class Places:
     """Files of `--policy`: the user's tier."""
 
 
-def rule_files(places: Places) -> list[tuple[Path, int]]:
-    """List rule files with their tiers. An unreadable folder is listed itself: reading it then reports why."""
+def list_rule_files(places: RulePlaces) -> list[tuple[Path, int]]:
+    """Return rule files with their tiers. An unreadable folder is listed itself: reading it then reports why."""
     own = project_paths(places.root, places.home, _RULES) if places.trusted else []
     tiers: tuple[tuple[int, Iterable[Path]], ...] = (
-        (EXTENSION, _extensions(places.home)),
+        (EXTENSION, _extension_rule_folders(places.home)),
         (WORKSPACE, own),
         (USER, (places.home / name / _RULES for name in FOLDERS)),
         (ADMIN, places.admin),
     )
-    found = [(file, tier) for tier, folders in tiers for f in folders for file in _listed(f, _SUFFIX)]
+    found = [(file, tier) for tier, folders in tiers for f in folders for file in _list_entries(f, _SUFFIX)]
     return [*found, *((file, USER) for file in places.named)]
 
 
-def workspace_files(root: Path, home: Path) -> list[Path]:
+def list_workspace_files(root: Path, home: Path) -> list[Path]:
     """Return the workspace's rule files, which apply if it is trusted."""
-    return [file for folder in project_paths(root, home, _RULES) for file in _listed(folder, _SUFFIX)]
+    return [file for folder in project_paths(root, home, _RULES) for file in _list_entries(folder, _SUFFIX)]
 
 
-def user_folder(home: Path) -> Path:
+def user_rule_folder(home: Path) -> Path:
     """Return the folder where always-choices are saved."""
     return home / FOLDERS[-1] / _RULES
 
 
-def _extensions(home: Path) -> Iterator[Path]:
+def _extension_rule_folders(home: Path) -> Iterator[Path]:
     for name in FOLDERS:
-        for extension in _listed(home / name / "extensions", ""):
+        for extension in _list_entries(home / name / "extensions", ""):
             note(extension)
             yield extension / _RULES if extension.is_dir() else extension
 
 
-def _listed(folder: Path, suffix: str) -> list[Path]:
+def _list_entries(folder: Path, suffix: str) -> list[Path]:
     """List entries by name, or the folder itself if it exists but can't be listed."""
     note(folder, "entries")
     try:
@@ -97,7 +97,7 @@ class RuleTextError(ValueError):
     """A rule file is rejected; the text says why."""
 
 
-def read_rules(path: Path, tier: int) -> str:
+def read_rule_file(path: Path, tier: int) -> str:
     """Read a rule file. Raises `RuleTextError`.
 
     A file of the user, an extension or the admin is rejected if others may write it or its folder: they could decide
@@ -111,9 +111,9 @@ def read_rules(path: Path, tier: int) -> str:
             if not stat.S_ISREG(found.st_mode):
                 raise RuleTextError("can't be read: it isn't a file")
             if tier not in (SHIPPED, WORKSPACE):
-                _check(found, tier, "it")
+                _reject_writable_by_others(found, tier, "it")
                 note(folder := real_path(path).parent)
-                _check(folder.stat(), tier, "its folder")
+                _reject_writable_by_others(folder.stat(), tier, "its folder")
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise RuleTextError(f"can't be read: {error.strerror}") from None
@@ -125,7 +125,7 @@ def read_rules(path: Path, tier: int) -> str:
         raise RuleTextError(f"can't be read: not UTF-8 (byte {error.start})") from None
 
 
-def _check(found: os.stat_result, tier: int, what: str) -> None:
+def _reject_writable_by_others(found: os.stat_result, tier: int, what: str) -> None:
     mode, sticky = found.st_mode, stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     others = stat.S_IWOTH | (stat.S_IWGRP if tier == ADMIN else 0)
     if mode & others and not sticky:
@@ -150,25 +150,25 @@ class _Chunk:
     """Set if it isn't TOML, or not a table where one is expected."""
 
 
-def _chunks_of(text: str) -> list[_Chunk]:
+def _split_tables(text: str) -> list[_Chunk]:
     """Split a rule file into tables with their lines, so that one error doesn't hide the others.
 
     A file that fails to parse as a whole is parsed piece by piece.
     """
     try:
-        tables = list(_tables(tomllib.loads(text), 1))
+        tables = list(_iterate_tables(tomllib.loads(text), 1))
     except ValueError:
         # RecursionError is a ValueError for `[[[[…`, but arrays nest too, so it also occurs below.
-        return [c for line, piece in _pieces(text) for c in _one(line, piece)]
+        return [c for line, piece in _split_at_headers(text) for c in _parse_piece(line, piece)]
     except RecursionError:
         return [_Chunk(1, error="nested too deeply")]
-    lines = [line for line, piece in _pieces(text) if _HEADER.match(piece)]
+    lines = [line for line, piece in _split_at_headers(text) if _HEADER.match(piece)]
     if len(lines) != len(tables):
         return tables
     return [replace(table, line=line) for table, line in zip(tables, lines, strict=True)]
 
 
-def _pieces(text: str) -> Iterator[tuple[int, str]]:
+def _split_at_headers(text: str) -> Iterator[tuple[int, str]]:
     """Yield (line, text) from one table header to the next."""
     line = 1
     for start, end in pairwise((0, *(m.start() for m in _HEADER.finditer(text)), len(text))):
@@ -177,9 +177,9 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
         line += text.count("\n", start, end)
 
 
-def _one(line: int, piece: str) -> Iterator[_Chunk]:
+def _parse_piece(line: int, piece: str) -> Iterator[_Chunk]:
     try:
-        yield from _tables(tomllib.loads(piece), line)
+        yield from _iterate_tables(tomllib.loads(piece), line)
     except RecursionError:
         yield _Chunk(line, error="nested too deeply")
     except ValueError as error:
@@ -188,7 +188,7 @@ def _one(line: int, piece: str) -> Iterator[_Chunk]:
         yield _Chunk(at, error=f"not TOML: {_AT.sub('', str(error))}")
 
 
-def _tables(document: dict[str, Any], line: int) -> Iterator[_Chunk]:
+def _iterate_tables(document: dict[str, Any], line: int) -> Iterator[_Chunk]:
     for kind, value in document.items():
         entries = cast(list[object], value) if isinstance(value, list) else [value]
         for entry in entries:
@@ -212,67 +212,67 @@ class RuleText(NamedTuple):
     """Why there is no text."""
 
 
-def read_files(files: Sequence[tuple[Path, int]]) -> list[RuleText]:
-    """Read `files`, each with its tier."""
+def read_rule_files(files: Sequence[tuple[Path, int]]) -> list[RuleText]:
+    """Return the texts of `files`, each with its tier, or why one can't be read."""
     found: list[RuleText] = []
     for path, tier in files:
         try:
-            found.append(RuleText(str(path), tier, read_rules(path, tier)))
+            found.append(RuleText(str(path), tier, read_rule_file(path, tier)))
         except RuleTextError as error:
             found.append(RuleText(str(path), tier, None, str(error)))
     return found
 
 
-def rules_of(texts: Sequence[RuleText]) -> tuple[list[Rule], list[Problem]]:
-    """Parse rule files.
+def parse_rule_files(texts: Sequence[RuleText]) -> tuple[list[Rule], list[RuleProblem]]:
+    """Return the rules of files, and their problems.
 
     A file with an error loses its allow rules and keeps its deny and ask rules. Every unusable rule, or unreadable
     file, is replaced by one in its tier that asks about what it may have covered.
     """
-    read = [_one_file(text) for text in texts]
+    read = [_parse_rule_file(text) for text in texts]
     rules = [rule for found, _ in read for rule in found]
-    return rules, [*(problem for _, wrong in read for problem in wrong), *conflicts(rules)]
+    return rules, [*(problem for _, wrong in read for problem in wrong), *find_conflicts(rules)]
 
 
-def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[Problem]]:
-    """Load the rules of `files`; see `rules_of`."""
-    return rules_of(read_files(files))
+def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[RuleProblem]]:
+    """Return the rules of `files`, and their problems; see `parse_rule_files`."""
+    return parse_rule_files(read_rule_files(files))
 
 
 @cache
-def shipped_rules() -> tuple[Rule, ...]:
+def load_shipped_rules() -> tuple[Rule, ...]:
     """Return the default rules. Raises `SetupError` if the package is damaged."""
     path = Path(__file__).with_name("default.toml")
-    rules, problems = _one_file(read_files([(path, SHIPPED)])[0]._replace(path="default.toml"))
+    rules, problems = _parse_rule_file(read_rule_files([(path, SHIPPED)])[0]._replace(path="default.toml"))
     if problems:
         raise SetupError(f"{problems[0]}. Install interlock again.")
     return tuple(rules)
 
 
-def _one_file(file: RuleText) -> tuple[list[Rule], list[Problem]]:
+def _parse_rule_file(file: RuleText) -> tuple[list[Rule], list[RuleProblem]]:
     if file.text is None:
-        problem = Problem(f"{file.path}:1", file.error, "everything of its tier and below asks")
-        return [stand_in(problem.source, file.tier, ("*",), problem.text)], [problem]
+        problem = RuleProblem(f"{file.path}:1", file.error, "everything of its tier and below asks")
+        return [stand_in_rule(problem.source, file.tier, ("*",), problem.text)], [problem]
     rules: list[Rule] = []
-    problems: list[Problem] = []
-    for chunk in _chunks_of(file.text):
+    problems: list[RuleProblem] = []
+    for chunk in _split_tables(file.text):
         source = f"{file.path}:{chunk.line}"
         try:
-            rules.append(_rule(chunk, source, file.tier))
+            rules.append(_to_rule(chunk, source, file.tier))
         except ValueError as error:
-            problems.append(Problem(source, str(error), _NO_ALLOW))
+            problems.append(RuleProblem(source, str(error), _NO_ALLOW))
             if chunk.kind != "rule" or chunk.table.get("decision") != "allow":
-                rules.append(stand_in(source, file.tier, _tools(chunk.table), str(error)))
+                rules.append(stand_in_rule(source, file.tier, _tools_of_unusable(chunk.table), str(error)))
     usable = [r for r in rules if r.decision != "allow"] if problems else rules
     if file.tier != EXTENSION:
         return usable, problems
     left_out = [r for r in usable if not r.checker and (r.decision == "allow" or "yolo" in r.modes)]
     why = "an extension may neither allow nor name yolo"
-    problems += [Problem(r.source, why, "left out") for r in left_out]
+    problems += [RuleProblem(r.source, why, "left out") for r in left_out]
     return [r for r in usable if r not in left_out], problems
 
 
-def _rule(chunk: _Chunk, source: str, tier: int) -> Rule:
+def _to_rule(chunk: _Chunk, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":
@@ -284,30 +284,31 @@ def _rule(chunk: _Chunk, source: str, tier: int) -> Rule:
     return to_rule(chunk.table, source, tier)
 
 
-def _tools(table: Mapping[str, Any]) -> tuple[str, ...]:
+def _tools_of_unusable(table: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the tools that an unusable rule may be about."""
     value: object = table.get("toolName")
     names = cast(list[object], value) if isinstance(value, list) else [value]
-    if not names or not all(isinstance(n, str) and usable_tool_name(n) for n in names):
+    if not names or not all(isinstance(n, str) and is_usable_tool_name(n) for n in names):
         return ("*",)
-    return tuple(canonical(str(n)) for n in names)
+    return tuple(canonical_tool_name(str(n)) for n in names)
 
 
-def conflicts(rules: Sequence[Rule]) -> list[Problem]:
-    """Report rules of equal rank and conditions that decide differently; the stricter one applies."""
+def find_conflicts(rules: Sequence[Rule]) -> list[RuleProblem]:
+    """Return a problem for each pair of rules of equal rank and conditions that decide differently; the stricter
+    one applies."""
     seen: dict[object, Rule] = {}
-    problems: list[Problem] = []
+    problems: list[RuleProblem] = []
     for rule in rules:
         if rule.broken is not None or rule.checker is not None:
             continue
-        first = seen.setdefault(_conditions(rule), rule)
+        first = seen.setdefault(_comparable_conditions(rule), rule)
         if first.decision != rule.decision:
             text = f"{rule.decision} here, {first.decision} in {first.source}: same priority, same conditions"
-            problems.append(Problem(rule.source, text, "the stricter one holds"))
+            problems.append(RuleProblem(rule.source, text, "the stricter one holds"))
     return problems
 
 
-def _conditions(rule: Rule) -> object:
+def _comparable_conditions(rule: Rule) -> object:
     patterns = tuple(p.text if p else None for p in (rule.command, rule.args))
     scope = (rule.server, rule.subagent, rule.interactive, repr(sorted(rule.annotations.items())))
     return (rule.rank, frozenset(rule.tools), rule.modes, frozenset(rule.prefixes), patterns, scope)

@@ -10,9 +10,9 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.programs import equal_options, is_listed, known_as
-from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical
-from interlock.services.policy.targets import is_runner, sets_more
+from interlock.services.policy.programs import equal_options, is_listed_program, prefix_spellings
+from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical_tool_name
+from interlock.services.policy.targets import is_setting_unknown_variables, is_task_runner
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
@@ -28,9 +28,9 @@ class Match(IntEnum):
     YES = 2
 
 
-def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
-    """Whether an allow rule certainly covers this command."""
-    if not rule.narrows:
+def is_allowing(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
+    """Return whether an allow rule certainly covers this command."""
+    if not rule.has_conditions:
         return True
     if (
         rule.reading
@@ -40,45 +40,58 @@ def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> 
     ):
         return False
     if rule.prefixes:
-        return any(begins(command, p) and not sets_more(command, len(p)) for p in rule.prefixes)
+        return any(
+            has_prefix(command, p) and not is_setting_unknown_variables(command, len(p))
+            for p in rule.prefixes
+        )
     text = shlex.join(command.argv) if command.literal else command.text
     pattern = rule.command or rule.args
-    if pattern is None or ("=" not in pattern.text and sets_more(command)):
+    if pattern is None or ("=" not in pattern.text and is_setting_unknown_variables(command)):
         return False
-    return pattern.starts(text) if rule.command else pattern.found(searchable({**args, "command": text}))
+    return (
+        pattern.is_matching_start(text)
+        if rule.command
+        else pattern.is_found_in(to_searchable_json({**args, "command": text}))
+    )
 
 
-def begins(command: ShellCommand, prefix: Sequence[str]) -> bool:
-    """Whether its leading words are known and equal the prefix."""
+def has_prefix(command: ShellCommand, prefix: Sequence[str]) -> bool:
+    """Return whether its leading words are known and equal the prefix."""
     size = len(prefix)
     return command.argv[:size] == tuple(prefix) and all(w.literal for w in command.words[:size])
 
 
-def restricts(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
-    """Whether a deny or ask rule covers this command, or might."""
-    if not rule.narrows:
+def match_restriction(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
+    """Return whether a deny or ask rule covers this command, or might."""
+    if not rule.has_conditions:
         return Match.YES
     if rule.prefixes:
-        return max(_prefix(command.words, p) for prefix in rule.prefixes for p in known_as(prefix))
+        return max(
+            _match_prefix(command.words, p) for prefix in rule.prefixes for p in prefix_spellings(prefix)
+        )
     if rule.command is not None:
-        if any(rule.command.starts(text) for text in _spellings(command.text, command.argv)):
+        if any(
+            rule.command.is_matching_start(text) for text in _command_spellings(command.text, command.argv)
+        ):
             return Match.YES
-        if past_options(rule.command, command.argv):
+        if is_matching_past_options(rule.command, command.argv):
             return Match.MAYBE
         if command.literal:
             return Match.NO
-        return Match.MAYBE if any(map(rule.command.may_start, _beginnings(command))) else Match.NO
-    return _args(rule.args, command, args) if rule.args is not None else Match.NO
+        return Match.MAYBE if any(map(rule.command.can_start, _known_beginnings(command))) else Match.NO
+    return _match_args(rule.args, command, args) if rule.args is not None else Match.NO
 
 
-def _prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
-    """Match the leading words; then in the ways in which programs take options and subcommands."""
-    match = _in_order(words, prefix)
-    return Match.MAYBE if match is Match.NO and _may_mean(words, prefix) else match
+def _match_prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
+    """Return whether the leading words are the prefix; then in the ways in which programs take options and
+    subcommands."""
+    match = _match_in_order(words, prefix)
+    return Match.MAYBE if match is Match.NO and _can_mean_prefix(words, prefix) else match
 
 
-def _may_mean(words: Sequence[Word], prefix: Sequence[str]) -> bool:
-    """Whether it may be the prefix: options stand elsewhere, together or abbreviated, subcommands are abbreviated."""
+def _can_mean_prefix(words: Sequence[Word], prefix: Sequence[str]) -> bool:
+    """Return whether it may be the prefix: options stand elsewhere, together or abbreviated, subcommands are
+    abbreviated."""
     if len(prefix) < 2 or not words or program_name(words[0].text) != program_name(prefix[0]):
         return False
     given = [w.text for w in words[1:]]
@@ -92,12 +105,13 @@ def _may_mean(words: Sequence[Word], prefix: Sequence[str]) -> bool:
     pairs = [*zip(operands, wanted, strict=False)]
     if all(text == want for text, want in pairs):
         return len(wanted) < len(prefix) - 1  # it is options that differ
-    whole = is_listed(program_name(prefix[0])) or is_runner(program_name(prefix[0]))
+    whole = is_listed_program(program_name(prefix[0])) or is_task_runner(program_name(prefix[0]))
     return not whole and all(text and want.startswith(text) for text, want in pairs)
 
 
 def _has_option(options: Sequence[str], wanted: str, equal: Mapping[str, str]) -> bool:
-    """Whether an option is given: by itself, abbreviated, among others behind one dash, or by its other name."""
+    """Return whether an option is given: by itself, abbreviated, among others behind one dash, or by its other
+    name."""
     letters = {f"-{letter}" for o in options if not o.startswith("--") for letter in o[1:]}
     names = [o.partition("=")[0] for o in options if o.startswith("--") and len(o) > 3]
 
@@ -108,7 +122,7 @@ def _has_option(options: Sequence[str], wanted: str, equal: Mapping[str, str]) -
     return wanted in options or all(is_given(o) or (o in equal and is_given(equal[o])) for o in each)
 
 
-def _in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
+def _match_in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
     sure = Match.YES
     for place, want in enumerate(prefix):
         if place >= len(words):
@@ -122,35 +136,35 @@ def _in_order(words: Sequence[Word], prefix: Sequence[str]) -> Match:
                 return Match.NO
         # `/bin/rm` and, where file names ignore case, `RM` are `rm`.
         elif word.text != want and (place > 0 or program_name(word.text) != program_name(want)):
-            return _behind_options(words, prefix, place)
+            return _match_behind_options(words, prefix, place)
     return sure
 
 
-def _behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) -> Match:
-    """Match `git -C .. push` with the prefix `git push`: it is unknown which words are option values."""
+def _match_behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) -> Match:
+    """Return whether `git -C .. push` may match the prefix `git push`: it is unknown which words are option values."""
     if place == 0 or not words[place].text.startswith("-"):
         return Match.NO
     later = iter(words[place:])
     wanted = prefix[place:]
-    return Match.MAYBE if all(any(_holds(w, p) for w in later) for p in wanted) else Match.NO
+    return Match.MAYBE if all(any(_can_be_word(w, p) for w in later) for p in wanted) else Match.NO
 
 
-def _holds(word: Word, wanted: str) -> bool:
-    """Whether a word may be, or define, what is wanted: `hg --config alias.x=push x`."""
+def _can_be_word(word: Word, wanted: str) -> bool:
+    """Return whether a word may be, or define, what is wanted: `hg --config alias.x=push x`."""
     return word.text == wanted or not word.literal or wanted in word.text.split("=")
 
 
-def past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
-    """Match `git -C .. push --force` with `git push .*`: it is unknown which words are option values."""
+def is_matching_past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
+    """Return whether `git -C .. push --force` may match `git push .*`: it is unknown which words are option values."""
     if len(argv) < 3 or not argv[1].startswith("-"):
         return False
     later = (" ".join((program_name(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
-    return any(pattern.starts(text) for text in later)
+    return any(pattern.is_matching_start(text) for text in later)
 
 
-def _beginnings(command: ShellCommand) -> set[str]:
+def _known_beginnings(command: ShellCommand) -> set[str]:
     """Return the known part of the command, up to the first value known only at run time."""
-    known = _known(command.words)
+    known = _known_text(command.words)
     first, blank, rest = known.partition(" ")
     return {known, first.rsplit("/", 1)[-1] + blank + rest, program_name(first) + blank + rest}
 
@@ -158,21 +172,21 @@ def _beginnings(command: ShellCommand) -> set[str]:
 _COMMAND = '"command":"'
 
 
-def _args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
+def _match_args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
     if any(
-        pattern.found(searchable({**args, "command": text}))
-        for text in _spellings(command.text, command.argv)
+        pattern.is_found_in(to_searchable_json({**args, "command": text}))
+        for text in _command_spellings(command.text, command.argv)
     ):
         return Match.YES
     if command.literal:
         return Match.NO
-    begun = (_COMMAND + json.dumps(known, ensure_ascii=False)[1:-1] for known in _beginnings(command))
-    known = pattern.leads_with(_COMMAND) and not any(map(pattern.may_start, begun))
+    begun = (_COMMAND + json.dumps(known, ensure_ascii=False)[1:-1] for known in _known_beginnings(command))
+    known = pattern.has_lead(_COMMAND) and not any(map(pattern.can_start, begun))
     return Match.NO if known else Match.MAYBE
 
 
 @lru_cache(maxsize=64)  # called again for each rule
-def _spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
+def _command_spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
     """Return the spellings of a command that a pattern may have been written for."""
     if not argv:
         return frozenset({text})
@@ -181,7 +195,7 @@ def _spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
     return frozenset({text, shlex.join(argv), *map(" ".join, (argv, short, folded))})
 
 
-def _known(words: Sequence[Word]) -> str:
+def _known_text(words: Sequence[Word]) -> str:
     known: list[str] = []
     for word in words:
         if not word.literal:
@@ -197,85 +211,97 @@ _PATH_NAMES = frozenset({"dir", "cwd"})
 _CHANGES: frozenset[Risk] = frozenset({"write", "execute"})
 
 
-def searchable(args: Mapping[str, JsonValue]) -> str:
-    """JSON with sorted keys and a NUL on both sides of each top-level pair, so that a pattern can match a whole pair.
+def to_searchable_json(args: Mapping[str, JsonValue]) -> str:
+    """Return JSON with sorted keys and a NUL on both sides of each top-level pair, so that a pattern can match a
+    whole pair. Empty for a call without arguments, which no pattern matches (as in gemini-cli).
 
     Empty for a call without arguments, which no pattern matches (as in gemini-cli).
     """
     if not args:
         return ""
-    pairs = (f"\0{_json(k)}:{_json(args[k])}\0" for k in sorted(args))
+    pairs = (f"\0{_to_json(k)}:{_to_json(args[k])}\0" for k in sorted(args))
     return clean("{" + ",".join(pairs) + "}")
 
 
-def _json(value: JsonValue) -> str:
+def _to_json(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def meets(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
-    """Whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if known."""
+def has_met_conditions(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
+    """Return whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if
+    known."""
     if rule.prefixes or rule.granted or not (rule.command is rule.line is None):
         return False
     if rule.target is not None:
         return rule.target == about
-    return rule.args is None or (bool(args) and rule.args.found(searchable(args)))
+    return rule.args is None or (bool(args) and rule.args.is_found_in(to_searchable_json(args)))
 
 
-def protection(call: CallView, risk: Risk, workspace: Workspace) -> Protection | None:
+def find_protection(call: CallView, risk: Risk, workspace: Workspace) -> Protection | None:
     """Return why the model may not write a file that the call would change; None if it may, or no file is changed."""
     if risk not in _CHANGES:
         return None
-    if canonical(call.name) in TOOLS:
-        paths = [value for name, value in leaves("", call.args) if is_path(name.rpartition(".")[2])]
+    if canonical_tool_name(call.name) in TOOLS:
+        paths = [
+            value for name, value in iterate_leaves("", call.args) if is_path_name(name.rpartition(".")[2])
+        ]
     else:  # which arguments of a server's tool are paths is unknown
-        paths = [text for text in _texts(call.args) if len(text) <= _LONGEST_PATH and "\n" not in text]
+        paths = [
+            text for text in _iterate_texts(call.args) if len(text) <= _LONGEST_PATH and "\n" not in text
+        ]
     return next((found for path in paths if (found := workspace.protected(path))), None)
 
 
-def _texts(value: object) -> Iterator[str]:
+def _iterate_texts(value: object) -> Iterator[str]:
     """Yield every key and string in the arguments."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
-        yield from (text for item in cast(list[object], value) for text in _texts(item))
+        yield from (text for item in cast(list[object], value) for text in _iterate_texts(item))
         if isinstance(value, dict):
-            yield from (text for item in cast(dict[str, object], value).values() for text in _texts(item))
+            yield from (
+                text for item in cast(dict[str, object], value).values() for text in _iterate_texts(item)
+            )
 
 
-def names_it(rule: Rule, call: CallView, about: str | None, protected: Protection) -> bool:
-    """Whether a user or admin rule allows this very change: by its path, or by a pattern that no longer matches once
-    the name in the arguments is replaced."""
-    if rule.tier not in (USER, ADMIN) or rule.decision != "allow" or not meets(rule, call.args, about):
+def is_naming_change(rule: Rule, call: CallView, about: str | None, protected: Protection) -> bool:
+    """Return whether a user or admin rule allows this very change: by its path, or by a pattern that no longer
+    matches once the name in the arguments is replaced."""
+    if (
+        rule.tier not in (USER, ADMIN)
+        or rule.decision != "allow"
+        or not has_met_conditions(rule, call.args, about)
+    ):
         return False
     if rule.target is not None:
         return True
     other = "x" + PurePath(protected.part).suffix
-    return rule.args is not None and not rule.args.found(
-        searchable(call.args).replace(json.dumps(protected.part, ensure_ascii=False)[1:-1], other)
+    return rule.args is not None and not rule.args.is_found_in(
+        to_searchable_json(call.args).replace(json.dumps(protected.part, ensure_ascii=False)[1:-1], other)
     )
 
 
-def leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
+def iterate_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
     """Yield (dotted name, text) for every string in the arguments."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, list):
         for item in cast(list[object], value):
-            yield from leaves(name, item)
+            yield from iterate_leaves(name, item)
     elif isinstance(value, dict):
         for key, item in cast(dict[str, object], value).items():
-            yield from leaves(f"{name}.{key}" if name else key, item)
+            yield from iterate_leaves(f"{name}.{key}" if name else key, item)
 
 
-def is_path(name: str) -> bool:
+def is_path_name(name: str) -> bool:
     folded = name.casefold()
     return folded in _PATH_NAMES or any(word in folded for word in _PATH_WORDS)
 
 
-def with_plan_file(
+def add_plan_file_hint(
     hints: Mapping[str, JsonValue], call: CallView, risk: Risk, mode: str, workspace: Workspace
 ) -> Mapping[str, JsonValue]:
-    """Add a hint if the call writes the run's plan. Only we may set it, never a server."""
+    """Return the hints with one more if the call writes the run's plan. Only we may set it, never a server."""
     own = {k: v for k, v in hints.items() if k != _PLAN_FILE}
     path = call.args.get("file_path")
     if mode == "plan" and risk == "write" and isinstance(path, str) and workspace.plan_file(path) is not None:

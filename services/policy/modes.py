@@ -51,7 +51,7 @@ class _Restriction(BaseModel, strict=True, defer_build=True):
 
     @field_validator("file_regex")
     @classmethod
-    def _compiles(cls, text: str) -> str:
+    def _require_pattern(cls, text: str) -> str:
         try:
             compile_pattern(text)
         except PatternError as error:
@@ -59,13 +59,13 @@ class _Restriction(BaseModel, strict=True, defer_build=True):
         return text
 
 
-def _no_twice(what: str, names: Sequence[str]) -> None:
+def _reject_duplicates(what: str, names: Sequence[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{what} {twice!r} stands there twice")
 
 
-def _as_pair(value: object) -> object:
-    """Normalize `edit` and `[edit]` to `[edit, {}]`."""
+def _to_pair(value: object) -> object:
+    """Return `edit` and `[edit]` as `[edit, {}]`."""
     items = cast(list[object], value) if isinstance(value, list) else [value]
     return (items[0], dict[str, object]()) if len(items) == 1 else items
 
@@ -79,12 +79,14 @@ class _Mode(BaseModel, defer_build=True):
     when_to_use: str = Field("", alias="whenToUse")
     description: str = ""
     instructions: str = Field("", alias="customInstructions")
-    groups: list[Annotated[tuple[Group, _Restriction], BeforeValidator(_as_pair)]]
+    groups: list[Annotated[tuple[Group, _Restriction], BeforeValidator(_to_pair)]]
 
     @field_validator("groups")
     @classmethod
-    def _once(cls, groups: list[tuple[Group, _Restriction]]) -> list[tuple[Group, _Restriction]]:
-        _no_twice("group", [name for name, _ in groups])
+    def _require_unique_groups(
+        cls, groups: list[tuple[Group, _Restriction]]
+    ) -> list[tuple[Group, _Restriction]]:
+        _reject_duplicates("group", [name for name, _ in groups])
         return groups
 
 
@@ -93,8 +95,8 @@ class _File(BaseModel, defer_build=True):
 
     @field_validator("modes")
     @classmethod
-    def _once(cls, modes: list[_Mode]) -> list[_Mode]:
-        _no_twice("slug", [mode.slug for mode in modes])
+    def _require_unique_slugs(cls, modes: list[_Mode]) -> list[_Mode]:
+        _reject_duplicates("slug", [mode.slug for mode in modes])
         return modes
 
 
@@ -117,20 +119,20 @@ class ModeBook:
         if mode is None:
             return f"Mode {slug!r} no longer exists; {call.name} asked for it. Switch to another mode."
         named = None if files is None else [*files]
-        refusal = _refusal(mode, call, tool, named)
-        if refusal is None and (before := _refusal(self._then.get(slug, mode), call, tool, named)):
+        refusal = _refusal_by_mode(mode, call, tool, named)
+        if refusal is None and (before := _refusal_by_mode(self._then.get(slug, mode), call, tool, named)):
             return (
                 f"{before} So it was when this run began; what the mode allows since then needs --new-rules."
             )
         return refusal
 
 
-def _refusal(mode: Mode, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
+def _refusal_by_mode(mode: Mode, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
     if tool in ALWAYS:
         return None
     rule = mode.rule(tool)
     if rule is None:
-        return f"{call.name} is not a tool of mode {mode.slug!r} ({mode.name}), which has {_listed(mode)}."
+        return f"{call.name} is not a tool of mode {mode.slug!r} ({mode.name}), which has {_describe_groups(mode)}."
     if rule.name != "edit" or not rule.file_regex:
         return None
     may = f"Mode {mode.slug!r} ({mode.name}) may only edit files that match {rule.file_regex}"
@@ -138,15 +140,15 @@ def _refusal(mode: Mode, call: CallView, tool: str, files: Iterable[str] | None)
     if files is None:
         return f"{may}, and which file {call.name} would write can't be known."
     pattern = compile_pattern(rule.file_regex)
-    wrong = next((file for file in files if not pattern.found(file)), None)
+    wrong = next((file for file in files if not pattern.is_found_in(file)), None)
     return None if wrong is None else f"{may}; {call.name} would write {wrong!r}."
 
 
-def _listed(mode: Mode) -> str:
+def _describe_groups(mode: Mode) -> str:
     return f"the groups {', '.join(g.name for g in mode.groups)}" if mode.groups else "no group of tools"
 
 
-def mode_tools(book: ModeBook) -> dict[str, Tool]:
+def restrict_mode_tools(book: ModeBook) -> dict[str, Tool]:
     """Return the tools with a mode parameter, restricted to the available modes."""
     slugs = tuple(mode.slug for mode in book.all())
     named = {"switch_mode": (SWITCH_MODE, "mode_slug"), "new_task": (NEW_TASK, "mode")}
@@ -157,7 +159,7 @@ def mode_tools(book: ModeBook) -> dict[str, Tool]:
 
 
 def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
-    """Load all modes; returns also a line for each file ignored as a whole because of an error."""
+    """Return all modes, and a line for each file ignored as a whole because of an error."""
     problems: list[str] = []
     modes = {mode.slug: mode.model_copy(update={"role": render(f"modes/{mode.slug}")}) for mode in BUILT_IN}
     custom: dict[str, Mode] = {}
@@ -165,25 +167,25 @@ def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[st
         if source == "project" and not trusted:
             continue
         try:
-            found = _read(file, source)
+            found = _read_modes_file(file, source)
         except (OSError, ValueError) as error:
-            problems.append(f"{file} was ignored as a whole: {_explained(error)}")
+            problems.append(f"{file} was ignored as a whole: {_describe_error(error)}")
         else:
             custom |= {mode.slug: mode for mode in found if mode.slug not in custom}
     return ModeBook((modes | custom).values()), problems
 
 
-def _read(file: Path, source: str) -> list[Mode]:
-    """Read a modes file. Raises `OSError`, or `ValueError` saying what is wrong."""
+def _read_modes_file(file: Path, source: str) -> list[Mode]:
+    """Return the modes of a file. Raise `OSError`, or `ValueError` saying what is wrong."""
     try:
         text = read_file(file, _LARGEST).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [_mode(mode, source) for mode in _modes(text)]
+    return [_to_mode(mode, source) for mode in _parse_modes(text)]
 
 
-def _modes(text: str) -> list[_Mode]:
-    """The file's modes as YAML (a superset of JSON), else with typography undone, else as JSON."""
+def _parse_modes(text: str) -> list[_Mode]:
+    """Return the file's modes as YAML (a superset of JSON), else with typography undone, else as JSON."""
     ways: tuple[Callable[[], object], ...] = (
         lambda: parse_yaml(text),
         lambda: parse_yaml(text.translate(_TYPOGRAPHY)),
@@ -192,7 +194,7 @@ def _modes(text: str) -> list[_Mode]:
     problems: list[Exception] = []
     for parsed in ways:
         try:
-            data = _unquoted(parsed())
+            data = _strip_typographic_quotes(parsed())
             if data is not None and not isinstance(data, dict):
                 raise ValueError("expected a mapping with the key customModes")
             return _File.model_validate({} if data is None else data).modes
@@ -201,27 +203,30 @@ def _modes(text: str) -> list[_Mode]:
     raise problems[0]
 
 
-def _unquoted(value: object) -> object:
-    """`value` without the quotes that an editor put around texts: to YAML they are part of them."""
+def _strip_typographic_quotes(value: object) -> object:
+    """Return `value` without the quotes that an editor put around texts: to YAML they are part of them."""
     match value:
         case str() if len(value) > 1 and {value[0], value[-1]} <= _QUOTES:
             inner = value[1:-1]
             return value if value[0] in inner or value[-1] in inner else inner
         case list():
-            return [*map(_unquoted, cast(list[object], value))]
+            return [*map(_strip_typographic_quotes, cast(list[object], value))]
         case dict():
-            return {_unquoted(k): _unquoted(v) for k, v in cast(dict[object, object], value).items()}
+            return {
+                _strip_typographic_quotes(k): _strip_typographic_quotes(v)
+                for k, v in cast(dict[object, object], value).items()
+            }
         case _:
             return value
 
 
-def _mode(mode: _Mode, source: str) -> Mode:
+def _to_mode(mode: _Mode, source: str) -> Mode:
     groups = [{"name": name, **more.model_dump()} for name, more in mode.groups]
     fields = {**mode.model_dump(exclude={"groups"}), "groups": groups, "source": source}
     return Mode.model_validate(clean_json(fields))
 
 
-def _explained(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         found = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in found["loc"])

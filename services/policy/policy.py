@@ -14,39 +14,44 @@ from pydantic import JsonValue
 from interlock.services.policy.always import (
     LOOSER,
     Table,
-    covers,
-    save,
-    shell_rule,
-    tables_of,
-    target,
-    where_saved,
+    call_target,
+    is_covered_by,
+    save_rules,
+    saved_scope_text,
+    to_rule_tables,
+    to_shell_grant,
 )
-from interlock.services.policy.books import Books
-from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, lowered
+from interlock.services.policy.books import WorkspaceRules
+from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, apply_checker_answers
 from interlock.services.policy.decision import (
     Explanation,
     PolicyDecision,
     Ruling,
-    explanation,
+    limit_to_start,
     rule_name,
-    unless_widened,
+    to_explanation,
 )
 from interlock.services.policy.fields import MODE_NAMES
-from interlock.services.policy.harmless import lets_through
-from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
-from interlock.services.policy.reading import Reading, folders_of
+from interlock.services.policy.harmless import describe_prefix_surplus
+from interlock.services.policy.matching import (
+    add_plan_file_hint,
+    find_protection,
+    has_met_conditions,
+    is_naming_change,
+)
+from interlock.services.policy.reading import LineReading, find_line_folders
 from interlock.services.policy.rule import (
     SHIPPED,
     Pattern,
     Scope,
-    canonical,
-    first,
-    liftable,
-    names_of,
-    rule_args,
-    server_of,
+    args_for_rules,
+    canonical_tool_name,
+    find_server,
+    first_deciding_rule,
+    is_liftable,
+    tool_names,
 )
-from interlock.services.policy.shell_decision import decide_line, only_reads
+from interlock.services.policy.shell_decision import decide_line, is_only_reading
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse_shell_line
 from interlock.state.calls import (
@@ -67,13 +72,13 @@ _OPENING = frozenset({"web_fetch", "browser_action"})
 PRIVATE_RULE = "private address"
 
 
-async def asked_if_private(call: CallView, verdict: Verdict) -> Verdict:
-    """Limit a verdict to ask, without an always-choice, if the call's host is private now.
+async def ask_if_private(call: CallView, verdict: Verdict) -> Verdict:
+    """Return a verdict limited to ask, without an always-choice, if the call's host is private now.
 
     The tool checks the address again when it connects: one that turns private later wasn't approved.
     """
     url = call.args.get("url")
-    if canonical(call.name) not in _OPENING or not isinstance(url, str) or url_problem(url):
+    if canonical_tool_name(call.name) not in _OPENING or not isinstance(url, str) or url_problem(url):
         return verdict
     try:
         private = await describe_private_destination(url)
@@ -103,23 +108,23 @@ _ALWAYS: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed
 class RulePolicy:
     """Decides by the rules that hold in a workspace."""
 
-    def __init__(self, books: Books, save_to: Path | None = None) -> None:
+    def __init__(self, books: WorkspaceRules, save_to: Path | None = None) -> None:
         """`save_to`: folder for saved choices, if any."""
-        self.started = RulePolicy(books.began) if books.began else None
+        self.at_start = RulePolicy(books.at_start) if books.at_start else None
         self.books, self._workspace = books, books.workspace
         self._save_to = save_to
         self.annotations: Annotations = _no_annotations
         """Returns what is known of a tool besides its risk; for MCP tools, the trusted annotations."""
         self._processes: Processes | None = None
 
-    def run_checkers_with(self, processes: Processes) -> None:
+    def set_checker_processes(self, processes: Processes) -> None:
         """Set where external safety checkers run."""
         self._processes = processes
-        if self.started is not None:
-            self.started.run_checkers_with(processes)
+        if self.at_start is not None:
+            self.at_start.set_checker_processes(processes)
 
     @cached_property
-    def _safety(self) -> SafetyCheckers:
+    def _safety_checkers(self) -> SafetyCheckers:
         return SafetyCheckers(self.books.checking, self._workspace, self._processes)
 
     def check(
@@ -130,77 +135,82 @@ class RulePolicy:
         session: Sequence[SessionRule] = _NO_RULES,
         annotations: Mapping[str, JsonValue] | None = None,
     ) -> Verdict:
-        """Decide by the rules; `annotations`: those of an MCP tool."""
-        verdict = self._decide(call, risk, mode, session, annotations or {}).verdict()
-        if self.started is None or verdict.decision == "deny":
+        """Return the verdict by the rules; `annotations`: those of an MCP tool."""
+        verdict = self._decide_by_rules(call, risk, mode, session, annotations or {}).to_verdict()
+        if self.at_start is None or verdict.decision == "deny":
             return verdict
-        return unless_widened(verdict, self.started.check(call, risk, mode, session, annotations))
+        return limit_to_start(verdict, self.at_start.check(call, risk, mode, session, annotations))
 
     async def decide(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
-        """`by_rules`, followed by the safety checkers; a failing checker denies."""
+        """Return the verdict by the rules, then by the safety checkers; a failing checker denies."""
         verdict = await self.by_rules(call, risk, mode, session)
         hints = self.annotations(call.name)
-        verdict = lowered(verdict, await self.checked(call, risk, mode, verdict, hints))
-        return await self.unless_private(call, risk, mode, verdict)
+        verdict = apply_checker_answers(verdict, await self.ask_checkers(call, risk, mode, verdict, hints))
+        return await self.limit_if_private(call, risk, mode, verdict)
 
     async def by_rules(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
-        """`check` with what is known of the tool."""
+        """Return the verdict by the rules, with what is known of the tool."""
         hints = self.annotations(call.name)
-        if _line(call) is None:
+        if _parse_call_line(call) is None:
             return self.check(call, risk, mode, session, hints)
         # Git may be asked what it would show, which can take seconds.
         return await asyncio.to_thread(self.check, call, risk, mode, session, hints)
 
-    async def unless_private(self, call: CallView, risk: Risk, mode: str, verdict: Verdict) -> Verdict:
-        """Limit the verdict to ask, once, if the call leads to a private address that no rule names."""
+    async def limit_if_private(self, call: CallView, risk: Risk, mode: str, verdict: Verdict) -> Verdict:
+        """Return the verdict limited to ask, once, if the call leads to a private address that no rule names."""
         if verdict.decision == "deny" or self.reach(call, risk, mode) == "any":
             return verdict
-        return await asked_if_private(call, verdict)
+        return await ask_if_private(call, verdict)
 
     def reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
-        """See `Policy.reach`: all of them in yolo, and where a rule that somebody wrote names the host."""
-        if self.started is not None and self.started.reach(call, risk, mode) != "any":
+        """Return which addresses a call may reach: all in yolo, and where a rule that somebody wrote names the
+        host."""
+        if self.at_start is not None and self.at_start.reach(call, risk, mode) != "any":
             return "approved"
-        if (mode := _decides_as(mode)) == "yolo":
+        if (mode := _deciding_mode(mode)) == "yolo":
             return "any"
-        about = target(call, risk, self._workspace) if risk == "network" else None
-        rules = self.books.deciding.about(call, risk, mode, {}) if about is not None else ()
+        about = call_target(call, risk, self._workspace) if risk == "network" else None
+        rules = self.books.deciding.applicable_rules(call, risk, mode, {}) if about is not None else ()
         named = any(r.target == about and r.decision == "allow" and not r.saved for r in rules)
         return "any" if named else "approved"
 
-    async def checked(
+    async def ask_checkers(
         self, call: CallView, risk: Risk, mode: str, verdict: Verdict, annotations: Mapping[str, JsonValue]
     ) -> list[CheckerAnswer]:
-        """Run the safety checkers on a call, unless it is denied."""
-        before = await self.started.checked(call, risk, mode, verdict, annotations) if self.started else []
+        """Run the safety checkers on a call, unless it is denied; return their answers."""
+        before = (
+            await self.at_start.ask_checkers(call, risk, mode, verdict, annotations) if self.at_start else []
+        )
         if not self.books.checking.rules or verdict.decision == "deny":
             return before
-        mode = _decides_as(mode)
-        return before + await self._safety.answers(call, risk, mode, _line(call), annotations)
+        mode = _deciding_mode(mode)
+        return before + await self._safety_checkers.ask_checkers(
+            call, risk, mode, _parse_call_line(call), annotations
+        )
 
-    def explain(
+    def explain_decision(
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue] | None = None
     ) -> Explanation:
-        """Explain the verdict without session rules, with the parsed parts and every rule considered."""
-        decided = self._decide(call, risk, mode, _NO_RULES, annotations or {})
-        choices = self.choices(call, risk, decided.verdict())
+        """Return the verdict without session rules, with the parsed parts and every rule considered."""
+        decided = self._decide_by_rules(call, risk, mode, _NO_RULES, annotations or {})
+        choices = self.choices(call, risk, decided.to_verdict())
         rules = (self.narrow(call, risk, c, mode) for c in _ALWAYS if c in choices)
-        return explanation(decided, choices, next(rules, None))
+        return to_explanation(decided, choices, next(rules, None))
 
     def only_reads(self, call: CallView) -> bool:
-        """Whether it is a shell line known to change nothing. May ask git, as `check` and `choices` do."""
-        line = _line(call)
-        return line is not None and only_reads(call, line, self._workspace)
+        """Return whether it is a shell line known to change nothing. May ask git, as `check` and `choices` do."""
+        line = _parse_call_line(call)
+        return line is not None and is_only_reading(call, line, self._workspace)
 
     def fingerprint(self) -> str:
         """Return a hash of all rules and their scope: equal fingerprints mean equal decisions."""
         rules = (*self.books.deciding.rules, *self.books.checking.rules)
-        plain = [[_plain(getattr(rule, field.name)) for field in fields(rule)] for rule in rules]
-        began = self.started.fingerprint() if self.started else ""
+        plain = [[_to_stable_value(getattr(rule, field.name)) for field in fields(rule)] for rule in rules]
+        began = self.at_start.fingerprint() if self.at_start else ""
         whole = repr((plain, self.books.scope.interactive, sorted(self.books.scope.servers), began))
         return sha256(whole.encode()).hexdigest()[:16]
 
@@ -222,66 +232,64 @@ class RulePolicy:
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """Return the session rule of an always-choice; None if it would be a blanket rule, or the mode is unknown."""
-        rule = self._narrowed(call, risk, choice, mode)
+        rule = self._narrow_unsaved(call, risk, choice, mode)
         if rule is None or choice != _SAVED:
             return rule
-        return rule.model_copy(update={"saved": where_saved(self._tables(risk, rule))})
+        return rule.model_copy(update={"saved": saved_scope_text(self._to_tables(risk, rule))})
 
-    def _narrowed(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
-        mode = _decides_as(mode)
+    def _narrow_unsaved(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+        mode = _deciding_mode(mode)
         saves = self._save_to is not None and mode != "plan"  # no rule of a person's extends plan mode
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and not saves):
             return None
-        server = server_of(call.name, self.books.scope.servers)
+        server = find_server(call.name, self.books.scope.servers)
         if server is not None and choice != "proceed_always":
             whole = server if choice == "proceed_always_server" else None
             program = self.books.programs.get(server, "")
             return SessionRule(tool=call.name, server=whole, program=program, modes=LOOSER[mode])
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
-        if (line := _line(call)) is not None:
-            folders = folders_of(call, line, self._workspace)
-            return shell_rule(call, line, mode, Reading(line, folders, self._workspace))
-        about = None if risk == "execute" else target(call, risk, self._workspace)
+        if (line := _parse_call_line(call)) is not None:
+            folders = find_line_folders(call, line, self._workspace)
+            return to_shell_grant(call, line, mode, LineReading(line, folders, self._workspace))
+        about = None if risk == "execute" else call_target(call, risk, self._workspace)
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
     def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
-        return None if self._save_to is None else save(self._save_to, self._tables(risk, rule), note)
+        return None if self._save_to is None else save_rules(self._save_to, self._to_tables(risk, rule), note)
 
-    def _tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
-        server = server_of(rule.tool, self.books.scope.servers)
-        return tables_of(rule, server, risk == "network", self._workspace.root)
+    def _to_tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
+        server = find_server(rule.tool, self.books.scope.servers)
+        return to_rule_tables(rule, server, risk == "network", self._workspace.root)
 
     def program_of(self, tool: str) -> str:
-        return self.books.programs.get(server_of(tool, self.books.scope.servers) or "", "")
+        return self.books.programs.get(find_server(tool, self.books.scope.servers) or "", "")
 
     def wide_prefixes(self) -> Iterator[tuple[str, str]]:
         """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""
         for rule in self.books.deciding.rules:
-            wide = {shlex.join(p): lets for p in rule.prefixes if (lets := lets_through(p))}
+            wide = {shlex.join(p): lets for p in rule.prefixes if (lets := describe_prefix_surplus(p))}
             if wide and rule.decision == "allow" and rule.tier != SHIPPED:
                 yield rule_name(rule), "; ".join(f"`{prefix}`: {lets}" for prefix, lets in wide.items())
 
     def for_agent(self, name: str) -> "RulePolicy":
         """Return the same rules for the calls of a sub-agent."""
-        return self._scoped(replace(self.books.scope, agent=name))
+        return self._for_origin(replace(self.books.scope, agent=name))
 
-    def with_servers(
-        self, servers: Iterable[str], annotations: Annotations = _no_annotations
-    ) -> "RulePolicy":
+    def for_servers(self, servers: Iterable[str], annotations: Annotations = _no_annotations) -> "RulePolicy":
         """Return the same rules with these MCP servers connected."""
-        own = self._scoped(replace(self.books.scope, servers=frozenset(servers)))
+        own = self._for_origin(replace(self.books.scope, servers=frozenset(servers)))
         own.annotations = annotations
         return own
 
-    def _scoped(self, scope: Scope) -> "RulePolicy":
+    def _for_origin(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
-        own.books = self.books.scoped(scope)
+        own.books = self.books.for_origin(scope)
         own.__dict__.pop("_safety", None)
-        own.started = self.started and self.started._scoped(scope)
+        own.at_start = self.at_start and self.at_start._for_origin(scope)
         return own
 
-    def _decide(
+    def _decide_by_rules(
         self,
         call: CallView,
         risk: Risk,
@@ -289,60 +297,62 @@ class RulePolicy:
         session: Sequence[SessionRule],
         hints: Mapping[str, JsonValue],
     ) -> PolicyDecision:
-        told, mode = _WORDS.get(mode, mode), _decides_as(mode)
-        hints = with_plan_file(hints, call, risk, mode, self._workspace)
-        rules = self.books.deciding.about(call, risk, mode, hints)
-        if (line := _line(call)) is not None:
-            own = [r for r in session if canonical(r.tool) == canonical(call.name)]
+        told, mode = _WORDS.get(mode, mode), _deciding_mode(mode)
+        hints = add_plan_file_hint(hints, call, risk, mode, self._workspace)
+        rules = self.books.deciding.applicable_rules(call, risk, mode, hints)
+        if (line := _parse_call_line(call)) is not None:
+            own = [r for r in session if canonical_tool_name(r.tool) == canonical_tool_name(call.name)]
             outcome, parts = decide_line(call, line, rules, mode, own, self._workspace)
             return PolicyDecision(call, risk, told, rules, outcome, line, parts)
         has_targets = any(r.target is not None for r in rules)
-        about = target(call, risk, self._workspace) if has_targets else None
-        rule = first(rules, lambda r: meets(r, rule_args(call), about))
+        about = call_target(call, risk, self._workspace) if has_targets else None
+        rule = first_deciding_rule(rules, lambda r: has_met_conditions(r, args_for_rules(call), about))
         outcome = Ruling(rule.decision, "rule", rule) if rule else Ruling("ask", "none")
-        protected = None if outcome.decision == "deny" else protection(call, risk, self._workspace)
-        named = protected is None or any(names_it(r, call, about, protected) for r in rules)
+        protected = None if outcome.decision == "deny" else find_protection(call, risk, self._workspace)
+        named = protected is None or any(is_naming_change(r, call, about, protected) for r in rules)
         by_default = outcome.decision == "allow" or rule is None or rule.tier == SHIPPED
         if protected and not named and by_default:
             outcome = Ruling("ask", "protected", detail=f"changes {protected.part!r} ({protected.what})")
-        if outcome.decision == "ask" and liftable(outcome.rule):
-            lifted = self._covering(call, risk, mode, session)
+        if outcome.decision == "ask" and is_liftable(outcome.rule):
+            lifted = self._find_covering_rule(call, risk, mode, session)
             if lifted and (lifted.path or not protected):
                 outcome = Ruling("allow", "session", session=lifted)
         return PolicyDecision(call, risk, told, rules, outcome, about=about)
 
-    def _covering(
+    def _find_covering_rule(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
     ) -> SessionRule | None:
         if not session or (risk == "execute" and not self.books.scope.servers):
             return None
-        names, server = names_of(call.name, {}), server_of(call.name, self.books.scope.servers)
+        names, server = tool_names(call.name, {}), find_server(call.name, self.books.scope.servers)
         about = (
-            target(call, risk, self._workspace) if any(r.path and r.tool in names for r in session) else None
+            call_target(call, risk, self._workspace)
+            if any(r.path and r.tool in names for r in session)
+            else None
         )
         program = self.program_of(call.name)
-        return next((r for r in session if covers(r, names, about, mode, server, program)), None)
+        return next((r for r in session if is_covered_by(r, names, about, mode, server, program)), None)
 
 
 _WORDS = {**MODE_NAMES, EDITS_ONLY: "default, as only edits are allowed"}
 """How reasons name a mode that has another name."""
 
 
-def _decides_as(mode: str) -> str:
-    """The mode of rules that decides in a mode."""
+def _deciding_mode(mode: str) -> str:
+    """Return the mode of rules that decides in a mode."""
     return "default" if mode == EDITS_ONLY else MODE_NAMES.get(mode, mode)
 
 
-def _line(call: CallView) -> ShellLine | None:
-    """Parse the line a shell call would run; None for other tools."""
-    if canonical(call.name) not in SHELL:
+def _parse_call_line(call: CallView) -> ShellLine | None:
+    """Return the line that a shell call would run, parsed; None for other tools."""
+    if canonical_tool_name(call.name) not in SHELL:
         return None
     command = call.args.get("command")
     return parse_shell_line(command if isinstance(command, str) else "")
 
 
-def _plain(value: object) -> object:
-    """Convert to a representation that is the same in every process."""
+def _to_stable_value(value: object) -> object:
+    """Return a representation that is the same in every process."""
     if isinstance(value, Pattern):
         return value.text
     return sorted(value) if isinstance(value, frozenset) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]

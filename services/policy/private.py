@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from interlock.services.files.protected import find_private_twin, fold_name, is_private_name
-from interlock.services.policy.expansion import is_unknown, names_of
-from interlock.services.policy.fed import texts_of
-from interlock.services.policy.git import shows_nothing_private
-from interlock.services.policy.reading import Reading
+from interlock.services.policy.expansion import has_unknown_value, possible_paths
+from interlock.services.policy.fed import find_fed_texts
+from interlock.services.policy.git import is_tracking_nothing_private
+from interlock.services.policy.reading import LineReading
 from interlock.services.shell.commands import LANGUAGES, is_fed_instructions, known_program_name
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name, to_name_set
 
@@ -48,28 +48,30 @@ _UNHIDES = re.compile(r"-[A-Za-z]*[u.][A-Za-z.]*|--hidden|--unrestricted")
 _MOST_ENTRIES = 5_000
 
 
-def private_clause(command: ShellCommand, reading: Reading) -> str | None:
+def private_file_clause(command: ShellCommand, reading: LineReading) -> str | None:
     """Return a clause naming a private file that the command shows, or None."""
     words = command.words
     if not words:
         return None
     program = program_name(words[0].text) if words[0].literal else "cat"
-    shown = next((path for path in _named(program, words[1:], reading) if _is_private(path, reading)), None)
+    shown = next(
+        (path for path in _named_files(program, words[1:], reading) if _is_private_path(path, reading)), None
+    )
     if (
         shown is None
         and program == "git"
-        and (_greps_private(words, reading) or reading.git_shows_private(command))
+        and (_is_git_grep_of_private(words, reading) or reading.is_git_showing_private(command))
     ):
         return "shows a file of the history that tools may not read"
     if shown is None and known_program_name(program) in LANGUAGES:
-        texts = texts_of(reading.line) if is_fed_instructions(words) else ()
+        texts = find_fed_texts(reading.line) if is_fed_instructions(words) else ()
         found = (_NAMES_IT.search(text) for text in (*command.argv[1:], *texts))
         shown = next((match[1] for match in found if match), None)
-    shown = shown or _searched(program, words[1:], reading)
+    shown = shown or _find_searched_private(program, words[1:], reading)
     return f"shows {shown!r}, which tools may not read" if shown else None
 
 
-def _named(program: str, words: Sequence[Word], reading: Reading) -> Iterator[str]:
+def _named_files(program: str, words: Sequence[Word], reading: LineReading) -> Iterator[str]:
     """Yield what the arguments name as files to be shown."""
     if program in _SHOWS_NOTHING or (program == "find" and _FINDS.isdisjoint(w.text for w in words)):
         return
@@ -83,11 +85,11 @@ def _named(program: str, words: Sequence[Word], reading: Reading) -> Iterator[st
     for word in words:
         if any(word is one for one in left_out) or word.text.startswith(_ONLY_LOADS):
             continue
-        for text in (word.text,) if word.literal else dict.fromkeys(_meant(word, reading)):
+        for text in (word.text,) if word.literal else dict.fromkeys(_possible_texts(word, reading)):
             yield from (part.lstrip("@") for part in (text, *_PARTS.split(text)[1:]))
 
 
-def _alternatives(word: Word) -> Iterator[str]:
+def _word_alternatives(word: Word) -> Iterator[str]:
     """Yield what else a word may stand for that isn't known: names in a substitution, in braces, or behind `.*`."""
     if word.literal:
         return
@@ -101,27 +103,27 @@ def _alternatives(word: Word) -> Iterator[str]:
             yield ".env"
 
 
-def _meant(word: Word, reading: Reading) -> Iterator[str]:
+def _possible_texts(word: Word, reading: LineReading) -> Iterator[str]:
     """Yield what a word that isn't known may stand for."""
-    yield from (*reading.expanded(word), *names_of(word, reading), *_alternatives(word))
-    if is_unknown(word, reading):
-        yield from _private_elsewhere(reading)
+    yield from (*reading.expand_word(word), *possible_paths(word, reading), *_word_alternatives(word))
+    if has_unknown_value(word, reading):
+        yield from _private_names_in_line(reading)
 
 
-def unread_private(reading: Reading) -> str | None:
+def unread_private_clause(reading: LineReading) -> str | None:
     """Return a clause about a private name in a line that isn't parsed to its end."""
     found = _NAMES_IT.search(reading.line.text) if reading.line.unread else None
     return f"may show {found[1]!r}, which tools may not read" if found else None
 
 
-def _private_elsewhere(reading: Reading) -> Iterator[str]:
+def _private_names_in_line(reading: LineReading) -> Iterator[str]:
     """Yield the private names in the line, of which what isn't known may be one: `echo .env | xargs cat`."""
     yield from _NAMES_IT.findall(reading.line.text)
     if any(fnmatchcase(".env", pattern) for pattern in _HIDDEN_PATTERN.findall(reading.line.text)):
         yield ".env"
 
 
-def _is_private(text: str, reading: Reading) -> bool:
+def _is_private_path(text: str, reading: LineReading) -> bool:
     parts = [part for part in text.strip("\"'").split("/") if fold_name(part) not in (".git", "git~1")]
     if any(map(is_private_name, parts)):
         return True
@@ -130,8 +132,8 @@ def _is_private(text: str, reading: Reading) -> bool:
     )
 
 
-def _is_private_file(text: str, reading: Reading) -> bool:
-    """Whether it leads to a private file, or to one that the user's ignore files keep from tools."""
+def _is_private_file(text: str, reading: LineReading) -> bool:
+    """Return whether it leads to a private file, or to one that the user's ignore files keep from tools."""
     root = reading.workspace.root
     if "\0" in text or len(text) > 4_096 or not os.path.isfile(place := os.path.join(root, text)):  # noqa: PTH113, PTH118 - texts of a line
         return False
@@ -144,18 +146,18 @@ def _is_private_file(text: str, reading: Reading) -> bool:
     )
 
 
-def _greps_private(words: Sequence[Word], reading: Reading) -> bool:
-    """Whether `git grep` searches a private file: one that git tracks, or any if it searches others, too."""
+def _is_git_grep_of_private(words: Sequence[Word], reading: LineReading) -> bool:
+    """Return whether `git grep` searches a private file: one that git tracks, or any if it searches others, too."""
     given = [w.text for w in words[1:]]
     if given[:1] != ["grep"] or "--" in given:
         return False
     if {"--untracked", "--no-index"} & {*given}:
-        return _searched("grep", [literal_word("-r"), literal_word("x")], reading) is not None
+        return _find_searched_private("grep", [literal_word("-r"), literal_word("x")], reading) is not None
     folders = (reading.workspace.root / base for base in reading.folders.bases)
-    return not all(shows_nothing_private(folder, texts=True, compared=0) for folder in folders)
+    return not all(is_tracking_nothing_private(folder, texts=True, compared=0) for folder in folders)
 
 
-def _searched(program: str, words: Sequence[Word], reading: Reading) -> str | None:
+def _find_searched_private(program: str, words: Sequence[Word], reading: LineReading) -> str | None:
     """Return a private file in the folders that a search goes through, which leaves no hidden file out."""
     options = [w.text for w in words if w.text.startswith("-")]
     every = (program in ("grep", "egrep", "fgrep") and any(map(_RECURSES.fullmatch, options))) or (

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from interlock.services.policy.reading import document
+from interlock.services.policy.reading import load_command_table
 from interlock.services.shell.commands import LANGUAGES, known_program_name
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name
 
@@ -45,7 +45,7 @@ class Program(BaseModel, extra="forbid", frozen=True, defer_build=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedCommand:
     """What a command may be."""
 
     commands: Sequence[ShellCommand]
@@ -57,44 +57,46 @@ class Resolved:
 
 
 @cache
-def _programs() -> Mapping[str, Program]:
-    rows = map(Program.model_validate, document()["program"])
+def _load_programs() -> Mapping[str, Program]:
+    rows = map(Program.model_validate, load_command_table()["program"])
     return {name: row for row in rows for name in (row.name, *row.also.split())}
 
 
 @cache
-def _beginnings() -> Sequence[Program]:
-    return [*{row.name: row for row in _programs().values() if row.beginning}.values()]
+def _programs_with_beginning() -> Sequence[Program]:
+    return [*{row.name: row for row in _load_programs().values() if row.beginning}.values()]
 
 
-def resolve(command: ShellCommand, folders: Sequence[str]) -> Resolved:
-    """Resolve a command whose program is known before it runs. `folders`: where it may run."""
+def resolve_command(command: ShellCommand, folders: Sequence[str]) -> ResolvedCommand:
+    """Return what a command may be, if its program is known before it runs. `folders`: where it may run."""
     words, assigns = command.words, command.assigns
     if not words or not words[0].literal or not words[0].text:
-        return Resolved((), "")
+        return ResolvedCommand((), "")
     own = _plain_words(words, folders)
     name = own[0].text
-    row = _programs().get(name)
+    row = _load_programs().get(name)
     if row is None:
-        return Resolved(_others(own, words), name)
+        return ResolvedCommand(_command_unless_written(own, words), name)
     given = any(a.startswith(tuple(row.variables)) for a in assigns) if row.variables else False
     odd = given or any(_is_unclear(row, word) for word in own[1:])
     at, sure = _skip_options(row, own)
     if not (row.known or row.same):  # its operands are targets or scripts
         plain = [(own[0], *own[1:])] + ([(own[0], *own[at:])] if sure and at > 1 else [])
-        return Resolved([c for one in plain for c in _others(one, words)], row.name, odd)
+        return ResolvedCommand(
+            [c for one in plain for c in _command_unless_written(one, words)], row.name, odd
+        )
     if at >= len(own):
-        return Resolved(_others(own, words), row.name, odd or not sure)
-    found, known = _subcommands(row, own[at:])
+        return ResolvedCommand(_command_unless_written(own, words), row.name, odd or not sure)
+    found, known = _match_subcommand(row, own[at:])
     each = [(literal_word(row.name), *literals, *own[at + size :]) for literals, size in found]
-    return Resolved(
-        [c for one in each for c in _others(one, words)],
+    return ResolvedCommand(
+        [c for one in each for c in _command_unless_written(one, words)],
         row.name,
         odd or not known or not sure or len(found) > 1,
     )
 
 
-def _others(words: Sequence[Word], written: Sequence[Word]) -> Sequence[ShellCommand]:
+def _command_unless_written(words: Sequence[Word], written: Sequence[Word]) -> Sequence[ShellCommand]:
     """Return the words as a command, unless they are what was written."""
     if [w.text for w in words] == [w.text for w in written]:
         return ()
@@ -111,25 +113,25 @@ def _plain_words(words: tuple[Word, ...], folders: Sequence[str]) -> tuple[Word,
     if _MODULES.fullmatch(name) and len(words) > 2 and words[1].text == "-m" and words[2].literal:
         module = words[2].text.removesuffix(".__main__")
         return _plain_words((literal_word(module), *words[3:]), ())
-    for row in _beginnings():
+    for row in _programs_with_beginning():
         sub = name.removeprefix(row.beginning)
         if sub != name and (sub in row.known or sub in row.same or not row.known):
             return (literal_word(row.name), literal_word(sub), *words[1:])
-    found = _programs().get(name) or _programs().get(_VERSION.sub("", name))
+    found = _load_programs().get(name) or _load_programs().get(_VERSION.sub("", name))
     return (literal_word(found.name if found else name), *words[1:])
 
 
 def _real_name(program: str, folders: Sequence[str]) -> str:
     """Return the name of the file that runs, where a link that the line names has another name than its target."""
     name = _RELEASE.sub("", program_name(program))
-    if any(name.startswith(row.beginning) for row in _beginnings()):
+    if any(name.startswith(row.beginning) for row in _programs_with_beginning()):
         return name  # such as git's own, which are links to git
     places = (os.path.join(folder, program) for folder in folders) if "/" in program else ()  # noqa: PTH118 - texts of a line
     links = (program_name(os.path.realpath(place)) for place in places if os.path.islink(place))  # noqa: PTH114 - as above
     return next((real for real in links if real not in _SEVERAL), name)
 
 
-def _script(words: Sequence[Word]) -> Sequence[Word]:
+def _script_words(words: Sequence[Word]) -> Sequence[Word]:
     """Return the words from a script's name on, which an interpreter runs: `bash -x ./gradlew deploy`."""
     if known_program_name(words[0].text) not in _INTERPRETERS and words[0].text != "py":
         return ()
@@ -160,7 +162,9 @@ def _skip_options(row: Program, words: Sequence[Word]) -> tuple[int, bool]:
     return at, sure
 
 
-def _subcommands(row: Program, words: Sequence[Word]) -> tuple[Sequence[tuple[Sequence[Word], int]], bool]:
+def _match_subcommand(
+    row: Program, words: Sequence[Word]
+) -> tuple[Sequence[tuple[Sequence[Word], int]], bool]:
     """Return what the subcommand may be, each with the number of words that name it, and whether it is known."""
     text = words[0].text
     both = f"{text} {words[1].text}" if len(words) > 1 else text
@@ -179,15 +183,15 @@ def _subcommands(row: Program, words: Sequence[Word]) -> tuple[Sequence[tuple[Se
 
 
 @lru_cache(maxsize=512)
-def known_as(prefix: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def prefix_spellings(prefix: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Return a rule's prefix and its other spelling: a rule for `npm t` is one for `npm test`."""
-    found = resolve(ShellCommand("", tuple(map(literal_word, prefix))), ())
+    found = resolve_command(ShellCommand("", tuple(map(literal_word, prefix))), ())
     return (prefix, *(c.argv for c in found.commands)) if not found.unclear else (prefix,)
 
 
-def names_program(texts: Sequence[str], program: str) -> bool:
-    """Whether a rule's prefix, or its pattern's text, names a program by any of its names."""
-    row = _programs().get(program)
+def is_naming_program(texts: Sequence[str], program: str) -> bool:
+    """Return whether a rule's prefix, or its pattern's text, names a program by any of its names."""
+    row = _load_programs().get(program)
     names = {program, *((row.name, *row.also.split()) if row else ())}
     return any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w])", text) for name in names for text in texts)
 
@@ -195,25 +199,25 @@ def names_program(texts: Sequence[str], program: str) -> bool:
 @lru_cache(maxsize=512)
 def equal_options(prefix: tuple[str, ...]) -> Mapping[str, str]:
     """Return the options that do the same as another, for the command that a rule's prefix names."""
-    table: Mapping[str, Mapping[str, str]] = document()["equal"]
+    table: Mapping[str, Mapping[str, str]] = load_command_table()["equal"]
     named = (table[name] for name in (" ".join(prefix[:2]), prefix[0]) if name in table)
     pairs = next(named, dict[str, str]())
     return {**pairs, **{long: short for short, long in pairs.items()}}
 
 
-def is_listed(program: str) -> bool:
-    """Whether the table says how its subcommands may be written."""
-    return program in _programs()
+def is_listed_program(program: str) -> bool:
+    """Return whether the table says how its subcommands may be written."""
+    return program in _load_programs()
 
 
-def is_flag(program: str, option: str) -> bool:
-    """Whether an option of a listed program is known to take no value."""
-    return program in _programs() and option in _programs()[program].flags
+def is_valueless_flag(program: str, option: str) -> bool:
+    """Return whether an option of a listed program is known to take no value."""
+    return program in _load_programs() and option in _load_programs()[program].flags
 
 
-def spelled(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
+def plain_spellings(command: ShellCommand, folders: Sequence[str]) -> Iterator[ShellCommand]:
     """Yield the command by the plain names of its program and subcommand, where it is spelled otherwise."""
-    yield from resolve(command, folders).commands
-    if command.words and (script := _script(command.words)):
+    yield from resolve_command(command, folders).commands
+    if command.words and (script := _script_words(command.words)):
         inner = ShellCommand(" ".join(w.text for w in script), tuple(script))
-        yield from (inner, *resolve(inner, folders).commands)
+        yield from (inner, *resolve_command(inner, folders).commands)

@@ -42,28 +42,28 @@ class Pattern:
     _ranges: Sequence[tuple[bytes, bytes]]
     """Ranges that contain every text beginning with a match."""
 
-    def starts(self, text: str) -> bool:
+    def is_matching_start(self, text: str) -> bool:
         text = clean(text)
         begun = text.encode()
         # Bytes are compared in a twentieth of the time that a match takes, and rule out most.
         possible = any(least <= begun <= most for least, most in self._ranges)
         return possible and self._match(text) is not None
 
-    def may_start(self, known: str) -> bool:
-        """Whether a text beginning with `known` might begin with a match: False only if provably impossible."""
+    def can_start(self, known: str) -> bool:
+        """Return whether a text beginning with `known` might begin with a match: False only if provably impossible."""
         begun = clean(known).encode()
         return any(least[: len(begun)] <= begun <= most for least, most in self._ranges)
 
-    def leads_with(self, text: str) -> bool:
-        """Whether everything it matches begins with this text."""
+    def has_lead(self, text: str) -> bool:
+        """Return whether everything it matches begins with this text."""
         return all(end.startswith(text.encode()) for one in self._ranges for end in one)
 
-    def found(self, text: str) -> bool:
+    def is_found_in(self, text: str) -> bool:
         return self._search(clean(text)) is not None
 
 
 @cache
-def _engine() -> tuple[Any, Any]:
+def _load_engine() -> tuple[Any, Any]:
     try:
         import re2  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
@@ -76,13 +76,13 @@ def _engine() -> tuple[Any, Any]:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern. Raises `PatternError`: RE2 has no back-references or look-around.
+    """Return a pattern compiled. Raise `PatternError`: RE2 has no back-references or look-around.
 
     `docs/internals.md#foreign-patterns`.
     """
     if len(text) > _LONGEST:
         raise PatternError(f"pattern of {len(text)} characters, expected at most {_LONGEST}")
-    module, options = _engine()
+    module, options = _load_engine()
     try:
         compiled = module.compile(text, options)
     except module.error as error:
@@ -93,12 +93,12 @@ def compile_pattern(text: str) -> Pattern:
         ) from None
     choice = _CHOICE.match(text)
     ways = [f"{choice[1]}({way}){text[choice.end() :]}" for way in choice[2].split("|")] if choice else [text]
-    return Pattern(text, compiled.match, compiled.search, [_range(way) for way in ways])
+    return Pattern(text, compiled.match, compiled.search, [_match_range(way) for way in ways])
 
 
-def _range(text: str) -> tuple[bytes, bytes]:
+def _match_range(text: str) -> tuple[bytes, bytes]:
     """Return the range of texts that begin with a match, including what follows it: a final `\\B` depends on that."""
-    module, options = _engine()
+    module, options = _load_engine()
     if "\\Q" in text:  # what looks like an escape may be text
         return b"", b"\xff"
     # RE2 takes the text behind a `\b` for a letter or digit: without it the range is at least as wide.
@@ -180,7 +180,7 @@ class Rule:
         return self.tier + self.priority / 1000
 
     @property
-    def narrows(self) -> bool:
+    def has_conditions(self) -> bool:
         """Whether it has a condition on the arguments."""
         return (
             self.reading
@@ -193,8 +193,8 @@ SESSION_RANK = 3.95
 """Rank of always-choices (gemini-cli): above it, rules of the user and the admin."""
 
 
-def liftable(rule: Rule | None) -> bool:
-    """Whether an always-choice can override this rule's ask."""
+def is_liftable(rule: Rule | None) -> bool:
+    """Return whether an always-choice can override this rule's ask."""
     return rule is None or rule.rank < SESSION_RANK
 
 
@@ -213,34 +213,34 @@ ANYBODY = Scope()
 """The main agent, without a terminal and without servers."""
 
 
-def server_of(tool: str, servers: frozenset[str]) -> str | None:
+def find_server(tool: str, servers: frozenset[str]) -> str | None:
     """Return the MCP server a tool belongs to: the longest matching name."""
     fitting = [s for s in servers if tool.startswith(f"mcp_{s}_")]
     return max(fitting, key=len, default=None)
 
 
-def _about(
+def _is_applicable(
     rule: Rule, names: frozenset[str], mode: str, annotations: Mapping[str, JsonValue], scope: Scope
 ) -> bool:
-    """Whether the rule applies to this tool, arguments aside. `names`: the tool's name and its aliases."""
+    """Return whether the rule applies to this tool, arguments aside. `names`: the tool's name and its aliases."""
     return (
         (not rule.modes or mode in rule.modes)
         and rule.subagent in (None, scope.agent)
         and rule.interactive in (None, scope.interactive)
         and all(k in annotations and annotations[k] == v for k, v in rule.annotations.items())
-        and _serves(rule, names, scope)
-        and any(_names(p, n) for p in rule.tools for n in names)
+        and _is_for_server(rule, names, scope)
+        and any(_is_name_matched(p, n) for p in rule.tools for n in names)
     )
 
 
-def _names(pattern: str, name: str) -> bool:
+def _is_name_matched(pattern: str, name: str) -> bool:
     if pattern == "*" or pattern == name:
         return True
     return pattern.startswith("mcp_") and pattern.endswith("_*") and name.startswith(pattern[:-1])
 
 
-def _serves(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
-    if rule.server is None or rule.server in {server_of(name, scope.servers) for name in names}:
+def _is_for_server(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
+    if rule.server is None or rule.server in {find_server(name, scope.servers) for name in names}:
         return True
     # A tool's name doesn't identify an unknown server: rules that restrict apply all the same.
     return rule.decision != "allow" and any(n.startswith(f"mcp_{rule.server}_") for n in names)
@@ -249,40 +249,40 @@ def _serves(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
 _AGENT = "invoke_agent"
 
 
-def canonical(name: str) -> str:
-    """Resolve a tool's alias to our name, also Claude Code's of a server's tool, or of all of a server's."""
+def canonical_tool_name(name: str) -> str:
+    """Return our name of a tool's alias, also of Claude Code's for a server's tool, or for all of a server's."""
     if name.startswith("mcp__"):
         server, _, tool = name.removeprefix("mcp__").partition("__")
         return f"mcp_{server}_{tool or '*'}"
     return ALIASES.get(name, name)
 
 
-def agent_of(tool: str, args: Mapping[str, JsonValue]) -> str | None:
+def called_agent(tool: str, args: Mapping[str, JsonValue]) -> str | None:
     name = args.get("agent_name")
-    if canonical(tool) == _AGENT and isinstance(name, str):
+    if canonical_tool_name(tool) == _AGENT and isinstance(name, str):
         return name
     return INVESTIGATOR if tool == INVESTIGATOR else None
 
 
-def names_of(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
+def tool_names(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
     """Return the names by which a call can be denied, asked about or hooked."""
-    own = canonical(tool)
+    own = canonical_tool_name(tool)
     aliases = {alias for alias, name in ALIASES.items() if name == own}
     if tool.startswith("mcp_"):  # the task loop calls a server's tools by these
         aliases.add("access_mcp_resource" if tool.endswith("_read_resource") else "use_mcp_tool")
-        aliases.update(_claudes_names(tool))
-    agent = agent_of(tool, args)
+        aliases.update(_claude_code_names(tool))
+    agent = called_agent(tool, args)
     return frozenset({tool, own, *aliases, *([agent] if agent else [])})
 
 
-def _claudes_names(tool: str) -> Iterator[str]:
-    """`mcp__SERVER__TOOL`, for each place where the server's name may end: hooks look for these."""
+def _claude_code_names(tool: str) -> Iterator[str]:
+    """Yield `mcp__SERVER__TOOL`, for each place where the server's name may end: hooks look for these."""
     parts = tool.split("_")[1:]
     for end in range(1, len(parts)):
         yield f"mcp__{'_'.join(parts[:end])}__{'_'.join(parts[end:])}"
 
 
-def rule_args(call: CallView) -> Mapping[str, JsonValue]:
+def args_for_rules(call: CallView) -> Mapping[str, JsonValue]:
     """Return the arguments as rules see them, including the agent of a tool that starts a fixed one."""
     return {**call.args, "agent_name": INVESTIGATOR} if call.name == INVESTIGATOR else call.args
 
@@ -301,23 +301,23 @@ class RuleBook:
         self._scope = scope
         self._known: dict[tuple[str, str | None, Risk, str], tuple[Rule, ...]] = {}
 
-    def about(
+    def applicable_rules(
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
     ) -> tuple[Rule, ...]:
         """Return the rules that apply to a call, arguments aside, highest rank first."""
         if annotations:
-            return self._select(call, risk, mode, annotations)
-        key = (call.name, agent_of(call.name, call.args), risk, mode)
+            return self._select_rules(call, risk, mode, annotations)
+        key = (call.name, called_agent(call.name, call.args), risk, mode)
         if key not in self._known:
-            self._known[key] = self._select(call, risk, mode, annotations)
+            self._known[key] = self._select_rules(call, risk, mode, annotations)
         return self._known[key]
 
-    def _select(
+    def _select_rules(
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
     ) -> tuple[Rule, ...]:
-        own, every = frozenset({call.name, canonical(call.name)}), names_of(call.name, call.args)
+        own, every = frozenset({call.name, canonical_tool_name(call.name)}), tool_names(call.name, call.args)
         # A rule against an agent by name in the arguments also restricts the tool that starts only it.
-        agent = agent_of(call.name, call.args)
+        agent = called_agent(call.name, call.args)
         agents = every | {_AGENT} if agent is not None else every
         allowing = own | {agent} if agent is not None and agent not in {*TOOLS, *ALIASES} else own
         hints = {"readOnlyHint": risk == "read", **annotations, "risk": risk}
@@ -325,7 +325,9 @@ class RuleBook:
         for rule in self.rules:
             # Allowing a tool doesn't allow an agent of that name; restricting one restricts all its aliases.
             names = allowing if rule.decision == "allow" else agents if rule.args is not None else every
-            if _about(rule, names, mode, hints, self._scope) and (now := _counted(rule, risk, mode)):
+            if _is_applicable(rule, names, mode, hints, self._scope) and (
+                now := _rule_in_mode(rule, risk, mode)
+            ):
                 counted.append(now)
         shipped = [r.decision for r in counted if r.tier == SHIPPED]
         if own & _MODE_TOOLS and "deny" in shipped:
@@ -334,7 +336,7 @@ class RuleBook:
         return tuple(counted)
 
 
-def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
+def _rule_in_mode(rule: Rule, risk: Risk, mode: str) -> Rule | None:
     """Return the rule as it applies in this mode, or None."""
     if rule.broken is not None:
         return None if risk in _INERT else rule
@@ -344,10 +346,11 @@ def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
     return replace(rule, lowers=True) if rule.decision == "ask" else None
 
 
-def first(rules: Iterable[Rule], met: Callable[[Rule], bool]) -> Rule | None:
+def first_deciding_rule(rules: Iterable[Rule], is_met: Callable[[Rule], bool]) -> Rule | None:
+    """Return the first rule that is met; a rule that only lowers stands in for an allow below it."""
     lowering: Rule | None = None
     for rule in rules:
-        if not met(rule):
+        if not is_met(rule):
             continue
         if not rule.lowers:
             return lowering if lowering is not None and rule.decision == "allow" else rule

@@ -13,26 +13,42 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from interlock.services.files.disk import read_file
-from interlock.services.policy.always import covering, grants_it
-from interlock.services.policy.copies import copied_names, copy_clause, restricted_programs
+from interlock.services.policy.always import find_covering_grant, is_granted
+from interlock.services.policy.copies import copied_program_clause, find_restricted_programs, names_of_copies
 from interlock.services.policy.decision import PartRuling, Ruling
-from interlock.services.policy.fed import commands_fed, runs_text, texts_of
-from interlock.services.policy.harmless import expands_to_paths, leads_reader, only_reads_anywhere, row_of
-from interlock.services.policy.matching import Match, allows, past_options, restricts
-from interlock.services.policy.private import private_clause, unread_private
-from interlock.services.policy.programs import names_program
-from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
+from interlock.services.policy.fed import find_fed_commands, find_fed_texts, is_running_text
+from interlock.services.policy.harmless import (
+    find_row,
+    has_only_path_patterns,
+    is_reading_command,
+    is_reading_program,
+)
+from interlock.services.policy.matching import Match, is_allowing, is_matching_past_options, match_restriction
+from interlock.services.policy.private import private_file_clause, unread_private_clause
+from interlock.services.policy.programs import is_naming_program
+from interlock.services.policy.reading import (
+    LineFolders,
+    LineReading,
+    find_line_folders,
+    is_supplied_by_project,
+)
 from interlock.services.policy.rule import SHIPPED, STRICTNESS, Pattern, Rule
 from interlock.services.policy.targets import (
     ANYTHING,
-    danger_behind,
-    runs_others,
-    sets_more,
-    several,
-    spellings,
-    unresolved,
+    can_run_arguments,
+    inner_danger,
+    is_setting_unknown_variables,
+    split_by_target,
+    target_spellings,
+    unresolved_programs,
 )
-from interlock.services.policy.written import placed, places_of, redirected, unread_clause, written_clause
+from interlock.services.policy.written import (
+    changed_file_clause,
+    join_line_path,
+    possible_places,
+    redirection_paths,
+    unread_change_clause,
+)
 from interlock.services.shell.commands import SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal_word, program_name
@@ -67,38 +83,40 @@ def decide_line(
     session: Sequence[SessionRule],
     workspace: Workspace,
 ) -> tuple[Ruling, list[PartRuling]]:
-    """Decide on the line, and on each part that needs a rule's permission or that a rule refuses.
+    """Return the decision on the line, and on each part that needs a rule's permission or that a rule refuses.
 
     `rules` and `session` are those for the shell tool, rules with the highest rank first.
     """
-    folders = folders_of(call, line, workspace)
-    reading = Reading(line, folders, workspace)
+    folders = find_line_folders(call, line, workspace)
+    reading = LineReading(line, folders, workspace)
     check = _LineCheck(call, line, rules, mode, session, workspace, folders, reading)
     reads = any(r.reading for r in rules)
     # For a line of nothing that needs a rule, such as `> file` or `true`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartRuling] = []
     allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.prefixes]
-    for command in chain.from_iterable(several(c, allowed) for c in line.effective or (bare,)):
-        plain = reads and (reading.plain(command) or (command is bare and reading.idle))
-        parts.append(PartRuling(command, check.judged(command, plain), plain))
+    for command in chain.from_iterable(split_by_target(c, allowed) for c in line.effective or (bare,)):
+        plain = reads and (reading.is_plain_reading(command) or (command is bare and reading.is_idle))
+        parts.append(PartRuling(command, check.judge_command(command, plain), plain))
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
     wrappers = (c for c in line.commands if c.transparent)
-    spelled = check.by_other_names() if check.restricts else ()
-    for command in dict.fromkeys(chain(wrappers, commands_fed(line), spelled, [ShellCommand(line.text, ())])):
-        if (outcome := check.against(command)) is not None:
+    spelled = check.other_spellings() if check.has_restrictions else ()
+    for command in dict.fromkeys(
+        chain(wrappers, find_fed_commands(line), spelled, [ShellCommand(line.text, ())])
+    ):
+        if (outcome := check.find_refusal(command)) is not None:
             parts.append(PartRuling(command, outcome))
-    parts += check.copies()
+    parts += check.ask_about_copies()
     worst = max((p.outcome for p in parts), key=lambda o: STRICTNESS[o.decision])
-    return (check.lowered(worst, parts) if worst.decision == "allow" else worst), parts
+    return (check.lower_for_line(worst, parts) if worst.decision == "allow" else worst), parts
 
 
-def only_reads(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
-    """Whether a line is fully understood and does only plain reading."""
-    reading = Reading(line, folders_of(call, line, workspace), workspace)
+def is_only_reading(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
+    """Return whether a line is fully understood and does only plain reading."""
+    reading = LineReading(line, find_line_folders(call, line, workspace), workspace)
     writes = any(r.kind == "write" for r in line.files)
-    return not (line.opaque or line.assigns or writes) and all(map(reading.plain, line.effective))
+    return not (line.opaque or line.assigns or writes) and all(map(reading.is_plain_reading, line.effective))
 
 
 @dataclass(frozen=True)
@@ -111,112 +129,116 @@ class _LineCheck:
     mode: str
     session: Sequence[SessionRule]
     workspace: Workspace
-    folders: Folders
-    reading: Reading
+    folders: LineFolders
+    reading: LineReading
 
     @property
-    def restricts(self) -> bool:
+    def has_restrictions(self) -> bool:
         """Whether a rule denies or asks about some commands only."""
-        return any(rule.narrows and rule.decision != "allow" for rule in self.rules)
+        return any(rule.has_conditions and rule.decision != "allow" for rule in self.rules)
 
     @property
-    def places(self) -> Sequence[str]:
+    def folder_paths(self) -> Sequence[str]:
         return [str(self.workspace.root / base) for base in self.folders.bases]
 
     @cached_property
-    def programs(self) -> Mapping[str, str]:
+    def restricted(self) -> Mapping[str, str]:
         """The programs that rules deny or ask about, and their files."""
-        return restricted_programs(self.rules)
+        return find_restricted_programs(self.rules)
 
-    def by_other_names(self) -> Iterator[ShellCommand]:
+    def other_spellings(self) -> Iterator[ShellCommand]:
         """Yield what each command may be besides, by its spelling or as a copy of a program."""
-        fed, folders = commands_fed(self.line), self.places or [str(self.workspace.root)]
+        fed, folders = find_fed_commands(self.line), self.folder_paths or [str(self.workspace.root)]
         every = (*self.line.commands, *fed)
-        copied = [one for command in every for one in copied_names(command, self.programs, folders)]
+        copied = [one for command in every for one in names_of_copies(command, self.restricted, folders)]
         for one in (*self.line.effective, *fed, *copied):
-            yield from spellings(one, self.places)
+            yield from target_spellings(one, self.folder_paths)
         yield from copied
 
-    def copies(self) -> Iterator[PartRuling]:
+    def ask_about_copies(self) -> Iterator[PartRuling]:
         """Yield a question for each command that copies a program which a rule denies or asks about."""
-        for command in (*self.line.commands, *commands_fed(self.line)) if self.restricts else ():
-            if clause := copy_clause(command, self.programs, self.reading):
+        for command in (*self.line.commands, *find_fed_commands(self.line)) if self.has_restrictions else ():
+            if clause := copied_program_clause(command, self.restricted, self.reading):
                 yield PartRuling(command, Ruling("ask", "danger", detail=clause))
 
-    def judged(self, command: ShellCommand, plain: bool) -> Ruling:
-        outcome = self._by_rules(command, plain)
+    def judge_command(self, command: ShellCommand, plain: bool) -> Ruling:
+        outcome = self._judge_by_rules(command, plain)
         if outcome.decision == "ask":
-            rule = covering(self.session, command, outcome.rule, self.mode, self.reading)
+            rule = find_covering_grant(self.session, command, outcome.rule, self.mode, self.reading)
             outcome = Ruling("allow", "session", session=rule) if rule else outcome
         if outcome.decision == "allow" and self.mode == "yolo":
-            return self._unless_private(command, self._unless_written(command, outcome))
+            return self._ask_if_private(command, self._ask_if_written(command, outcome))
         if outcome.decision != "allow":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
         away = self.folders.elsewhere
         whole = (command.sets or away or command.sources or None) is not None and self._is_granted()
-        named = command.danger == UNKNOWN and expands_to_paths(command, self.reading)
+        named = command.danger == UNKNOWN and has_only_path_patterns(command, self.reading)
         danger = (None if named else command.danger) or (None if whole else command.sets)
-        danger = danger or danger_behind(command)
+        danger = danger or inner_danger(command)
         if danger and not (exact and not command.assigns):
-            return outcome.asking("danger", danger)
+            return outcome.lower_to_ask("danger", danger)
         if command.opaque and not (command.sources and whole):
-            return outcome.asking("opaque", command.opaque)
-        if not (plain or exact) and (touched := self._protected(command)):
-            return outcome.asking("danger", touched)
+            return outcome.lower_to_ask("opaque", command.opaque)
+        if not (plain or exact) and (touched := self._protected_argument_clause(command)):
+            return outcome.lower_to_ask("danger", touched)
         here = plain or (whole and self.folders.own and self.folders.bases)
-        if away is not None and not here and not self._holds_elsewhere(command, outcome):
-            return outcome.asking("elsewhere", away)
+        if away is not None and not here and not self._is_valid_elsewhere(command, outcome):
+            return outcome.lower_to_ask("elsewhere", away)
         return outcome
 
-    def _unless_written(self, command: ShellCommand, outcome: Ruling) -> Ruling:
-        """Lower the mode's allow to an ask for what changes a file that the program trusts."""
+    def _ask_if_written(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+        """Return the mode's allow lowered to an ask for what changes a file that the program trusts."""
         if outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
-        patched = _patched(command, self.line, self.folders.bases or (".",), self.workspace)
-        clause = written_clause(command, self.reading) or (patched if patched != _UNSEEN else None)
-        return outcome.asking("danger", clause) if clause else outcome
+        patched = _patched_file_clause(command, self.line, self.folders.bases or (".",), self.workspace)
+        clause = changed_file_clause(command, self.reading) or (patched if patched != _UNSEEN else None)
+        return outcome.lower_to_ask("danger", clause) if clause else outcome
 
-    def _unless_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
-        """Lower the mode's allow to an ask for what shows a private file, unless somebody granted this."""
+    def _ask_if_private(self, command: ShellCommand, outcome: Ruling) -> Ruling:
+        """Return the mode's allow lowered to an ask for what shows a private file, unless somebody granted this."""
         if outcome.decision != "allow" or outcome.rule is None or outcome.rule.tier != SHIPPED:
             return outcome
-        clause = private_clause(command, self.reading)
+        clause = private_file_clause(command, self.reading)
         granted = clause and (
-            self._is_granted() or covering(self.session, command, None, self.mode, self.reading)
+            self._is_granted() or find_covering_grant(self.session, command, None, self.mode, self.reading)
         )
-        return outcome.asking("private", clause) if clause and not granted else outcome
+        return outcome.lower_to_ask("private", clause) if clause and not granted else outcome
 
-    def _protected(self, command: ShellCommand) -> str | None:
-        """A clause about a file that the program trusts among the arguments of a command that may change files."""
-        if leads_reader(command.argv):
+    def _protected_argument_clause(self, command: ShellCommand) -> str | None:
+        """Return a clause about a file that the program trusts among the arguments of a command that may change
+        files."""
+        if is_reading_command(command.argv):
             return None
         for word in command.words[1:]:
-            for path, base in product(_paths_in(word.text), self.folders.bases or (".",)):
-                if found := self.workspace.protected(placed(base, path)):
+            for path, base in product(_possible_paths_in(word.text), self.folders.bases or (".",)):
+                if found := self.workspace.protected(join_line_path(base, path)):
                     return f"may change {found.part!r} ({found.what})"
-        patched = _patched(command, self.line, self.folders.bases or (".",), self.workspace)
-        return patched or written_clause(command, self.reading)
+        patched = _patched_file_clause(command, self.line, self.folders.bases or (".",), self.workspace)
+        return patched or changed_file_clause(command, self.reading)
 
-    def _holds_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
-        """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there, and
-        not a grant: another folder makes another command of it."""
+    def _is_valid_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
+        """Return whether a rule for the workspace's folder applies below it too; not for git, which reads settings
+        there, and not a grant: another folder makes another command of it."""
         if outcome.session is not None or (outcome.rule is not None and _is_grant(outcome.rule)):
             return False
-        return bool(self.folders.bases) and only_reads_anywhere(command.argv)
+        return bool(self.folders.bases) and is_reading_program(command.argv)
 
-    def _by_rules(self, command: ShellCommand, plain: bool, *, written: bool = True) -> Ruling:
-        """`written`: it stands in the line; else it is another spelling of one that does."""
+    def _judge_by_rules(self, command: ShellCommand, plain: bool, *, written: bool = True) -> Ruling:
+        """Return the ruling by the rules alone. `written`: the command stands in the line; else it is another
+        spelling of one that does."""
         lowered: Ruling | None = None
-        hides = _Hides.of(command, self.places if self.restricts and written else None, self.line)
+        hides = _HiddenCommands.from_command(
+            command, self.folder_paths if self.has_restrictions and written else None, self.line
+        )
         for rule in self.rules:
             if rule.decision == "allow":
-                known = command.words or not rule.narrows
-                if (rule.reading and plain) or (known and self._allows(rule, command)):
+                known = command.words or not rule.has_conditions
+                if (rule.reading and plain) or (known and self._is_allowed_by(rule, command)):
                     return lowered or Ruling("allow", "rule", rule)
                 continue
-            match = restricts(rule, command, self.call.args)
-            if match is Match.NO and hides.may_hold(rule, command, self.call.args):
+            match = match_restriction(rule, command, self.call.args)
+            if match is Match.NO and hides.can_hold(rule, command, self.call.args):
                 match = Match.MAYBE
             if match is Match.YES and not rule.lowers:
                 return Ruling(rule.decision, "rule", rule)
@@ -225,71 +247,71 @@ class _LineCheck:
                 lowered = lowered or Ruling("ask", "rule" if match is Match.YES else "hidden", rule)
         return lowered or Ruling("ask", "none")
 
-    def _allows(self, rule: Rule, command: ShellCommand) -> bool:
+    def _is_allowed_by(self, rule: Rule, command: ShellCommand) -> bool:
         if _is_grant(rule):
-            return grants_it(rule.granted, rule.line, command, self.reading)
-        return allows(rule, command, self.call.args)
+            return is_granted(rule.granted, rule.line, command, self.reading)
+        return is_allowing(rule, command, self.call.args)
 
-    def against(self, command: ShellCommand) -> Ruling | None:
+    def find_refusal(self, command: ShellCommand) -> Ruling | None:
         """Return the refusal, by a rule with a condition, of something that needs no permission."""
-        narrow = replace(self, rules=[r for r in self.rules if r.narrows])
-        outcome = narrow._by_rules(command, plain=False, written=False)
+        narrow = replace(self, rules=[r for r in self.rules if r.has_conditions])
+        outcome = narrow._judge_by_rules(command, plain=False, written=False)
         return None if outcome.decision == "allow" or outcome.cause == "none" else outcome
 
-    def lowered(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
-        """Lower an allow to an ask for reasons that concern the line as a whole."""
+    def lower_for_line(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
+        """Return an allow lowered to an ask for reasons that concern the line as a whole."""
         line = self.line
         sourced = not line.hidden and self._is_granted()
-        opaque = (None if sourced else line.opaque) or self._own_wrapper()
-        protected = protected_target(self.reading) or unread_clause(self.reading)
-        if protected := protected or (self.mode == "yolo" and unread_private(self.reading)) or None:
-            return outcome.asking("protected", protected)
+        opaque = (None if sourced else line.opaque) or self._project_wrapper_clause()
+        protected = protected_redirection_clause(self.reading) or unread_change_clause(self.reading)
+        if protected := protected or (self.mode == "yolo" and unread_private_clause(self.reading)) or None:
+            return outcome.lower_to_ask("protected", protected)
         if opaque is not None and self.mode != "yolo":
-            return outcome.asking("opaque", opaque)
+            return outcome.lower_to_ask("opaque", opaque)
         if opaque is not None:
             # Only yolo allows an opaque line, and not against a rule that may apply to it.
             rank = outcome.rule.rank if outcome.rule else 0
-            narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
+            narrow = (r for r in self.rules if r.has_conditions and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
             if against is not None:
                 return Ruling("ask", "hidden", against, detail=opaque)
-            return self._unless_fed(outcome)
+            return self._ask_if_fed(outcome)
         if self.mode == "yolo":
-            return self._unless_fed(self._unless_reads_private(outcome))
+            return self._ask_if_fed(self._ask_if_private_input(outcome))
         if not line.files:
             return outcome
-        if away := escape(line, self.folders, self.workspace):
-            return outcome.asking("redirection", away)
-        allowed = self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts)
-        free = allowed or self._only_reads(parts) or self._is_granted()
-        return outcome if free else outcome.asking("redirection", "")
+        if away := escaping_redirection_clause(line, self.folders, self.workspace):
+            return outcome.lower_to_ask("redirection", away)
+        allowed = self.mode in _FREE_REDIRECTION or all(_is_redirection_allowed(p.outcome) for p in parts)
+        free = allowed or self._has_only_reads(parts) or self._is_granted()
+        return outcome if free else outcome.lower_to_ask("redirection", "")
 
-    def _unless_fed(self, outcome: Ruling) -> Ruling:
-        """Lower an allow to an ask for what a text of the line makes a shell change."""
-        for command in commands_fed(self.line):
-            lowered = self._unless_private(command, self._unless_written(command, outcome))
+    def _ask_if_fed(self, outcome: Ruling) -> Ruling:
+        """Return an allow lowered to an ask for what a text of the line makes a shell change."""
+        for command in find_fed_commands(self.line):
+            lowered = self._ask_if_private(command, self._ask_if_written(command, outcome))
             if lowered.decision != "allow":
-                return outcome.asking("protected", lowered.detail)
+                return outcome.lower_to_ask("protected", lowered.detail)
         return outcome
 
-    def _unless_reads_private(self, outcome: Ruling) -> Ruling:
+    def _ask_if_private_input(self, outcome: Ruling) -> Ruling:
         read = [r.target for r in self.line.files if r.kind == "read" and r.target is not None]
         shown = ShellCommand(self.line.text, (literal_word("cat"), *read)) if read else None
-        return self._unless_private(shown, outcome) if shown else outcome
+        return self._ask_if_private(shown, outcome) if shown else outcome
 
-    def _only_reads(self, parts: Sequence[PartRuling]) -> bool:
-        """Whether all redirections are of files that plain reading commands may read."""
+    def _has_only_reads(self, parts: Sequence[PartRuling]) -> bool:
+        """Return whether all redirections are of files that plain reading commands may read."""
         return all(r.kind == "read" for r in self.line.files) and all(p.plain for p in parts)
 
     def _is_granted(self) -> bool:
-        """Whether somebody granted this very line: with its redirections, folder and variables."""
+        """Return whether somebody granted this very line: with its redirections, folder and variables."""
         own = any(r.line == self.line.text and (not r.modes or self.mode in r.modes) for r in self.session)
         return own or any(r.decision == "allow" and r.line == self.line.text for r in self.rules)
 
-    def _own_wrapper(self) -> str | None:
+    def _project_wrapper_clause(self) -> str | None:
         """Return a clause about a wrapper that needs no rule, if it is the project's."""
         wrappers = (c.words[0].text for c in self.line.commands if c.transparent and c.words)
-        own = next((w for w in wrappers if is_own(w, self.folders, self.workspace)), None)
+        own = next((w for w in wrappers if is_supplied_by_project(w, self.folders, self.workspace)), None)
         return own and f"the project supplies {own!r} itself"
 
 
@@ -297,18 +319,18 @@ def _is_grant(rule: Rule) -> bool:
     return bool(rule.granted) or rule.line is not None
 
 
-def _paths_in(text: str) -> set[str]:
+def _possible_paths_in(text: str) -> set[str]:
     """Return what an argument may name as a file: itself, its parts (`--out=x`, `-Wl,-o,x`), and what follows an
     option's letters (`-ox`, `-qox`)."""
     letters = range(2, min(len(text), _MOST_LETTERS)) if text.startswith("-") and text[1:2] != "-" else ()
     return {text, text.partition("=")[2], *_PARTS.split(text), *(text[at:] for at in letters)} - {""}
 
 
-def _redirects(outcome: Ruling) -> bool:
+def _is_redirection_allowed(outcome: Ruling) -> bool:
     return outcome.rule is not None and outcome.rule.allow_redirection
 
 
-class _Hides(NamedTuple):
+class _HiddenCommands(NamedTuple):
     """How a command may run others that its words don't begin with; the same for every rule."""
 
     words: bool
@@ -323,34 +345,39 @@ class _Hides(NamedTuple):
     """As a command of theirs that can't be resolved."""
 
     @classmethod
-    def of(cls, command: ShellCommand, folders: Sequence[str] | None, line: ShellLine) -> "_Hides":
-        """`folders`: where it may run; None: no rule asks."""
+    def from_command(
+        cls, command: ShellCommand, folders: Sequence[str] | None, line: ShellLine
+    ) -> "_HiddenCommands":
+        """Return how a command may run others. `folders`: where it may run; None: no rule asks."""
         words = command.argv
         known = not words or words[0] == "git" or program_name(words[0]) in INDIFFERENT
-        unknown = not known and row_of(words) is None
+        unknown = not known and find_row(words) is None
         return cls(
             unknown,
-            tuple(_behind_shells(command)) if unknown and folders is not None else (),
-            command.code or sets_more(command) or runs_others(command) or runs_text(command, line),
-            tuple(ShellCommand(text, (literal_word(text),)) for text in texts_of(line))
+            tuple(_commands_behind_shells(command)) if unknown and folders is not None else (),
+            command.code
+            or is_setting_unknown_variables(command)
+            or can_run_arguments(command)
+            or is_running_text(command, line),
+            tuple(ShellCommand(text, (literal_word(text),)) for text in find_fed_texts(line))
             if folders is not None
             else (),
-            frozenset() if folders is None else unresolved(command, folders),
+            frozenset() if folders is None else unresolved_programs(command, folders),
         )
 
-    def may_hold(self, rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
-        if self.words and _holds(rule, command):
+    def can_hold(self, rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
+        if self.words and _is_behind_program(rule, command):
             return True
-        if self.code and any(_named(rule, one) for one in (command, *self.texts)):
+        if self.code and any(_is_named_in_code(rule, one) for one in (command, *self.texts)):
             return True
-        if any(restricts(rule, one, args) is not Match.NO for one in self.shells):
+        if any(match_restriction(rule, one, args) is not Match.NO for one in self.shells):
             return True
         patterns = [pattern.text for pattern in (rule.command, rule.args) if pattern is not None]
         texts = [*patterns, *(prefix[0] for prefix in rule.prefixes if prefix)]
-        return any(names_program(texts, program) for program in self.programs)
+        return any(is_naming_program(texts, program) for program in self.restricted)
 
 
-def _behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
+def _commands_behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
     words = command.words
     shells = [
         at for at, word in enumerate(words) if at and word.literal and known_program_name(word.text) in SHELLS
@@ -361,37 +388,43 @@ def _behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
         yield ANYTHING
 
 
-def _holds(rule: Rule, command: ShellCommand) -> bool:
-    """Whether several words that the rule restricts stand behind the program: `strange-wrapper git -C . push`."""
+def _is_behind_program(rule: Rule, command: ShellCommand) -> bool:
+    """Return whether several words that the rule restricts stand behind the program: `strange-wrapper git -C .
+    push`."""
     words = command.argv
     if rule.command is not None:
         return any(
-            _starts_several(rule.command, words[at : at + _MOST_BEHIND])
+            _is_matching_several(rule.command, words[at : at + _MOST_BEHIND])
             for at in range(1, min(len(words), _MOST_WORDS))
         )
-    return any(_stand_at(p, words, at) for p in rule.prefixes if len(p) > 1 for at in range(1, len(words)))
+    return any(
+        _is_prefix_at(p, words, at) for p in rule.prefixes if len(p) > 1 for at in range(1, len(words))
+    )
 
 
-def _starts_several(pattern: Pattern, words: Sequence[str]) -> bool:
-    """Whether a pattern meets several words at the beginning, with or without options between."""
-    whole = pattern.starts(" ".join(words)) or past_options(pattern, words)
-    return whole and not pattern.starts(words[0])
+def _is_matching_several(pattern: Pattern, words: Sequence[str]) -> bool:
+    """Return whether a pattern meets several words at the beginning, with or without options between."""
+    whole = pattern.is_matching_start(" ".join(words)) or is_matching_past_options(pattern, words)
+    return whole and not pattern.is_matching_start(words[0])
 
 
-def _named(rule: Rule, command: ShellCommand) -> bool:
-    """Whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf /")}'`."""
+def _is_named_in_code(rule: Rule, command: ShellCommand) -> bool:
+    """Return whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf
+    /")}'`."""
     text = _QUOTES.sub(" ", _JOINS.sub("", " ".join(command.argv)))
     text = f"{text} {_GLUED.sub(' ', text)}"
     words = tuple(_WORD.findall(text))
     if rule.command is not None:
         begins = (text[place.start() :] for place in islice(_WORD.finditer(text), _MOST_WORDS))
         later = (words[at : at + _MOST_BEHIND] for at in range(min(len(words), _MOST_WORDS)))
-        return any(map(rule.command.starts, begins)) or any(past_options(rule.command, w) for w in later)
-    return any(_stand_at(p, words, at) for p in rule.prefixes for at in range(len(words)))
+        return any(map(rule.command.is_matching_start, begins)) or any(
+            is_matching_past_options(rule.command, w) for w in later
+        )
+    return any(_is_prefix_at(p, words, at) for p in rule.prefixes for at in range(len(words)))
 
 
-def _stand_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
-    """Whether the prefix stands at a place, whatever options with their values stand between its words."""
+def _is_prefix_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
+    """Return whether the prefix stands at a place, whatever options with their values stand between its words."""
     if not prefix or program_name(words[at]) != program_name(prefix[0]):
         return False
     at += 1
@@ -409,27 +442,27 @@ def _stand_at(prefix: Sequence[str], words: Sequence[str], at: int) -> bool:
 # ---- redirections
 
 
-def protected_target(reading: Reading) -> str | None:
+def protected_redirection_clause(reading: LineReading) -> str | None:
     """Return a clause about a redirection that writes to a protected file, or None."""
     for target in (r.target for r in reading.line.redirects if r.kind == "write" and r.target is not None):
-        for path in redirected(target, reading):
-            found = next(filter(None, map(reading.workspace.protected, places_of(path, reading))), None)
+        for path in redirection_paths(target, reading):
+            found = next(filter(None, map(reading.workspace.protected, possible_places(path, reading))), None)
             if found is not None:
                 return f"writes to {path!r} ({found.what})"
     return None
 
 
-def escape(line: ShellLine, folders: Folders, workspace: Workspace) -> str | None:
+def escaping_redirection_clause(line: ShellLine, folders: LineFolders, workspace: Workspace) -> str | None:
     """Return a clause about a redirection that writes where tools may not or opens a connection, or None."""
     targets = [(r.kind, r.target) for r in line.redirects if r.target is not None]
     net = next((t.text for _, t in targets if t.lead.startswith(_NETWORK)), None)
     if net is not None:
         return f"opens a network connection ({net})"
-    problems = (_problem(t, folders, workspace) for kind, t in targets if kind == "write")
+    problems = (_target_problem(t, folders, workspace) for kind, t in targets if kind == "write")
     return next((p for p in problems if p), None)
 
 
-def _problem(target: Word, folders: Folders, workspace: Workspace) -> str | None:
+def _target_problem(target: Word, folders: LineFolders, workspace: Workspace) -> str | None:
     if not target.literal:
         return f"writes to a file that is only known when it runs ({target.text})"
     if target.text in _NOWHERE:
@@ -455,10 +488,11 @@ _NAMED = re.compile(
 _ESCAPED = re.compile(r"\\([0-7]{3}|.)")
 
 
-def _patched(
+def _patched_file_clause(
     command: ShellCommand, line: ShellLine, bases: Sequence[str], workspace: Workspace
 ) -> str | None:
-    """A clause about a file that the program trusts, and that the patch of this command changes or may change."""
+    """Return a clause about a file that the program trusts, and that the patch of this command changes or may
+    change."""
     words = command.argv
     if not words or not (program_name(words[0]) == "patch" or (words[0] == "git" and words[1:2] in _APPLIES)):
         return None
@@ -480,12 +514,12 @@ def _patched(
 
 
 def _patched_files(patches: Sequence[Path]) -> Iterator[str]:
-    """The files that patches name; git quotes odd names."""
+    """Yield the files that patches name; git quotes odd names."""
     for patch in patches:
         for name in _NAMED.findall(read_file(patch, _LARGEST).decode("utf-8", "replace")):
             for one in (name.partition("\t")[0], *name.split()):
-                yield _ESCAPED.sub(_letter, one.strip('"'))
+                yield _ESCAPED.sub(_unescape_letter, one.strip('"'))
 
 
-def _letter(escaped: re.Match[str]) -> str:
+def _unescape_letter(escaped: re.Match[str]) -> str:
     return chr(int(escaped[1], 8)) if len(escaped[1]) == 3 else escaped[1]

@@ -12,11 +12,16 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
 
 from interlock.services.files.protected import fold_name, is_harmless_git_key
-from interlock.services.policy.brought import archives_of_tar, brought_clause
-from interlock.services.policy.expansion import first_trusted_in, is_unknown, names_of, trusted_names_in
-from interlock.services.policy.git import tracked_files
-from interlock.services.policy.harmless import only_reads_anywhere
-from interlock.services.policy.reading import Reading
+from interlock.services.policy.brought import tar_archive_names, unpacked_file_clause
+from interlock.services.policy.expansion import (
+    find_first_trusted_name,
+    find_trusted_names,
+    has_unknown_value,
+    possible_paths,
+)
+from interlock.services.policy.git import list_tracked_files
+from interlock.services.policy.harmless import is_reading_program
+from interlock.services.policy.reading import LineReading
 from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT
 from interlock.services.shell.model import ShellCommand, Word, literal_word, to_name_set
@@ -92,36 +97,40 @@ _CLIMBS = re.compile(r"^(\./|\.\./)+")
 _EXTENDS = re.compile(r"extglob|\b(zsh|[lm]?ksh|pdksh|oksh)\b")
 
 
-def placed(base: str, text: str) -> str:
+def join_line_path(base: str, text: str) -> str:
     """Return a path of a line as tools write it: below a folder, unless it is absolute or below the home."""
     text = text.strip("\"'")
     return text if text.startswith("~") else posixpath.join(base, text)
 
 
-def places_of(path: str, reading: Reading) -> Iterator[str]:
+def possible_places(path: str, reading: LineReading) -> Iterator[str]:
     """Yield where a path of the line may lead; from an unknown folder, `..` may lead into the workspace."""
     if reading.folders.bases:
-        yield from (placed(base, path) for base in reading.folders.bases)
+        yield from (join_line_path(base, path) for base in reading.folders.bases)
     else:
-        yield from dict.fromkeys((placed(".", path), placed(".", _CLIMBS.sub("", path))))
+        yield from dict.fromkeys((join_line_path(".", path), join_line_path(".", _CLIMBS.sub("", path))))
 
 
-def written_clause(command: ShellCommand, reading: Reading) -> str | None:
+def changed_file_clause(command: ShellCommand, reading: LineReading) -> str | None:
     """Return a clause naming a file that the program trusts, and that the command changes; None: it names none."""
     if not command.words:
         return None
     if not command.words[0].literal:
-        return _unknown_program(command, reading)
-    found = _written_clause(command, reading)
+        return _unknown_program_clause(command, reading)
+    found = _command_clause(command, reading)
     inner = (
-        _written_clause(one, reading)
-        for one in chain(_behind(command), _in_lines(command), _named_anew(command, reading))
+        _command_clause(one, reading)
+        for one in chain(
+            _commands_behind_launchers(command),
+            _commands_in_arguments(command),
+            _alias_and_variable_commands(command, reading),
+        )
         if one.words
     )
     return found or next(filter(None, inner), None)
 
 
-def _named_anew(command: ShellCommand, reading: Reading) -> Iterator[ShellCommand]:
+def _alias_and_variable_commands(command: ShellCommand, reading: LineReading) -> Iterator[ShellCommand]:
     """Yield what an alias stands for, and the lines in variables that a shell runs: `bash -c "$x"`."""
     program = known_program_name(command.words[0].text)
     if program == "alias":
@@ -130,41 +139,42 @@ def _named_anew(command: ShellCommand, reading: Reading) -> Iterator[ShellComman
                 yield ShellCommand(command.text, (*one.words, _UNKNOWN))
     elif program in SHELLS:
         for word in command.words[1:]:
-            for text in () if word.literal else names_of(word, reading)[1:]:
+            for text in () if word.literal else possible_paths(word, reading)[1:]:
                 yield from parse_shell_line(text).commands
 
 
 _WRITES_SOMEWHERE = re.compile(r"[\w.+-]+|>")
 
 
-def unread_clause(reading: Reading) -> str | None:
+def unread_change_clause(reading: LineReading) -> str | None:
     """Return a clause about a trusted name in a line that isn't parsed to its end, if something in it may write."""
     if not reading.line.unread:
         return None
     known = _WRITES | LANGUAGES | SHELLS | to_name_set("> tar unzip find git curl wget xargs")
     writes = any(known_program_name(word) in known for word in _WRITES_SOMEWHERE.findall(reading.line.text))
-    name = first_trusted_in(reading.line.text) if writes else None
+    name = find_first_trusted_name(reading.line.text) if writes else None
     return f"may change {name!r}, and isn't read to its end" if name else None
 
 
-def _unknown_program(command: ShellCommand, reading: Reading) -> str | None:
-    """A clause about a trusted file that is given to a program which is only known when it runs: `$x AGENTS.md`."""
-    known = [text for text in names_of(command.words[0], reading)[1:] if text]
+def _unknown_program_clause(command: ShellCommand, reading: LineReading) -> str | None:
+    """Return a clause about a trusted file that is given to a program which is only known when it runs: `$x
+    AGENTS.md`."""
+    known = [text for text in possible_paths(command.words[0], reading)[1:] if text]
     each = [re.split(r"[\s,:;|]+", text) for text in known] or [["tee"]]
     plain = (
         ShellCommand(command.text, (*map(literal_word, one), *command.words[1:])) for one in each if one[0]
     )
-    return next(filter(None, (_written_clause(one, reading) for one in plain)), None)
+    return next(filter(None, (_command_clause(one, reading) for one in plain)), None)
 
 
 _RUNS_LINE = re.compile(r"-[a-z]*[cx]|-ex|--(exec|call|command|eval|tree-filter|shell-command|on-change|run)")
 _COMMANDS_OF_THEIRS = re.compile(r"^\s*(\.shell|\.system|\\!|!|shell|spawn)\s+")
 
 
-def _in_lines(command: ShellCommand) -> Iterator[ShellCommand]:
+def _commands_in_arguments(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the commands of lines in the arguments that a program runs: `npx -c 'tee x'`, `gdb -ex 'shell tee x'`."""
     program, given = known_program_name(command.words[0].text), command.argv[1:]
-    if program in INDIFFERENT | SHELLS | LANGUAGES or only_reads_anywhere((program,)):
+    if program in INDIFFERENT | SHELLS | LANGUAGES or is_reading_program((program,)):
         return
     texts = [after for word, after in pairwise(given) if _RUNS_LINE.fullmatch(word) or word == "foreach"]
     texts += [text.partition("=")[2] for text in given if _RUNS_LINE.fullmatch(text.partition("=")[0])]
@@ -176,12 +186,12 @@ def _in_lines(command: ShellCommand) -> Iterator[ShellCommand]:
             yield from parse_shell_line(_COMMANDS_OF_THEIRS.sub("", part)).commands
 
 
-def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
+def _commands_behind_launchers(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the commands that may stand behind a program that runs others: `sudo tee x`, `busybox cp x y`."""
     program, words = known_program_name(command.words[0].text), command.words
     known = INDIFFERENT | _WRITES | {"git", "find", "tar", "unzip"}
     away = program in _ELSEWHERE and command.argv[1:2] != ("cp",)
-    if away or program in known or only_reads_anywhere((program,)):
+    if away or program in known or is_reading_program((program,)):
         return
     fed = program in ("xargs", "parallel")
     holes = {"{}", *(b.text for a, b in pairwise(words) if fed and a.text in ("-I", "-J", "--replace"))}
@@ -195,59 +205,61 @@ def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
             return
 
 
-def _written_clause(command: ShellCommand, reading: Reading) -> str | None:
-    words = [_texts(word, command, reading) for word in command.words[1:]]
+def _command_clause(command: ShellCommand, reading: LineReading) -> str | None:
+    words = [_possible_texts(word, command, reading) for word in command.words[1:]]
     program = known_program_name(command.words[0].text)
     if program == "git":
         plain = [text for texts in words for text in texts]
-        named = chain(_named_to_git(plain, words), _patched_by_text(plain, reading))
+        named = chain(_paths_named_to_git(plain, words), _paths_patched_by_text(plain, reading))
         return (
-            _configures(plain)
-            or _clause("rm", named, reading)
-            or brought_clause("git", command, words, reading)
+            _git_config_clause(plain)
+            or _protected_path_clause("rm", named, reading)
+            or unpacked_file_clause("git", command, words, reading)
         )
-    found = _clause(program, _written(program, words), reading) or brought_clause(
+    found = _protected_path_clause(program, _written_paths(program, words), reading) or unpacked_file_clause(
         program, command, words, reading
     )
     if found is not None:
         return found
     if program == "find":
-        return _finds(command, reading)
+        return _find_clause(command, reading)
     if program in ("fd", "fdfind"):
-        return _clause(program, _found_by_fd(command, reading), reading)
-    return _clause(program, _written_by_code(program, command, reading), reading)
+        return _protected_path_clause(program, _paths_found_by_fd(command, reading), reading)
+    return _protected_path_clause(program, _paths_written_by_code(program, command, reading), reading)
 
 
-def _clause(program: str, paths: Iterator[str] | Sequence[str], reading: Reading) -> str | None:
+def _protected_path_clause(
+    program: str, paths: Iterator[str] | Sequence[str], reading: LineReading
+) -> str | None:
     for path in dict.fromkeys(islice(paths, _MOST_ENTRIES)):
-        for place in places_of(path, reading):
+        for place in possible_places(path, reading):
             if found := reading.workspace.protected(place):
                 return f"changes {found.part!r} ({found.what})"
-            if program not in _REMOVE and is_of_git(place):
+            if program not in _REMOVE and is_repository_path(place):
                 return f"changes {path!r} (what git runs and believes)"
     return None
 
 
-def is_of_git(path: str) -> bool:
-    """Whether it is a repository's folder, or what git runs or believes in one."""
+def is_repository_path(path: str) -> bool:
+    """Return whether it is a repository's folder, or what git runs or believes in one."""
     parts = [fold_name(part) for part in posixpath.normpath(path).split("/")]
     at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
     return at is not None and (at + 1 == len(parts) or parts[at + 1] in _OF_GIT)
 
 
-def _texts(word: Word, command: ShellCommand, reading: Reading) -> Texts:
+def _possible_texts(word: Word, command: ShellCommand, reading: LineReading) -> Texts:
     """Return what a word may stand for; where that isn't in the line, also what else the line names and trusts."""
-    found = names_of(word, reading)
+    found = possible_paths(word, reading)
     if _EXTENDS.search(reading.line.text):  # then parentheses are patterns, too
-        found = (*found, *trusted_names_in(reading.line.text, reading))
-    if not is_unknown(word, reading):
+        found = (*found, *find_trusted_names(reading.line.text, reading))
+    if not has_unknown_value(word, reading):
         return found
-    return (*found, *trusted_names_in(word.text, reading), *_named_elsewhere(command, reading))
+    return (*found, *find_trusted_names(word.text, reading), *_trusted_names_elsewhere(command, reading))
 
 
-def _named_elsewhere(command: ShellCommand, reading: Reading) -> Iterator[str]:
+def _trusted_names_elsewhere(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in the rest of the line, of which what isn't known may be one."""
-    yield from trusted_names_in(reading.line.text.replace(command.text, " "), reading)
+    yield from find_trusted_names(reading.line.text.replace(command.text, " "), reading)
     between: list[ShellCommand] = []
     for other in reading.line.commands:
         if other is command or (other.words and other.words[:1] == command.words[:1]):
@@ -255,33 +267,33 @@ def _named_elsewhere(command: ShellCommand, reading: Reading) -> Iterator[str]:
         between = [other] if other.literal and other.argv[:1] == ("find",) else [*between, other]
     programs = {known_program_name(c.words[0].text) for c in between if c.words}
     if not programs & _FILTERS:
-        yield from _listed(reading)
+        yield from _files_listed_by_git(reading)
     if between and between[0].words[:1] and between[0].words[0].text == "find" and not programs & _FILTERS:
-        yield from _found(between[0], reading)
+        yield from _paths_found_by_find(between[0], reading)
 
 
 _MAKES = to_name_set("mv rm clone init worktree submodule")
 
 
-def _named_to_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
+def _paths_named_to_git(plain: Texts, words: Sequence[Texts]) -> Iterator[str]:
     """Yield what git makes or removes by its name."""
-    yield from _values(words, ("--output", "--output-directory"))
+    yield from _option_values(words, ("--output", "--output-directory"))
     if {"archive", "format-patch"} & {*plain}:
-        yield from _values(words, ("-o",))
+        yield from _option_values(words, ("-o",))
     at = next((at for at, text in enumerate(plain) if not text.startswith("-")), len(plain))
     if plain[at : at + 1] and plain[at] in _MAKES and not {"--cached", "list", "status"} & {*plain}:
-        yield from _written("mv", [(text,) for text in plain[at + 1 :]])
+        yield from _written_paths("mv", [(text,) for text in plain[at + 1 :]])
 
 
-def _listed(reading: Reading) -> Iterator[str]:
+def _files_listed_by_git(reading: LineReading) -> Iterator[str]:
     """Yield the files that `git ls-files` and fd list for another command of the line."""
     folders = [reading.workspace.root / base for base in reading.folders.bases or (".",)]
     for other in reading.line.commands:
         if other.argv[:2] == ("git", "ls-files") and other.literal:
-            yield from chain.from_iterable(tracked_files(folder, other.argv[2:]) for folder in folders)
+            yield from chain.from_iterable(list_tracked_files(folder, other.argv[2:]) for folder in folders)
 
 
-def _written(program: str, words: Sequence[Texts]) -> Iterator[str]:
+def _written_paths(program: str, words: Sequence[Texts]) -> Iterator[str]:
     operands = [texts for texts in words if not texts[0].startswith("-") or texts[0] == "-"]
     flat = [text for texts in words for text in texts]
     if program in _ALL | _REMOVE:
@@ -293,9 +305,9 @@ def _written(program: str, words: Sequence[Texts]) -> Iterator[str]:
     if linked or named or (formats and program not in _NO_OUTPUT):
         yield from chain.from_iterable(operands)  # by a link they are changed under its name
     if program in _LAST and operands:
-        places = [*_values(words, _FOLDERS)] or operands[-1]
+        places = [*_option_values(words, _FOLDERS)] or operands[-1]
         local = (place for place in places if program not in ("scp", "rsync") or not _HOST.match(place))
-        yield from _placed_in([*local], operands)
+        yield from _paths_placed_in([*local], operands)
     elif program in _IN_PLACE and any(map(_IN_PLACE[program].fullmatch, flat)):
         yield from chain.from_iterable(operands)
     elif program in _PACKS and not any(map(_DECOMPRESSES.fullmatch, flat)):
@@ -303,19 +315,19 @@ def _written(program: str, words: Sequence[Texts]) -> Iterator[str]:
     elif program in _UNPACKS:
         yield from (_ENDINGS.sub("", text) for texts in operands for text in texts)
     elif program in ("curl", "wget"):
-        yield from _downloaded(program, words, operands)
+        yield from _downloaded_paths(program, words, operands)
     elif program == "cmake" and "-E" in flat:
         yield from flat
     elif program == "zip":
         yield from chain.from_iterable(operands[:1])
     elif program == "tar" and flat[:1] and re.match(r"-?[A-Za-z]*c|--create", flat[0]):
-        yield from archives_of_tar(words)
-    if program not in _NO_OUTPUT and not only_reads_anywhere((program,)):
-        yield from _values(words, _OPTIONS)
-        yield from _values(words, ("-O",) if program in ("wget", "gh") else ())
+        yield from tar_archive_names(words)
+    if program not in _NO_OUTPUT and not is_reading_program((program,)):
+        yield from _option_values(words, _OPTIONS)
+        yield from _option_values(words, ("-O",) if program in ("wget", "gh") else ())
 
 
-def _placed_in(places: Texts, operands: Sequence[Texts]) -> Iterator[str]:
+def _paths_placed_in(places: Texts, operands: Sequence[Texts]) -> Iterator[str]:
     """Yield the places and what they hold afterwards, if they are folders."""
     bases = dict.fromkeys(posixpath.basename(_HOST.sub("", text)) for texts in operands for text in texts)
     for place in places:
@@ -323,19 +335,19 @@ def _placed_in(places: Texts, operands: Sequence[Texts]) -> Iterator[str]:
         yield from (posixpath.join(place, name) for name in bases if name)
 
 
-def _downloaded(program: str, words: Sequence[Texts], operands: Sequence[Texts]) -> Iterator[str]:
+def _downloaded_paths(program: str, words: Sequence[Texts], operands: Sequence[Texts]) -> Iterator[str]:
     """Yield the files that a download names after its address."""
     flat = [text for texts in words for text in texts]
     remote = program == "wget" or any(
         re.fullmatch(r"-[A-Za-z]*[OJ][A-Za-z]*|--remote-name(-all)?", t) for t in flat
     )
-    folders = [*_values(words, ("-P", "--directory-prefix", "--output-dir")), ""]
+    folders = [*_option_values(words, ("-P", "--directory-prefix", "--output-dir")), ""]
     addresses = (text.partition("?")[0] for texts in operands for text in texts if remote)
     names_there = [posixpath.basename(address) for address in addresses]
     yield from (posixpath.join(folder, name) for folder in folders for name in names_there if name)
 
 
-def _values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
+def _option_values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
     """Yield the values of options: behind the sign, in the next word, or behind a letter."""
     for texts, after in pairwise((*words, ())):
         for text in texts:
@@ -359,7 +371,7 @@ def _values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
 # ---- code in arguments and here-documents
 
 
-def _written_by_code(program: str, command: ShellCommand, reading: Reading) -> Iterator[str]:
+def _paths_written_by_code(program: str, command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in code on the line that writes."""
     given = [word.text for word in command.words[1:]]
     texts = [r.text for r in reading.line.redirects if r.kind == "text" and r.text]
@@ -369,9 +381,9 @@ def _written_by_code(program: str, command: ShellCommand, reading: Reading) -> I
         yield from (name for text in given for name in _AWK_WRITES.findall(text))
         yield from (value.partition("=")[2] for option, value in pairwise(given) if option == "-v")
     elif program in _NAMES_NEW or (program in _DATABASES and any(map(_EXPORTS.search, given))):
-        yield from chain.from_iterable(trusted_names_in(text, reading) for text in given)
+        yield from chain.from_iterable(find_trusted_names(text, reading) for text in given)
     elif program in _EDITORS:
-        yield from chain.from_iterable(trusted_names_in(text, reading) for text in (*given, *texts))
+        yield from chain.from_iterable(find_trusted_names(text, reading) for text in (*given, *texts))
     elif program in LANGUAGES:
         inline = [
             text
@@ -381,38 +393,42 @@ def _written_by_code(program: str, command: ShellCommand, reading: Reading) -> I
         inline += texts if all(text.startswith("-") or "dev/" in text for text in given) else []
         for code in inline:
             if len(code) > _MOST_CODE or _CODE_WRITES.search(code):
-                yield from trusted_names_in(code, reading)
+                yield from find_trusted_names(code, reading)
     elif program == "patch":
-        yield from _patched_by_text(["apply"], reading)
+        yield from _paths_patched_by_text(["apply"], reading)
 
 
 _HEADER = re.compile(r"^(?:\+\+\+|---|\*\*\*|Index:|diff|rename|copy) .*$", re.MULTILINE)
 
 
-def _patched_by_text(words: Sequence[str], reading: Reading) -> Iterator[str]:
+def _paths_patched_by_text(words: Sequence[str], reading: LineReading) -> Iterator[str]:
     """Yield the trusted names in the heads of a patch that stands in the line."""
     if {"apply", "am"} & {*words[:3]}:
         texts = (r.text for r in reading.line.redirects if r.kind == "text" and r.text)
         for head in (head for text in texts for head in _HEADER.findall(text)):
-            yield from trusted_names_in(re.sub(r"(?<=\s)[ab]/", "", head), reading)
+            yield from find_trusted_names(re.sub(r"(?<=\s)[ab]/", "", head), reading)
 
 
 # ---- what find finds
 
 
-def _finds(command: ShellCommand, reading: Reading) -> str | None:
-    """A clause about a trusted file among those that find changes."""
+def _find_clause(command: ShellCommand, reading: LineReading) -> str | None:
+    """Return a clause about a trusted file among those that find changes."""
     words = [word.text for word in command.words]
     for option, value in pairwise(words):
         if option in ("-fprint", "-fprint0", "-fls", "-fprintf") and (
-            found := _clause("find", [value], reading)
+            found := _protected_path_clause("find", [value], reading)
         ):
             return found
-    program = _acts(words)
-    return _clause(program, _found(command, reading), reading) if program and command.literal else None
+    program = _acting_program(words)
+    return (
+        _protected_path_clause(program, _paths_found_by_find(command, reading), reading)
+        if program and command.literal
+        else None
+    )
 
 
-def _acts(words: Sequence[str]) -> str:
+def _acting_program(words: Sequence[str]) -> str:
     """Return the program that changes what find finds; empty: none does."""
     if "-delete" in words:
         return "rm"
@@ -422,22 +438,22 @@ def _acts(words: Sequence[str]) -> str:
         end = next((n for n in range(at, len(words)) if words[n] in (";", "+")), len(words))
         inner = words[at + 1 : end]
         program = known_program_name(inner[0]) if inner else ""
-        if any("{}" in path for path in _written(program, [(text,) for text in inner[1:]])):
+        if any("{}" in path for path in _written_paths(program, [(text,) for text in inner[1:]])):
             return program
-        if program in SHELLS and any(_writes_somewhere(text, inner) for text in inner[1:]):
+        if program in SHELLS and any(_is_writing_script(text, inner) for text in inner[1:]):
             return "sh"
     return ""
 
 
-def _writes_somewhere(script: str, inner: Sequence[str]) -> bool:
-    """Whether a script writes to what it is given."""
+def _is_writing_script(script: str, inner: Sequence[str]) -> bool:
+    """Return whether a script writes to what it is given."""
     line = parse_shell_line(script)
     into = any(r.kind == "write" and r.target is not None and not r.is_idle for r in line.redirects)
     programs = {known_program_name(c.words[0].text) for c in line.commands if c.words}
     return into or (not programs.isdisjoint(_ALL | _LAST | _REMOVE | _IN_PLACE.keys()) and len(inner) > 1)
 
 
-def _found(command: ShellCommand, reading: Reading) -> Iterator[str]:
+def _paths_found_by_find(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the files that find finds by their names."""
     words = [word.text for word in command.words[1:]]
     if not _NARROWS.isdisjoint(words):
@@ -455,36 +471,36 @@ def _found(command: ShellCommand, reading: Reading) -> Iterator[str]:
     kinds = {value for option, value in pairwise(words) if option == "-type"}
     for base in reading.folders.bases or (".",):
         for start in starts or ["."]:
-            for path, is_folder in _below(str(reading.workspace.root / base), start):
+            for path, is_folder in _iterate_below(str(reading.workspace.root / base), start):
                 kind = "d" if is_folder else "f"
-                if (kinds and kind not in kinds) or any(_fits(path, *one) for one in unwanted):
+                if (kinds and kind not in kinds) or any(_is_fitting_name(path, *one) for one in unwanted):
                     continue
-                if not wanted or any(_fits(path, *one) for one in wanted):
+                if not wanted or any(_is_fitting_name(path, *one) for one in wanted):
                     yield path
 
 
-def _found_by_fd(command: ShellCommand, reading: Reading) -> Iterator[str]:
+def _paths_found_by_fd(command: ShellCommand, reading: LineReading) -> Iterator[str]:
     """Yield the files that fd finds for a program that changes them."""
     words = list(command.argv[1:])
     at = next((n for n, word in enumerate(words) if word in ("-x", "-X", "--exec", "--exec-batch")), None)
-    if at is None or _acts(["-exec", *words[at + 1 :], "{}"]) == "":
+    if at is None or _acting_program(["-exec", *words[at + 1 :], "{}"]) == "":
         return
     endings = [value for option, value in pairwise(words[:at]) if option in ("-e", "--extension")]
     operands = [word for word in words[:at] if not word.startswith("-") and word not in endings]
     for base in reading.folders.bases or (".",):
-        for path, _ in _below(str(reading.workspace.root / base), "."):
+        for path, _ in _iterate_below(str(reading.workspace.root / base), "."):
             name = posixpath.basename(path)
             fits = not operands or operands[0].strip(".^$*\\").casefold() in name.casefold()
             if fits and (not endings or name.endswith(tuple(endings))):
                 yield path
 
 
-def _fits(path: str, option: str, pattern: str) -> bool:
+def _is_fitting_name(path: str, option: str, pattern: str) -> bool:
     text = path if option in ("-path", "-ipath", "-wholename") else posixpath.basename(path)
     return fnmatch.fnmatchcase(text.casefold(), pattern.casefold())
 
 
-def _below(root: str, start: str) -> Iterator[tuple[str, bool]]:
+def _iterate_below(root: str, start: str) -> Iterator[tuple[str, bool]]:
     """Yield the files and folders below a place, as find names them, up to a limit."""
     seen = 0
     top = os.path.join(root, start)  # noqa: PTH118 - texts of a line
@@ -499,8 +515,8 @@ def _below(root: str, start: str) -> Iterator[tuple[str, bool]]:
             return
 
 
-def _configures(words: Sequence[str]) -> str | None:
-    """A clause about a setting of git's that may run a program or lead elsewhere."""
+def _git_config_clause(words: Sequence[str]) -> str | None:
+    """Return a clause about a setting of git's that may run a program or lead elsewhere."""
     if "config" not in words:
         return None
     given = words[words.index("config") + 1 :]
@@ -511,7 +527,7 @@ def _configures(words: Sequence[str]) -> str | None:
     return None if is_harmless_git_key(key) else f"changes git's configuration ({key[:60]})"
 
 
-def redirected(target: Word, reading: Reading) -> Iterator[str]:
+def redirection_paths(target: Word, reading: LineReading) -> Iterator[str]:
     """Yield the paths that a redirection may write to."""
     command = ShellCommand(target.text, (literal_word(">"), target))
-    yield from _texts(target, command, reading)
+    yield from _possible_texts(target, command, reading)

@@ -20,7 +20,7 @@ class Owner(NamedTuple):
 
 
 def this_host() -> str:
-    """The host's name; in a container with its pid namespace, because a pid means nothing outside it."""
+    """Return the host's name; in a container with its pid namespace, because a pid means nothing outside it."""
     name = os.uname().nodename
     try:
         namespace = str(Path("/proc/self/ns/pid").readlink())
@@ -66,7 +66,7 @@ def this_process() -> Owner:
 
 
 def is_alive(owner: Owner) -> bool | None:
-    """Whether the owner lives, even if suspended; None: unknown, because it is on another host."""
+    """Return whether the owner lives, even if suspended; None: unknown, because it is on another host."""
     if owner.host != this_host():
         return None
     if owner.boot != this_boot():

@@ -17,7 +17,7 @@ _own: TextIO | None = None
 
 
 def own_stdout() -> TextIO:
-    """Where this process's own output goes."""
+    """Return where this process's own output goes."""
     return _own or sys.stdout
 
 

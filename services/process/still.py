@@ -71,7 +71,7 @@ def _parents(sessions: set[int]) -> dict[int, int]:
 
 
 def _has_stopped(pid: int) -> bool:
-    """Whether no thread of a process can run."""
+    """Return whether no thread of a process can run."""
     with suppress(OSError):
         states = [_stat(pid, thread)[:1] for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
         return all(state in (["T"], ["t"], ["Z"], ["X"], []) for state in states)

@@ -93,7 +93,7 @@ class Newcomers:
                 yield path
 
     def _was_there(self, path: str) -> bool:
-        """Whether it was there before the command, or a tool made it, and it is still the same.
+        """Return whether it was there before the command, or a tool made it, and it is still the same.
 
         What was there before is read-only to the command, but for a link, which it could turn.
         """
@@ -119,7 +119,7 @@ class Newcomers:
 
 
 def _is_as_made(git: Path) -> bool:
-    """Whether a repository is as git makes it: nothing in it runs a program."""
+    """Return whether a repository is as git makes it: nothing in it runs a program."""
     own = (git / "config", git / "hooks")
     others = ("config.worktree", "modules", "rebase-merge")
     if any(part.is_symlink() for part in own) or any(os.path.lexists(git / name) for name in others):

@@ -46,7 +46,7 @@ def _wheel() -> str | None:
 
 @cache
 def supports(program: str, option: str) -> bool:
-    """Whether this bubblewrap has an option: distributions ship versions that lack some."""
+    """Return whether this bubblewrap has an option: distributions ship versions that lack some."""
     try:
         done = subprocess.run(
             [program, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_S, check=False

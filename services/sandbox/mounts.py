@@ -56,12 +56,12 @@ class Mounts:
         self._how.update(other._how)
 
     def shows(self, path: Path) -> bool:
-        """Whether the nearest mount at or above `path` shows the host's files."""
+        """Return whether the nearest mount at or above `path` shows the host's files."""
         above = [self._how[p] for p in (path, *path.parents) if p in self._how]
         return bool(above) and above[0].source is not None
 
     def arguments(self, folder: Path, *, below: bool) -> list[str]:
-        """What bubblewrap is given for the paths `below` a folder, or for all others; the outer ones first."""
+        """Return what bubblewrap is given for the paths `below` a folder, or for all others; the outer ones first."""
         by_depth = sorted(self._how, key=lambda path: (len(path.parts), path))
         chosen = (path for path in by_depth if path.is_relative_to(folder) == below)
         return [part for path in chosen for part in self._how[path].options]
@@ -89,13 +89,13 @@ class Mounts:
         return None
 
     def protecting(self, made: str) -> dict[str, str]:
-        """Number of each mount in a sandbox that keeps a path from being written or read → that path."""
+        """Return the number of each mount in a sandbox that keeps a path from being written or read → that path."""
         table = _Table(_read(made))
         kept = (str(path) for path, how in self._how.items() if how.read_only)
         return {table.top(path).id: path for path in kept}
 
     def _comes_along(self, row: "_Row", meant: Mapping[str, _How], outside: "_Table") -> bool:
-        """Whether bubblewrap makes it in every sandbox, or it is a mount of the host below what was bound."""
+        """Return whether bubblewrap makes it in every sandbox, or it is a mount of the host below what was bound."""
         point = Path(row.point)
         above = next((p for p in map(str, point.parents) if p in meant), None)
         if above is None:
@@ -128,7 +128,8 @@ def numbers(made: str) -> set[str]:
 
 
 def is_finished(made: str) -> bool:
-    """Whether a sandbox's `/proc/PID/mountinfo` shows bubblewrap's last step: its folder `newroot` is the root."""
+    """Return whether a sandbox's `/proc/PID/mountinfo` shows bubblewrap's last step: its folder `newroot` is
+    the root."""
     roots = [row for row in _read(made) if row.point == "/"]
     return [(row.kind, row.root) for row in roots] == [("tmpfs", "/newroot")]
 
@@ -168,7 +169,7 @@ class _Table:
         return next(row for row in stacked if row.id not in below)
 
     def is_shown(self, point: str) -> bool:
-        """Whether what is mounted at a point stands on what is seen above it."""
+        """Return whether what is mounted at a point stands on what is seen above it."""
         stacked = self._at[point]
         own = {row.id for row in stacked}
         lowest = next(row for row in stacked if row.parent not in own)

@@ -279,7 +279,7 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def is_placeholder(path: Path, content: bytes | None) -> bool:
-    """Whether it is a placeholder, made by any run."""
+    """Return whether it is a placeholder, made by any run."""
     try:
         if content is not None:
             return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content

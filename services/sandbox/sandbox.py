@@ -144,7 +144,7 @@ _READ = ":ro"
 
 
 def cause(error: SandboxError) -> str:
-    """Why there is no sandbox, without the advice to do without."""
+    """Return why there is no sandbox, without the advice to do without."""
     return str(error).removesuffix(".").removesuffix(f", {_WITHOUT}")
 
 

@@ -75,7 +75,7 @@ def _is_placeholder_password(found: re.Match[str]) -> bool:
 
 
 def _is_placeholder_word(found: re.Match[str]) -> bool:
-    """Whether it is a placeholder such as `Bearer YOUR_TOKEN_GOES_HERE`."""
+    """Return whether it is a placeholder such as `Bearer YOUR_TOKEN_GOES_HERE`."""
     return not any(char.isdigit() for char in found[1])
 
 

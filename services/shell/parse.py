@@ -70,7 +70,7 @@ def _parse_into(line: str, found: LineFindings) -> None:
         found.unread = True
         return
     try:
-        _CommandReader(line, found).program()
+        _CommandReader(line, found).read_program()
     except TooMuch as much:
         found.mark_opaque(str(much))
         found.unread = True
@@ -151,7 +151,7 @@ class _CommandReader(WordReader):
     loops: int = 0
     """Loops around the substitution that is being read."""
 
-    def program(self, *, nested: bool = False) -> None:
+    def read_program(self, *, nested: bool = False) -> None:
         outer, self.state = getattr(self, "state", None), _ParserState()
         loops, self.loops = self.loops, self.loops + (outer.open.count("do") if outer else 0)
         documents, self.documents = self.documents, []
@@ -329,7 +329,7 @@ class _CommandReader(WordReader):
         self.state.closed, self.state.owed = bool(head and head[2]), False
 
     def _is_set_once(self, name: str) -> bool:
-        """Whether nothing but one loop gives the variable a value."""
+        """Return whether nothing but one loop gives the variable a value."""
         others = re.search(rf"\b({name}\+?=|read\b)", self.text)
         return others is None and len(re.findall(rf"\bfor[ \t]+{name}\b", self.text)) == 1
 

@@ -364,7 +364,7 @@ _PIPE = re.compile(r"\$\([^;&\n(){}]*\)")
 
 
 def _is_printing_no_pattern(source: str, commands: Sequence[ShellCommand]) -> bool:
-    """Whether a substitution prints no `*`, `?` or `[`."""
+    """Return whether a substitution prints no `*`, `?` or `[`."""
     if not commands:
         return False
     piped = _PIPE.fullmatch(source) and commands[-1].argv[:1] and commands[-1].argv[0] in _PRINTS_NUMBERS

@@ -96,7 +96,7 @@ class Piece(NamedTuple):
 
 
 def _pieces(line: str) -> list[Piece]:
-    """The pieces of a raw line: a file that became a link, or the reverse, has two."""
+    """Return the pieces of a raw line: a file that became a link, or the reverse, has two."""
     about, *names = line.rstrip("\n").split("\t")
     status = about.rpartition(" ")[2][0]
     old, new = _unquoted(names[0]), _unquoted(names[-1])
@@ -104,7 +104,7 @@ def _pieces(line: str) -> list[Piece]:
 
 
 def _unquoted(name: str) -> str:
-    """A name as git prints it, with quotes around it if it has quotes or control characters."""
+    """Return a name as git prints it, with quotes around it if it has quotes or control characters."""
     if not name.startswith('"'):
         return name
     escapes = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "v": "\v", "f": "\f"}
@@ -178,7 +178,7 @@ class Repository:
         layout: Callable[[], bytes],
         beside: "Beside | None",
     ) -> Iterator[bytes]:
-        """What fast-import reads. Files that need no data are noted in `beside`."""
+        """Yield what fast-import reads. Files that need no data are noted in `beside`."""
         stamp = f"interlock <interlock@localhost> {time.time():.0f} +0000"
         after = f"from {parent}\n" if parent else ""
         yield f"commit {ref}\nmark :1\ncommitter {stamp}\ndata 0\n{after}".encode()
@@ -190,7 +190,8 @@ class Repository:
         yield _line(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
 
     def beside(self, root: Path) -> "Beside | None":
-        """The blobs that the git repository around a folder has of files in it; None: there is none, or it is small.
+        """Return the blobs that the git repository around a folder has of files in it; None: there is none, or it
+        is small.
 
         Nothing of that repository's configuration counts: git is asked as this repository, about the other's index and
         objects.
@@ -280,7 +281,7 @@ class Repository:
         return b"".join(self._output(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
 
     def steps(self, pairs: Sequence[tuple[str, str]]) -> list[list[Piece]]:
-        """What changed from each snapshot to another, file by file, by one process of git."""
+        """Return what changed from each snapshot to another, file by file, by one process of git."""
         shown = ("diff-tree", "--stdin", "-r", "--raw", "-p", "-M", "--always", f"--relative={_FILES}/")
         asked = "".join(f"{new} {old}\n" for old, new in pairs)
         text = self._asked(*shown, "--no-ext-diff", "--no-textconv", "--no-color", "--abbrev=40", text=asked)
@@ -317,7 +318,8 @@ class Repository:
         return [c for c, line in zip(commits, lines, strict=True) if line.endswith("missing")]
 
     def pack_of(self, commit: str, base: str) -> bytes:
-        """All objects of a snapshot that `base`, and the repositories that this one borrows from, don't have."""
+        """Return all objects of a snapshot that `base`, and the repositories that this one borrows from, don't
+        have."""
         without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed()))
         return self._asked("pack-objects", "--revs", "--stdout", "--quiet", text=f"{commit}\n{without}")
 
@@ -368,7 +370,7 @@ class Repository:
         return self.folder / "objects"
 
     def patch(self, old: str, new: str) -> bytes:
-        """What changed, as a patch that `git apply` takes."""
+        """Return what changed, as a patch that `git apply` takes."""
         shown = (
             *("diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
             "--no-renames",
@@ -376,7 +378,7 @@ class Repository:
         return self._output(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
 
     def changed_entries(self, old: str, new: str) -> str:
-        """What changed, as `git update-index -z --index-info` takes it."""
+        """Return what changed, as `git update-index -z --index-info` takes it."""
         raw = self._output("diff-tree", "-r", "-z", "--no-renames", f"{old}:{_FILES}", f"{new}:{_FILES}")
         parts = os.fsdecode(raw).split("\0")
         lines = zip(parts[::2], parts[1::2], strict=False)

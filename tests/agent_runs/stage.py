@@ -114,10 +114,10 @@ class Stage:
 
     def age(self, seconds: float) -> None:
         """Pretend that the run parked so many seconds earlier."""
-        changed(self.folder / "home", "update step_rows set started = started - ?", seconds)
+        changed(self.folder / "home", "update step_rows set started = started - $1", seconds)
 
     def edges(self, outcome: Outcome) -> set[tuple[str, str, str]]:
-        rows = self.rows("select * from steps where run = ? order by seq", outcome.run)
+        rows = self.rows("select * from steps where run = $1 order by seq", outcome.run)
         return taken_edges(outcome.workflow, run_path(rows, ended=outcome.status != "waiting"))
 
 

@@ -11,7 +11,7 @@ from bash_oracle.mutations import Mutations
 from bash_oracle.stubs import Ran, make_stubs, run_line
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.shell.model import ShellLine, Word, literal_word
@@ -31,7 +31,7 @@ def policy_of(name: str, folder: Path) -> RulePolicy:
     rules, problems = load_rules([(RULES / name, 4)])
     assert problems == []
     asking = Settings.model_validate({"tools": {"readingCommands": False}})
-    return RulePolicy(Books(rules, asking, FolderWorkspace(folder)))
+    return RulePolicy(WorkspaceRules(rules, asking, FolderWorkspace(folder)))
 
 
 def shown(words: Sequence[Word], argv: Sequence[str]) -> bool:

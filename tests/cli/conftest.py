@@ -48,9 +48,9 @@ class StoreMaker:
         self, name: str, title: str = "fix it", status: str = "open", updated: float | None = None
     ) -> None:
         insert_run(self.conn, NewRun(name, "main", "/work/app", title, {}, {}))
-        self.execute("update runs set status = ? where run = ?", status, name)
+        self.execute("update runs set status = $1 where run = $2", status, name)
         if updated is not None:
-            self.execute("update runs set created = ?, updated = ? where run = ?", updated, updated, name)
+            self.execute("update runs set created = $1, updated = $2 where run = $3", updated, updated, name)
 
     def edit(self, run: str, **changes: object) -> str:
         """A pending request to edit calc.py."""
@@ -68,7 +68,7 @@ class StoreMaker:
     def ask(
         self, run: str, tool: str, args: dict[str, object], preview: str, reason: str, **changes: object
     ) -> str:
-        (count,) = self.conn.execute("select count(*) from approvals where run = ?", (run,)).fetchone()
+        (count,) = self.conn.execute("select count(*) from approvals where run = $1", (run,)).fetchone()
         request = ApprovalRequest.model_validate(
             {
                 "attempt": CallKey(message="m", index=count),
@@ -82,17 +82,17 @@ class StoreMaker:
         )
         name = SqlApprovals(self.conn, run).ask(request)
         self.execute(
-            "update approvals set interrupt = ?, number = ? where id = ?", f"i{count}", count + 1, name
+            "update approvals set interrupt = $1, number = $2 where id = $3", f"i{count}", count + 1, name
         )
         return name
 
     def hold(self, run: str, owner: tuple[str, str, int, str], held: int = 1) -> None:
         """Insert a process's lease row."""
-        self.execute("insert into lease values (?, ?, ?, ?, ?, 1, 1, ?, null)", run, *owner, held)
+        self.execute("insert into lease values ($1, $2, $3, $4, $5, 1, 1, $6, null)", run, *owner, held)
 
     def execute(self, sql: str, *values: object) -> None:
         with self.conn.transaction():
-            self.conn.execute(sql, values)
+            self.conn.stored(sql, values)
 
 
 @pytest.fixture

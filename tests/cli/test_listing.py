@@ -37,7 +37,7 @@ def test_reading_never_writes(made: Maker, place: Path) -> None:
     with reading(place) as conn:
         assert conn is not None
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            conn.execute("delete from runs")
+            conn.stored("delete from runs")
 
 
 def _ended_process() -> tuple[str, str, int, str]:
@@ -128,9 +128,9 @@ def test_only_unanswered_requests_of_open_runs_wait(made: Maker, place: Path) ->
     made.run("bb22", status="cancelled")
     first, second, third, fourth = (made.edit("aa11") for _ in range(4))
     made.edit("bb22")
-    made.execute("update approvals set answer = '{}' where id = ?", first)
-    made.execute("update approvals set superseded = 1 where id = ?", second)
-    made.execute("update approvals set interrupt = null where id = ?", third)
+    made.execute("update approvals set answer = '{}' where id = $1", first)
+    made.execute("update approvals set superseded = 1 where id = $1", second)
+    made.execute("update approvals set interrupt = null where id = $1", third)
     assert [r.id for r in waiting_requests(place)] == [fourth]
     assert waiting_requests(place, "bb22") == []
 
@@ -145,8 +145,8 @@ def test_the_longest_wait_comes_first_and_a_runs_requests_stay_together(made: Ma
 
 def test_steps_are_read_back_and_a_path_counts_repetitions(made: Maker, place: Path) -> None:
     made.run("aa11")
-    kind = "insert into step_kinds values (?, ?, '', 'main', ?, 'head,stop', 'ok')"
-    row = "insert into step_rows values ('aa11', ?, ?, ?, 'c', 1.0, ?)"
+    kind = "insert into step_kinds values ($1, $2, '', 'main', $3, 'head,stop', 'ok')"
+    row = "insert into step_rows values ('aa11', $1, $2, $3, 'c', 1.0, $4)"
     for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
         made.execute(kind, seq, namespace, node)
         made.execute(row, seq, f"t{seq}", seq, f"[[{seq},0,2000]]")
@@ -159,7 +159,7 @@ def test_a_call_has_the_arguments_that_it_got_and_its_errors_first_line(made: Ma
     made.run("aa11")
     error = {"type": "t", "message": "no such\nfolder"}
     result = json.dumps({"status": "error", "content": "x", "error": error, "meta": {"duration_ms": 7}})
-    row = "'aa11', 'm1', 0, 1, 'glob', 'h', ?, 'done', null, ?, null, null, 1, null, 5.0"
+    row = "'aa11', 'm1', 0, 1, 'glob', 'h', $1, 'done', null, $2, null, null, 1, null, 5.0"
     made.execute(f"insert into journal values ({row})", '{"pattern": "later"}', result)
     (call,) = calls(place, "aa11")
     assert (call.args, call.summary, call.status, call.ms) == ({"pattern": "later"}, "no such", "error", 7)
@@ -168,7 +168,7 @@ def test_a_call_has_the_arguments_that_it_got_and_its_errors_first_line(made: Ma
 def test_an_answer_says_who_gave_it_and_when(made: Maker, place: Path) -> None:
     made.run("aa11")
     name, said = made.edit("aa11"), '{"choice": "reject", "feedback": "no"}'
-    change = "update approvals set answer = ?, answered_by = 'ann', answered_at = 9.0 where id = ?"
+    change = "update approvals set answer = $1, answered_by = 'ann', answered_at = 9.0 where id = $2"
     made.execute(change, said, name)
     asked = {"id": name, "kind": "approval", "tool_name": "replace"}
     given = {"choice": "reject", "feedback": "no", "text": None, "by": "ann", "at": 9.0}

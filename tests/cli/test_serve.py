@@ -346,7 +346,7 @@ def test_a_run_that_a_terminal_drives_takes_no_prompt_and_is_stopped_and_ten_tho
         for n in range(100_000, 110_000, 200):
             sql = (
                 f"with recursive n (i) as (select {n} union all select i + 1 from n where i < {n + 199}) insert into "
-                f"runs (run, {copied}) select 'n' || substr(cast(i as text), 2), {copied} from n, runs where run = ?"
+                f"runs (run, {copied}) select 'n' || substr(cast(i as text), 2), {copied} from n, runs where run = $1"
             )
             with conn.transaction():
                 conn.execute(sql, (row["run"],))

@@ -54,7 +54,7 @@ def ended(run: Run, home: Path) -> dict[str, str]:
 def _aged(home: Path, days: int, *runs: str) -> None:
     for name in runs:
         then = time.time() - days * 86_400
-        changed(home / "interlock", "update runs set updated = ? where run = ?", then, name)
+        changed(home / "interlock", "update runs set updated = $1 where run = $2", then, name)
 
 
 def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, ended: dict[str, str]) -> None:
@@ -117,7 +117,7 @@ def test_the_cost_of_a_run_stands_in_runs_show_and_its_result_and_doctor_says_wh
     assert "4 runs" in line and "interlock.db " in line and "outputs " in line and "audit " in line
     done = run("-p", "again", "-m", "script:s.json", "-y", "-o", "json").json
     assert done["stats"]["usd"] == pytest.approx(COST)
-    back = "update approvals set answered_at = asked_at - 864000 where run = ?"
+    back = "update approvals set answered_at = asked_at - 864000 where run = $1"
     changed(home / "interlock", back, ended["approved"])
     (day,) = run("stats", "--json").json
     assert day["waited_s"] > 0, "a clock that steps back takes nothing from it"

@@ -168,7 +168,7 @@ def test_a_plan_that_was_handed_over_and_not_begun_is_no_damage(run: Run, home: 
     )
     insert_run(conn, NewRun("next", "main", "/work", "do it", {}, {"prompt": record, "head": ""}))
     assert run("doctor", "--store").code == 0
-    conn.execute("delete from chain where id = ?", (record,))
+    conn.stored("delete from chain where id = $1", (record,))
     assert "is missing" in run("doctor", "--store").out
     conn.close()
 

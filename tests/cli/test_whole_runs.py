@@ -108,7 +108,7 @@ def test_a_run_is_deleted_with_all_that_it_recorded(run: Run, tmp_path: Path, ho
     assert [r["run"] for r in json.loads(run("runs", "--json").out)] == [first]
     assert "unchanged" in run("show", first, "--verify").out
     assert rows_of(home / "interlock", second) == []
-    assert select(home / "interlock", "select 1 from lease where run = ?", second) == []
+    assert select(home / "interlock", "select 1 from lease where run = $1", second) == []
     assert list((home / "interlock" / "outputs").iterdir()), "the first run's long records are still there"
     assert Path("a.txt").exists()
     run("runs", "rm", "latest")
@@ -126,7 +126,7 @@ def test_damage_is_found_and_a_whole_store_is_not_taken_for_damaged(
     ((record, body),) = select(home / "interlock", "select id, body from chain where file is null limit 1")
     changed(
         home / "interlock",
-        "update chain set body = ? where id = ?",
+        "update chain set body = $1 where id = $2",
         inflate_body(body).replace(b'"', b"'", 1),
         record,
     )

@@ -73,7 +73,7 @@ def stop_before_effect(store: Store, lease: Lease) -> None:
         effects.write("owner\n")
     try:
         with conn.transaction():
-            conn.execute("update journal set state = 'done' where run = ?", (lease.run,))
+            conn.stored("update journal set state = 'done' where run = $1", (lease.run,))
     except BusyError as error:
         say("refused", error)
     else:
@@ -81,9 +81,9 @@ def stop_before_effect(store: Store, lease: Lease) -> None:
 
 
 def intend(conn: Connection, lease: Lease) -> None:
-    conn.execute(
+    conn.stored(
         "insert into journal (run, message, idx, attempt, tool, args_hash, state, epoch) "
-        "values (?, 'm', 0, 1, 'run_shell_command', '', 'intent', ?)",
+        "values ($1, 'm', 0, 1, 'run_shell_command', '', 'intent', $2)",
         (lease.run, lease.epoch),
     )
 

@@ -11,10 +11,11 @@ from kill_runs.scene import Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
-from interlock.engine.store import Store, put
+from interlock.engine.store import Store
 from interlock.engine.store import audit as audit_key
-from interlock.engine.store.audit import AUDITED, Record, packed
+from interlock.engine.store.audit import Record, packed
 from interlock.engine.store.audited import head, records, verify
+from interlock.engine.store.recorded import AUDITED
 
 pytestmark = pytest.mark.sqlite
 """It changes rows in SQLite's own words; `test_fleet.py` has the same kinds of change in PostgreSQL's."""
@@ -50,8 +51,8 @@ def _with_more(home: Path) -> None:
     }
     node = {"task": "t", "key": "k", "place": "main", "type": "json", "value": b"1"}
     with closing(Store(home).connect()) as conn, conn.transaction():
-        put(conn, "hook_calls", {**when, **hook, **source})
-        put(conn, "effects", {**when, **node})
+        conn.insert("hook_calls", {**when, **hook, **source})
+        conn.insert("effects", {**when, **node})
 
 
 @pytest.fixture
@@ -220,7 +221,7 @@ def test_an_exchange_of_two_rows_is_found(home: Path) -> None:
 def _written(home: Path) -> None:
     """What an unsuspecting Interlock writes next."""
     with closing(Store(home).connect()) as conn, conn.transaction(synced=True):
-        conn.execute("update hook_calls set state = 'skipped' where key = 'k'")
+        conn.update("hook_calls", {"state": "skipped"}, {"key": "k"})
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,7 @@ def test_a_commit_that_fails_leaves_no_head_of_a_record_that_never_was(home: Pat
     with closing(Store(home).connect()) as conn:
         conn.guard(lambda: conn.execute("select no_such_column"))
         with pytest.raises(sqlite3.OperationalError), conn.transaction(synced=True):
-            conn.execute("update decisions set attempt = 9")
+            conn.update("decisions", {"attempt": 9}, {"run": "r"})
     assert verify(home)[1] == []
 
 

@@ -13,7 +13,7 @@ from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
 from interlock.engine.driver.lease import acquire
-from interlock.engine.store import Store, put
+from interlock.engine.store import Store
 from interlock.engine.store.runs import fence
 from interlock.engine.store.saver import Saver
 from interlock.graphs._graph import Graph
@@ -220,7 +220,7 @@ def test_nobody_ends_a_run_that_they_do_not_drive(store: Store, status: str, end
     with closing(store.connect()) as conn:
         row = {"run": "r", "workflow": "main", "workspace": "/", "title": "", "created": 0, "updated": 0}
         with conn.transaction():
-            put(conn, "runs", {**row, "status": status, "options": "{}", "input": "{}"})
+            conn.insert("runs", {**row, "status": status, "options": "{}", "input": "{}"})
 
         def stored() -> str:
             return conn.execute("select status from runs").fetchone()[0]

@@ -49,9 +49,9 @@ class Stage:
 
     def cut(self, word: str) -> None:
         """Simulate a kill: the hook with this word in its command has started, and its end isn't recorded."""
-        self.conn.execute("delete from hook_calls where hook = ''")
-        self.conn.execute(
-            "update hook_calls set state = 'intent', reply = null where command like ?", (f"%{word}%",)
+        self.conn.stored("delete from hook_calls where hook = ''")
+        self.conn.stored(
+            "update hook_calls set state = 'intent', reply = null where command like $1", (f"%{word}%",)
         )
 
     def answer(self, unknown: str, choice: Any) -> None:
@@ -157,7 +157,7 @@ def test_hooks_one_after_the_other_see_what_the_one_before_changed(stage: Stage)
     assert json.loads((stage.folder / "got").read_text())["tool_input"] == {"a": 1}
     assert outcome.output == {"tool_input": {"a": 1}}
     (stage.folder / "got").unlink()
-    stage.conn.execute("delete from hook_calls")
+    stage.conn.stored("delete from hook_calls")
     stage.fire(both(change, {"command": "cat > got"}))
     assert json.loads((stage.folder / "got").read_text())["tool_input"] == {}
 
@@ -178,6 +178,6 @@ def test_each_hook_is_told_and_what_does_not_count_is_a_warning(stage: Stage) ->
         "BeforeTool hook: hello",
     ]
     stage.told.clear()
-    stage.conn.execute("delete from hook_calls")
+    stage.conn.stored("delete from hook_calls")
     stage.fire(hooks, notifications=False)
     assert [e.type for e in stage.told] == ["hook", "error", "error"]

@@ -64,7 +64,7 @@ class Process:
 
 def execute(store: Store, sql: str) -> None:
     with closing(store.connect()) as conn:
-        conn.execute(sql)
+        conn.stored(sql)
 
 
 def rows(store: Store, sql: str) -> list[tuple[object, ...]]:
@@ -101,7 +101,7 @@ def test_a_run_that_the_store_did_not_take_back_is_given_back_later(
     mine = take(store, stale_after_s=0.6)
     with closing(store.connect()) as other:
         with other.transaction():
-            other.execute("update lease set beat = beat + 1 where run = 'r'")
+            other.stored("update lease set beat = beat + 1 where run = 'r'")
             mine.release()
             with closing(store.connect()) as third:
                 assert (row := read_lease(third, "r")) and row.held
@@ -278,11 +278,11 @@ def test_a_store_that_a_third_process_holds_does_not_cost_the_owner_its_run(
     owner = start("r", "hold", stale=1.2)
     assert owner.line() == "acquired 1"
     third = store.connect()
-    third.execute("begin immediate")
+    third.stored("begin immediate")
     with pytest.raises(BusyError, match=f"held by process {os.getpid()}, so nobody can drive 'r'"):
         take(store, 1.2)
     assert owner.fork.poll() is None
-    third.execute("rollback")
+    third.stored("rollback")
     third.close()
     with pytest.raises(BusyError, match="is driven by process"):
         take(store, 6)
@@ -305,7 +305,7 @@ def test_a_run_that_was_removed_is_lost_to_its_driver(store: Store) -> None:
     told: list[bool] = []
     lease = asyncio.run(acquire(store, "r", stale_after_s=0.6, on_lost=lambda: told.append(True)))
     conn = store.connect()
-    conn.execute("delete from lease")
+    conn.stored("delete from lease")
     until(lambda: told)
     assert (lease.lost, lease.held, told) == (True, False, [True])
     lease.release()

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
+from typing import Any
 
 import pytest
 
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import Connection, Values
 from interlock.engine.store.runs import fence
 from interlock.engine.store.tables import TABLES
 from interlock.state.errors import BusyError
@@ -39,8 +41,7 @@ def plain(store: Store) -> Iterator[Connection]:
 def put(conn: Connection, table: str, owner: str = "run") -> None:
     made = {str: "x", bytes: b"x", int: 1}
     row = {c.name: "r" if c.name == owner else made.get(c.kind, 1) for c in conn.columns(table)}  # pyright: ignore[reportCallIssue, reportArgumentType]
-    sql = f"insert into {table} ({', '.join(row)}) values ({', '.join('?' * len(row))})"
-    conn.execute(sql, (*row.values(),))
+    conn.insert(table, row)
 
 
 def count(conn: Connection, table: str) -> int:
@@ -49,7 +50,7 @@ def count(conn: Connection, table: str) -> int:
 
 def take_over(conn: Connection) -> None:
     with conn.transaction():
-        conn.execute("update lease set epoch = epoch + 1, pid = 77, host = 'elsewhere'")
+        conn.stored("update lease set epoch = epoch + 1, pid = 77, host = 'elsewhere'")
 
 
 def test_the_holder_writes_every_table_and_a_stale_driver_none_and_hears_who_drives(
@@ -64,21 +65,35 @@ def test_the_holder_writes_every_table_and_a_stale_driver_none_and_hears_who_dri
         "What it did is kept; look with: interlock show r"
     )
     for table in DRIVEN:
-        for statement in (f"update {table.name} set {table.owner} = 'z'", f"delete from {table.name}"):
+        owned = {table.owner: "r"}
+        change = partial(conn.update, table.name, {table.owner: "z"}, owned)
+        for write in (change, partial(conn.delete, table.name, owned)):
             with pytest.raises(BusyError, match=f"^{lost}$"), conn.transaction():
-                conn.execute(statement)
-            with pytest.raises(BusyError):
-                conn.later(table.name, statement, ())
+                write()
+            with pytest.raises(BusyError if table.waits else RuntimeError):
+                write()
                 conn.flush(last=True)
         found = plain.execute(f"select {table.owner} from {table.name} where {table.owner} <> ''").fetchall()
         assert found == [("r",)], table.name
 
 
-def test_a_driver_writes_nothing_outside_a_transaction(conn: Connection, plain: Connection) -> None:
+def test_a_driver_writes_nothing_outside_a_transaction_that_may_not_wait_for_the_next(
+    conn: Connection, plain: Connection
+) -> None:
     """Such a write wouldn't be fenced."""
     with pytest.raises(RuntimeError, match="isn't fenced"):
-        put(conn, "journal")
-    assert count(plain, "journal") == 0
+        put(conn, "effects")
+    put(conn, "journal")
+    assert (count(plain, "effects"), count(plain, "journal")) == (0, 0)
+    conn.flush()
+    assert count(plain, "journal") == 1
+    for sql in (
+        "update journal set idx = 1",
+        "delete from journal",
+        "insert into effects select * from effects",
+    ):
+        with pytest.raises(RuntimeError, match="rows are written by insert, update and delete"):
+            conn.execute(sql)
 
 
 def test_nothing_of_a_transaction_that_met_the_fence_stays(
@@ -103,7 +118,7 @@ def test_a_person_answers_while_another_process_drives(
     with conn.transaction():
         put(conn, "approvals")
     with plain.transaction():
-        assert plain.execute("update approvals set answer = '{}' where run = 'r'").rowcount == 1
+        assert plain.stored("update approvals set answer = '{}' where run = 'r'").rowcount == 1
     assert lease.held
 
 
@@ -112,14 +127,14 @@ def test_the_fence_reads_one_row_a_commit(conn: Connection, monkeypatch: pytest.
     asked: list[str] = []
     original = type(conn).execute
 
-    def heard(self: Connection, sql: str, *values: object) -> object:
+    def heard(self: Connection, sql: str, values: Values = (), /, **how: Any) -> object:
         asked.append(sql)
-        return original(self, sql, *values)  # pyright: ignore[reportArgumentType]
+        return original(self, sql, values, **how)
 
     monkeypatch.setattr(type(conn), "execute", heard)
     with conn.transaction():
         for number in range(50):
-            conn.execute("insert into chain (id, parent, run, body) values (?, '', 'r', '')", (str(number),))
+            conn.stored("insert into chain (id, parent, run, body) values ($1, '', 'r', '')", (str(number),))
     assert [sql for sql in asked if "epoch from lease" in sql] == [
-        f"select epoch from lease where run = ?{conn.row_lock}"
+        f"select epoch from lease where run = $1{conn.row_lock}"
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.store import Store, put, views
+from interlock.engine.store import Store, views
 from interlock.engine.store.model_calls import usage_stats
 from interlock.engine.store.named_files import named_by_others
 from interlock.engine.store.places import newest_snapshot
@@ -68,7 +68,7 @@ def test_runs_are_found_among_many_names(store: Store) -> None:
 
 def test_files_are_kept_for_many_names(store: Store) -> None:
     with closing(store.connect()) as conn, conn.transaction():
-        put(conn, "named_files", {"name": "run7", "run": "other"})
+        conn.insert("named_files", {"name": "run7", "run": "other"})
         assert named_by_others(conn, store.outputs, {*MANY, "run7"}) == {"run7"}
 
 

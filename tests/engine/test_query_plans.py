@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import Run
@@ -16,6 +17,7 @@ from interlock.engine.client import Client
 from interlock.engine.options import Decision
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection, Values
+from interlock.engine.store.rows import Write
 
 QUEUED = r"procrastinate|pg_|information_schema|sqlite_master|store_version|recorded_|temp\."
 """Tables of the database itself, of the queue, and those that only the store of a replay has."""
@@ -24,8 +26,7 @@ SMALL = {"step_kinds", "checkpoint_migrations", "audit_key", "reservations"}
 OF_THE_STORE = [
     r"select \S+ from audit order by seq desc limit 1",  # by its key, from the end
     r"select id(, parent)? from chain\b(?!.* = )",  # a replay's store has one run
-    r"update runs set queue = null",  # the same
-    r"select run, json_array\(",  # the audit of a new store begins with all that is there
+    r"update runs set queue = \$1 where queue is not null",  # the same
 ]
 WRITE = {"name": "write_file", "args": {"file_path": "a.txt", "content": "x"}}
 REPLIES = [says("read_file", file_path="b.txt"), {"tool_calls": [WRITE]}, {"text": "done"}, {"text": "again"}]
@@ -35,24 +36,32 @@ REPLIES = [says("read_file", file_path="b.txt"), {"tool_calls": [WRITE]}, {"text
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Values]]:
     """Every query, once, with its values."""
     found: dict[str, Values] = {}
-    execute = Connection.execute
+    execute, perform = Connection.execute, Connection._perform
 
-    def noted(self: Connection, sql: str, values: Values = (), /) -> object:
+    def note(sql: str, values: Values) -> None:
         if re.match(r"\s*(select|with|update|delete)\b", sql) and not re.search(QUEUED, sql):
             found.setdefault(sql, values)
-        return execute(self, sql, values)
 
-    monkeypatch.setattr(Connection, "execute", noted)
+    def executed(self: Connection, sql: str, values: Values = (), /, **how: Any) -> object:
+        note(sql, values)
+        return execute(self, sql, values, **how)
+
+    def performed(self: Connection, write: Write) -> object:
+        note(write.sql, write.values)
+        return perform(self, write)
+
+    monkeypatch.setattr(Connection, "execute", executed)
+    monkeypatch.setattr(Connection, "_perform", performed)
     yield found
 
 
 def scanned(conn: Connection, sql: str, values: Values) -> list[str]:
     """The tables that the query reads from end to end."""
     if IN_POSTGRESQL:
-        conn.execute("set enable_seqscan = off")  # where an index would do, the planner takes it now
-        plan = [row[0] for row in conn.execute(f"explain {sql}", values).fetchall()]
+        conn.stored("set enable_seqscan = off")  # where an index would do, the planner takes it now
+        plan = [row[0] for row in conn.stored(f"explain {sql}", values).fetchall()]
         return [name for line in plan for name in re.findall(r"Seq Scan on (\w+)", line)]
-    plan = [row[3] for row in conn.execute(f"explain query plan {sql}", values).fetchall()]
+    plan = [row[3] for row in conn.stored(f"explain query plan {sql}", values).fetchall()]
     named = {
         alias: table for table, alias in re.findall(r"(?:from|join)\s+(\w+)(?:\s+as)?(?:\s+(\w+))?", sql)
     }

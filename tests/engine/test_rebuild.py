@@ -28,8 +28,8 @@ def test_rows_that_were_changed_are_found_and_mended(parked: Scene) -> None:
     assert rebuild(home) == []
     waiting = [r.id for r in waiting_requests(home)]
     with closing(Store(home).connect()) as conn:
-        conn.execute("update runs set status = 'done', outcome = 'done', step = 77")
-        conn.execute("update approvals set interrupt = null")
+        conn.stored("update runs set status = 'done', outcome = 'done', step = 77")
+        conn.stored("update approvals set interrupt = null")
     assert list_runs(home)[0].status == "done"
     assert len(rebuild(home)) == 2
     assert rebuild(home) == []

@@ -23,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from interlock.engine.store import Store, put
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.audit import Record
 from interlock.engine.store.connection import Connection
@@ -192,7 +192,7 @@ def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connec
 
 
 def _insert_run(conn: Connection) -> None:
-    conn.execute(
+    conn.stored(
         "insert into runs (run, workflow, workspace, title, created, updated, status, options, input) "
         "values ('r', 'main', '/', 't', 0, 0, 'open', '{}', '{}')"
     )
@@ -211,7 +211,7 @@ def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_n
     checkpoint = empty_checkpoint()
     saved = saver.put(ROOT, checkpoint, {"source": "loop", "step": 4}, {})
     row = {"id": "c", "parent": "", "run": "r", "body": b"b"}
-    put(conn, "chain", row, later=True)
+    conn.insert("chain", row)
     assert (stored("checkpoints"), stored("chain")) == (0, 0)
     assert conn.execute("select body from chain").fetchall() == [(b"b",)]
     assert (stored("checkpoints"), stored("chain")) == (1, 1), "a read commits all that waits, in its order"
@@ -234,8 +234,8 @@ def test_a_row_that_is_written_anew_before_its_commit_is_recorded_once_and_one_t
 ) -> None:
     place = {"run": "r", "message": "m", "idx": 0, "attempt": 1, "tool": "glob", "args_hash": "h", "epoch": 1}
     for result in ("first", "second"):
-        put(driver, "journal", {**place, "state": "done", "result": result}, "replace", later=True)
-    put(driver, "journal", {**place, "idx": 1, "state": "done"}, "replace", later=True)
+        driver.insert("journal", {**place, "state": "done", "result": result}, "replace")
+    driver.insert("journal", {**place, "idx": 1, "state": "done"}, "replace")
     driver.flush()
 
     def recorded() -> list[tuple[int, bool]]:
@@ -246,7 +246,7 @@ def test_a_row_that_is_written_anew_before_its_commit_is_recorded_once_and_one_t
     assert driver.execute("select result from journal order by idx").fetchall() == [("second",), (None,)]
     assert recorded() == [(0, False), (1, False)]
     for result in ("third", "third"):
-        put(driver, "journal", {**place, "state": "done", "result": result}, "replace", later=True)
+        driver.insert("journal", {**place, "state": "done", "result": result}, "replace")
         driver.flush()
     assert driver.execute("select result from journal where idx = 0").fetchall() == [("third",)]
     assert recorded()[2:] == [(0, True)], "the same again is no change"

@@ -76,10 +76,10 @@ def happened(scene: Scene, request: dict[str, Any]) -> bool:
     if not request["key"].startswith("hook:"):
         return "command" in scene.effects()
     _, event, _, key = request["key"].split(":", 3)
-    about = "select subject from hook_calls where event = ? and key = ?"
+    about = "select subject from hook_calls where event = $1 and key = $2"
     known = (
         "select count(*) from hook_calls where name = 'leaves a word' and state in ('done', 'skipped') "
-        "and event = ? and subject = ?"
+        "and event = $1 and subject = $2"
     )
     with scene.reading() as conn:
         (subject,) = conn.execute(about, (event, key)).fetchone()

@@ -24,7 +24,7 @@ from scripted import tools
 from serving import Quiet, serving
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import BuiltinToolset
@@ -259,7 +259,7 @@ def test_a_browser_that_is_not_there_is_named(context: ToolContext, site: Any) -
 
 
 def test_it_asks_shows_where_it_leads_and_is_no_tool_of_plan_mode(context: ToolContext, folder: Path) -> None:
-    policy = RulePolicy(Books([], Settings(), FolderWorkspace(folder)))
+    policy = RulePolicy(WorkspaceRules([], Settings(), FolderWorkspace(folder)))
     call = CallView(id="1", name="browser_action", args={"action": "launch", "url": "http://localhost:3000"})
     decided = [policy.check(call, TOOL.risk, mode).decision for mode in ("default", "auto_edit", "plan")]
     assert decided == ["ask", "ask", "deny"]

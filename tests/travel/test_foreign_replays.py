@@ -156,7 +156,7 @@ def test_a_changed_graph_is_named_where_it_counts(
 def test_a_replay_stops_where_the_record_has_no_writes(options: Options, run: Run) -> None:
     name = sent(options).run
     with closing(Store(options.home).connect()) as conn, conn.transaction():
-        conn.execute("delete from writes where task_path like '%, end'")
+        conn.stored("delete from writes where task_path like '%, end'")
     told = run("replay", name)
     assert told.code == 1 and "nothing that node 'end' wrote" in told.out
     assert f"interlock replay {name} --live" in told.out

@@ -206,7 +206,7 @@ def test_one_value_that_differs_in_a_late_step_is_found(desk: Desk, key: str) ->
     kind, body = Serde().dumps_typed(checkpoint)
     changed(
         desk.home,
-        "update checkpoints set type = ?, checkpoint = ? where checkpoint_id = ?",
+        "update checkpoints set type = $1, checkpoint = $2 where checkpoint_id = $3",
         kind,
         body,
         saved.id,

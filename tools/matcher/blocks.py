@@ -79,15 +79,15 @@ def parse_blocks(diff: str) -> list[Block]:
 
 
 def _is_stray_text(line: str, *, before: bool) -> bool:
-    """Whether a line outside of blocks must not be dropped. What a model says `before` the first is no part of one;
-    after a block it may be the rest of a replacement that held a marker."""
+    """Return whether a line outside of blocks must not be dropped. What a model says `before` the first is no part
+    of one; after a block it may be the rest of a replacement that held a marker."""
     if not line.strip() or _FENCE.fullmatch(line.strip()):
         return False
     return not before or _MARKER.match(line) is not None
 
 
 def _parse_block(lines: list[str], begin: int) -> tuple[Block, int]:
-    """The block starting at `begin`, and where the next one may start."""
+    """Return the block starting at `begin`, and where the next one may start."""
     at, hint = begin + 1, 0
     while at < len(lines) and (found := _HINT.fullmatch(lines[at])):
         hint = int(found[2]) if found[1] == "start" else hint
@@ -193,7 +193,7 @@ def place_block(
 
 
 def has_several_places(text: str, block: Block, work: Work) -> bool:
-    """Whether the block's text stands at several places."""
+    """Return whether the block's text stands at several places."""
     return isinstance(_find_block(text, block, 0, work), Miscount)
 
 

@@ -229,7 +229,8 @@ def _is_json_string_body(_: str, new: str) -> bool:
 
 
 def _is_unclearly_escaped(old: str, new: str) -> bool:
-    """Whether `new` isn't like `old` but has its lines escaped, too: what its other escapes stand for is unknown."""
+    """Return whether `new` isn't like `old` but has its lines escaped, too: what its other escapes stand for is
+    unknown."""
     return "\\n" in old and "\\n" in new and "\n" not in new and not _is_json_string_body(old, new)
 
 
@@ -239,7 +240,7 @@ def _unescape_quotes(text: str) -> str:
 
 
 def _has_same_escaped_quotes(old: str, new: str) -> bool:
-    """Whether the kinds of quotes escaped in `old` are always escaped in `new` too."""
+    """Return whether the kinds of quotes escaped in `old` are always escaped in `new` too."""
     return not set(_QUOTED.findall(old)) & set(_UNESCAPED_QUOTE.findall(new))
 
 
@@ -253,7 +254,7 @@ def _is_one_line(_: str, new: str) -> bool:
 
 
 def _has_break_in_quotes(_: str, new: str) -> bool:
-    """Whether an escaped line break stands in quotes, where it may be meant as it is."""
+    """Return whether an escaped line break stands in quotes, where it may be meant as it is."""
     return any(line.replace('"""', "").count('"') % 2 for line in new.split("\\n"))
 
 

@@ -44,7 +44,7 @@ def drop_leading_blank_lines(lines: list[str], most: int) -> list[str]:
 
 
 def first_indent(text: str) -> str:
-    """The indentation of the first line that isn't blank."""
+    """Return the indentation of the first line that isn't blank."""
     return line_indent(next((line for line in text.split("\n") if line.strip()), ""))
 
 

@@ -102,7 +102,7 @@ def find_match(
 
 
 def _is_amid_indentation(text: str, old: str, found: Match | Miscount | None) -> bool:
-    """Whether `old` has only a part of the indentation of a line that it was found in."""
+    """Return whether `old` has only a part of the indentation of a line that it was found in."""
     first = old.partition("\n")[0]
     if not isinstance(found, Match) or not line_indent(first) or not first.strip():
         return False

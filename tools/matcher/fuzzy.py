@@ -159,7 +159,7 @@ def _window_distance(
 def _has_rival_as_close(
     lines: LineIndex, wanted: Sequence[str], best: _Candidate, rivals: Sequence[_Candidate], work: Work
 ) -> bool:
-    """Whether some rival differs in no more words and symbols than the best."""
+    """Return whether some rival differs in no more words and symbols than the best."""
     tokens = [TOKEN.findall(line) for line in wanted]
 
     def words(found: _Candidate) -> int:
@@ -176,7 +176,7 @@ def _remove_whitespace(line: str) -> str:
 
 
 def has_only_typos(text: str, start: int, end: int, wanted: Sequence[str], there: Sequence[str]) -> bool:
-    """Whether lines `start` to `end` of the text (`there`) differ from `wanted` by typos only."""
+    """Return whether lines `start` to `end` of the text (`there`) differ from `wanted` by typos only."""
     lines: dict[tuple[str, str], int] = defaultdict(int)
     for line, other in zip(wanted, there, strict=True):
         if line == other:
@@ -229,7 +229,7 @@ def _name_parts(name: str) -> list[str]:
 
 
 def _is_used_elsewhere(text: str, start: int, end: int, part: str) -> bool:
-    """Whether a word of a name also occurs outside the window."""
+    """Return whether a word of a name also occurs outside the window."""
     hits = 0
     for written in (part, part.capitalize(), part.upper()):
         place = text.find(written)
@@ -244,7 +244,7 @@ def _is_used_elsewhere(text: str, start: int, end: int, part: str) -> bool:
 
 
 def _name_at(text: str, first: int, last: int) -> str:
-    """The whole name around a piece of it."""
+    """Return the whole name around a piece of it."""
     least, most = max(0, first - _LONGEST_NAME), min(len(text), last + _LONGEST_NAME)
     while first > least and (text[first - 1].isalnum() or text[first - 1] == "_"):
         first -= 1

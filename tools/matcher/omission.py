@@ -34,7 +34,7 @@ _LONGEST = 120
 
 
 def find_omission(text: str, allowed: str = "") -> str | None:
-    """The first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
+    """Return the first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
     known = {line.strip() for line in allowed.splitlines()}
     for line in text.splitlines():
         bare = line.strip()

@@ -129,7 +129,7 @@ def find_places(text: str, sought: str, *, shared: int = 0) -> Places:
 
 
 def find_first_places(text: str, sought: str, *, shared: int = 0) -> list[int]:
-    """The first `MOST_NAMED` places that don't overlap, but for `shared` characters."""
+    """Return the first `MOST_NAMED` places that don't overlap, but for `shared` characters."""
     return list(islice(_iterate_places(text, sought, len(sought) - shared), MOST_NAMED))
 
 
@@ -164,7 +164,7 @@ _WINDOW = 10
 
 
 def line_indent(line: str) -> str:
-    """The spaces and tabs that a line begins with."""
+    """Return the spaces and tabs that a line begins with."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
@@ -274,7 +274,7 @@ class LineIndex:
 
 
 def blank_tolerant_window(text: str, wanted: list[str], starts: Sequence[int], tail: bool) -> Window:
-    """The window of lines starting at `starts`, one for each non-blank line of `wanted`."""
+    """Return the window of lines starting at `starts`, one for each non-blank line of `wanted`."""
     full = [index for index, line in enumerate(wanted) if line.strip()]
     start = _skip_blank_lines(text, starts[0], full[0], forward=False)
     last = _line_end(text, starts[-1])

@@ -80,7 +80,7 @@ def _find_ripgrep_in_wheel() -> str | None:
 
 
 def ripgrep_argv(program: str, search: Search) -> list[str]:
-    """The ripgrep command line, with its output capped."""
+    """Return the ripgrep command line, with its output capped."""
     argv = ["--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--crlf"]
     argv += ["--no-ignore-global", "--no-ignore-dot", "--null", *_output_options(search)]
     argv.append("--fixed-strings" if search.fixed_strings else "--engine=auto")
@@ -177,7 +177,7 @@ class Grep:
         return FoundLines(lines, more=len(ended.output.encode()) >= OUTPUT_BYTES)
 
     def keep_showable_lines(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
-        """The lines of a file that exist and may be shown."""
+        """Return the lines of a file that exist and may be shown."""
         inside = any("node_modules" in path.parts for path in search.paths)
         workspace = self._context.workspace
         if not self._no_ignore and not inside and workspace.ignored(path):
@@ -257,7 +257,7 @@ def _strip_unknown_bytes(text: str) -> str:
 
 
 def _read_lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
-    """Lines by number, long ones truncated."""
+    """Return lines by number, long ones truncated."""
     try:
         with workspace.place(path) as place, open_regular_file(place) as file:
             encoding = _WIDE.get(file.peek(2)[:2])
@@ -374,7 +374,7 @@ def _match_nothing(_name: str) -> bool:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The patterns without braces that a pattern stands for, such as `a/b` and `a/c` for `a/{b,c}`."""
+    """Return the patterns without braces that a pattern stands for, such as `a/b` and `a/c` for `a/{b,c}`."""
     done: list[str] = []
     pending = [pattern]
     while pending:

@@ -62,9 +62,9 @@ class Bench:
     run: str = "run1"
 
     def __post_init__(self) -> None:
-        self.conn.execute(
+        self.conn.stored(
             "insert or ignore into runs (run, workflow, workspace, title, created, updated, status, options, input)"
-            " values (?, 'main', '', '', 0, 0, 'open', '{}', '{}')",
+            " values ($1, 'main', '', '', 0, 0, 'open', '{}', '{}')",
             (self.run,),
         )
         self.token = Token()

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
-from interlock.services.policy.fields import Problem
+from interlock.services.policy.books import WorkspaceRules
+from interlock.services.policy.fields import RuleProblem
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import ANYBODY, Scope
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
-Make = Callable[..., tuple[RulePolicy, list[Problem]]]
+Make = Callable[..., tuple[RulePolicy, list[RuleProblem]]]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def make(tmp_path: Path, workspace: FolderWorkspace) -> Make:
         given = settings or {}
         tools = {"readingCommands": False, **given.get("tools", {})}
         own = Settings.model_validate({**given, "tools": tools})
-        policy = RulePolicy(Books(rules, own, workspace, scope))
+        policy = RulePolicy(WorkspaceRules(rules, own, workspace, scope))
         return policy, [*problems, *policy.books.problems]
 
     return build

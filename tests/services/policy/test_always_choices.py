@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
-from interlock.services.policy.harmless import row_of
+from interlock.services.policy.books import WorkspaceRules
+from interlock.services.policy.harmless import find_row
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.state.calls import CallView, SessionRule
@@ -61,7 +61,7 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
     tmp_path, shown_line: str, argument: str, place: int, drop: bool
 ) -> None:
     """Added or put in another's place: a known option or flag, a path inside, a word where the row has one."""
-    policy = RulePolicy(Books([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
+    policy = RulePolicy(WorkspaceRules([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
     words = shlex.split(shown_line)
     assume(not set(words) & {"|", "<", "&&"})
     place = min(place, len(words))
@@ -75,11 +75,11 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
         return
     if policy.check(call, "execute", "default", [rule]).decision != "allow":
         return
-    found = row_of(words)
+    found = find_row(words)
     assert found is not None, f"{line!r} isn't {shown_line!r}, and nothing is known of it"
     _, row = found
     searched = words[0] in ("grep", "rg") or (row.reading and changed[place - 1].startswith("-"))
-    text = row.anything or searched or "word" in (*row.operands, row.kind_of(changed[place - 1]))
+    text = row.anything or searched or "word" in (*row.operands, row.option_kind(changed[place - 1]))
     outside = argument.startswith(("/", "../", "~")) or argument in ("..", ".env", "$x", "$(ls)")
     assert text or not outside, line
     if not row.reading:  # its options are those of `reading.py`

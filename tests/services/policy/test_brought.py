@@ -13,7 +13,7 @@ from folders import table, tree
 
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
@@ -65,7 +65,7 @@ def decisions(root: Path, lines: list[str], *denied: str) -> dict[str, str]:
     """Return what is decided on each line under -y, where rules deny some commands."""
     excluded = {"exclude": [f"run_shell_command({one})" for one in denied]} if denied else {}
     space = FolderWorkspace(root, protected=ProtectedPaths(home=Path.home()))
-    policy = RulePolicy(Books([], Settings.model_validate({"tools": excluded}), space))
+    policy = RulePolicy(WorkspaceRules([], Settings.model_validate({"tools": excluded}), space))
     calls = {line: CallView(id="1", name="run_shell_command", args={"command": line}) for line in lines}
     return {line: policy.check(call, "execute", "yolo").decision for line, call in calls.items()}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from interlock.services.context.definitions import load_agents, own_tools
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import ANYBODY, Scope
@@ -114,7 +114,7 @@ def policy_of(folder: Path, files: list[tuple[int, list[dict]]], scope: Scope = 
     space = FolderWorkspace(folder / "work")
     space.plans = folder / "plans"
     allowed = Settings.model_validate({"tools": {"allowed": ["write_file", "run_shell_command", "mcp_*"]}})
-    return RulePolicy(Books(load_rules(found)[0], allowed, space, scope=scope))
+    return RulePolicy(WorkspaceRules(load_rules(found)[0], allowed, space, scope=scope))
 
 
 def view(folder: Path, call: tuple[str, dict]) -> CallView:
@@ -209,13 +209,13 @@ def test_a_rule_that_breaks_makes_no_call_looser_than_denied_by_nobody(
     risk=st.sampled_from(get_args(Risk)),
 )
 def test_no_line_makes_it_raise_and_every_verdict_has_a_reason(tmp_path, line, mode, risk) -> None:
-    policy = RulePolicy(Books([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
+    policy = RulePolicy(WorkspaceRules([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
     call = CallView(id="1", name="run_shell_command", args={"command": line})
     verdict = policy.check(call, risk, mode, [])
     assert verdict.reason and verdict.rule
     assert policy.choices(call, risk, verdict)
     policy.narrow(call, risk, "proceed_always", mode)
-    assert policy.explain(call, risk, mode).verdict == verdict
+    assert policy.explain_decision(call, risk, mode).verdict == verdict
 
 
 RUNNERS = ("make", "just", "rake", "invoke", "gradle")

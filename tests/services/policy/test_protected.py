@@ -11,7 +11,7 @@ from folders import table, tree
 from interlock.services.files import protected
 from interlock.services.files.protected import ProtectedPaths, protected_names
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
@@ -118,7 +118,7 @@ def test_what_makes_a_folder_a_repository_is_asked_about_whatever_its_name(
         tmp_path,
         {"new/HEAD": "x", "new/refs/x": "x", "new/config": "x", "plain/config": "x", "plain/refs/x": ""},
     )
-    policy = RulePolicy(Books([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
+    policy = RulePolicy(WorkspaceRules([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
     asked = (
         "old.git/config",
         "old.git/hooks/post-update",
@@ -148,13 +148,13 @@ def test_a_command_that_names_it_to_change_it_is_asked_about_in_every_mode(tmp_p
     home = Path.home()
     tree(tmp_path, {"AGENTS.md": "x", "sub/AGENTS.md": "x", "x": "x"})
     space = FolderWorkspace(tmp_path, protected=ProtectedPaths(home=home))
-    policy = RulePolicy(Books([], Settings.model_validate({}), space))
+    policy = RulePolicy(WorkspaceRules([], Settings.model_validate({}), space))
     writes, reads = TABLE["writes"], TABLE["doesn't write"]
     assert [line for line in writes if policy.check(shell(line), "execute", "yolo").decision != "ask"] == []
     assert [line for line in reads if policy.check(shell(line), "execute", "yolo").decision != "allow"] == []
     allowed = ["run_shell_command(cp x AGENTS.md)", "run_shell_command(cp)"]
     for named, decision in zip(allowed, ("allow", "ask"), strict=True):
-        own = RulePolicy(Books([], Settings.model_validate({"tools": {"allowed": [named]}}), space))
+        own = RulePolicy(WorkspaceRules([], Settings.model_validate({"tools": {"allowed": [named]}}), space))
         assert own.check(shell("cp x AGENTS.md"), "execute", "default").decision == decision
 
 
@@ -181,7 +181,7 @@ def test_places_of_the_run_and_of_the_user_are_protected(tmp_path) -> None:
     places = {tmp_path / "state": "where runs are kept"}
     paths = ProtectedPaths(memory=["RULES.md"], places=places, home=tmp_path / "home")
     space = FolderWorkspace(tmp_path, protected=paths)
-    policy = RulePolicy(Books([], Settings.model_validate({}), space))
+    policy = RulePolicy(WorkspaceRules([], Settings.model_validate({}), space))
     for path, decision in (
         *((path, "ask") for path in ("state/interlock.db", "docs/rules.md", "home/.bashrc")),
         *((path, "allow") for path in ("home/notes", "other")),

@@ -12,7 +12,7 @@ import pytest
 from folders import put, table, tree
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallView, Verdict
@@ -49,7 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def policy_of(root: Path, **tools: object) -> RulePolicy:
-    return RulePolicy(Books([], Settings.model_validate({"tools": tools}), FolderWorkspace(root)))
+    return RulePolicy(WorkspaceRules([], Settings.model_validate({"tools": tools}), FolderWorkspace(root)))
 
 
 def decision(policy: RulePolicy, line: str, mode: str = "default", **args: str) -> str:
@@ -74,7 +74,7 @@ def test_a_setting_turns_the_rule_off_and_plan_mode_has_none(root: Path) -> None
 
 def test_policy_check_names_the_rule_and_the_setting(root: Path) -> None:
     call = CallView(id="1", name="run_shell_command", args={"command": "ls src && rm x"})
-    shown = policy_of(root).explain(call, "execute", "default")
+    shown = policy_of(root).explain_decision(call, "execute", "default")
     first, second = shown.parts
     assert first.rule.startswith("shipped rule default.toml:") and "tools.readingCommands" in first.reason
     assert (first.decision, second.decision) == ("allow", "ask")

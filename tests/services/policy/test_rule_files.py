@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.policy.load import load_rules, shipped_rules
+from interlock.services.policy.load import load_rules, load_shipped_rules
 
 GOOD_ALLOW = '[[rule]]\ntoolName = "w"\ndecision = "allow"\npriority = 5\n'
 GOOD_DENY = '[[rule]]\ntoolName = "d"\ndecision = "deny"\npriority = 5\n'
 
 
 def test_the_shipped_rules_are_sound() -> None:
-    assert {r.tier for r in shipped_rules()} == {1}
+    assert {r.tier for r in load_shipped_rules()} == {1}
 
 
 RULE = '[[rule]]\ntoolName = "x"\ndecision = "deny"\npriority = 5\n'

@@ -7,8 +7,14 @@ import pytest
 from folders import put
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
-from interlock.services.policy.load import ADMIN_FOLDERS, Places, load_rules, rule_files, workspace_files
+from interlock.services.policy.books import WorkspaceRules
+from interlock.services.policy.load import (
+    ADMIN_FOLDERS,
+    RulePlaces,
+    list_rule_files,
+    list_workspace_files,
+    load_rules,
+)
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
@@ -24,14 +30,14 @@ def rule(folder: Path, text: str = DENY, name: str = "a.toml", mode: int = 0o644
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> RulePlaces:
     root, home, admin = tmp_path / "work", tmp_path / "user", tmp_path / "etc"
     for folder in (root, home, admin):
         folder.mkdir()
-    return Places(root, home, True, (admin / "a", admin / "b"))
+    return RulePlaces(root, home, True, (admin / "a", admin / "b"))
 
 
-def test_every_documented_place_has_its_tier(places: Places) -> None:
+def test_every_documented_place_has_its_tier(places: RulePlaces) -> None:
     expected = [
         (rule(places.home / ".gemini/extensions/x/policies"), 2),
         (rule(places.home / ".interlock/extensions/y/policies"), 2),
@@ -44,26 +50,26 @@ def test_every_documented_place_has_its_tier(places: Places) -> None:
     ]
     rule(places.home / ".interlock/policies", name="notes.md")
     rule(places.home / ".interlock/policies", name=".hidden.toml")
-    assert rule_files(places) == expected
+    assert list_rule_files(places) == expected
     assert [str(p) for p in ADMIN_FOLDERS] == ["/etc/gemini-cli/policies", "/etc/interlock/policies"]
 
 
 def test_a_workspace_counts_only_when_it_is_trusted_and_at_home_the_users_rules_are_the_users(
-    places: Places,
+    places: RulePlaces,
 ) -> None:
     mine = rule(places.root / ".gemini/policies")
-    untrusted = Places(places.root, places.home, False, places.admin)
-    assert (rule_files(untrusted), rule_files(places)) == ([], [(mine, 3)])
-    assert workspace_files(places.root, places.home) == [mine]
+    untrusted = RulePlaces(places.root, places.home, False, places.admin)
+    assert (list_rule_files(untrusted), list_rule_files(places)) == ([], [(mine, 3)])
+    assert list_workspace_files(places.root, places.home) == [mine]
     mine = rule(places.home / ".gemini/policies")
-    assert rule_files(Places(places.home, places.home, True, ())) == [(mine, 4)]
+    assert list_rule_files(RulePlaces(places.home, places.home, True, ())) == [(mine, 4)]
 
 
-def test_a_folder_that_is_a_file_or_a_pipe_is_reported_and_asks(places: Places) -> None:
+def test_a_folder_that_is_a_file_or_a_pipe_is_reported_and_asks(places: RulePlaces) -> None:
     put(places.home / ".gemini" / "policies", DENY)
     put(places.home / ".interlock/policies/notes.md")
     os.mkfifo(places.home / ".interlock/policies/pipe.toml")
-    files = rule_files(places)
+    files = list_rule_files(places)
     assert [f.name for f, _ in files] == ["policies", "pipe.toml"]
     rules, problems = load_rules(files)
     assert "pipe.toml:1: can't be read: it isn't a file" in str(problems[0])
@@ -71,9 +77,9 @@ def test_a_folder_that_is_a_file_or_a_pipe_is_reported_and_asks(places: Places) 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_folder_that_cannot_be_listed_is_reported(places: Places) -> None:
+def test_a_folder_that_cannot_be_listed_is_reported(places: RulePlaces) -> None:
     rule(places.home / ".gemini/policies").parent.chmod(0)
-    _, problems = load_rules(rule_files(places))
+    _, problems = load_rules(list_rule_files(places))
     assert "can't be read: Permission denied" in str(problems[0])
 
 
@@ -109,7 +115,7 @@ def test_a_file_that_does_not_count_never_allows_and_weakens_nothing_of_others(t
     open_to_all = rule(tmp_path / "etc", ALLOW, mode=0o666)
     users = rule(tmp_path / "user", DENY.replace('"w"', '"d"'))
     rules, problems = load_rules([(users, 4), (open_to_all, 5)])
-    policy = RulePolicy(Books(rules, Settings(), FolderWorkspace(tmp_path / "work")))
+    policy = RulePolicy(WorkspaceRules(rules, Settings(), FolderWorkspace(tmp_path / "work")))
     calls = [CallView(id="1", name=n, args={}) for n in ("w", "d")]
     assert [policy.check(call, "write", "yolo").decision for call in calls] == ["ask", "deny"]
     assert len(problems) == 1

@@ -44,7 +44,7 @@ def decide(make, tmp_path: Path) -> Decide:
     async def in_loop(policy: RulePolicy, call: CallView, mode: str, risk) -> Verdict:
         outputs = OutputFiles(tmp_path / "state")
         env = {"PATH": "/usr/bin:/bin", "FLAG": str(tmp_path / "flag")}
-        policy.run_checkers_with(SupervisedProcesses(outputs=outputs, env=env))
+        policy.set_checker_processes(SupervisedProcesses(outputs=outputs, env=env))
         verdict = await policy.decide(call, risk, mode)
         assert await policy.decide(call, risk, mode) == verdict
         return verdict

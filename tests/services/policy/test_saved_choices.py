@@ -12,7 +12,7 @@ from folders import put
 from patience import HANG_S
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import ANYBODY, Scope
@@ -48,7 +48,9 @@ class Place:
         self.problems = [str(p) for p in problems]
         space = FolderWorkspace(self.root)
         programs = {server: f"{server} 1" for server in scope.servers}
-        return RulePolicy(Books(rules, ASKING, space, scope=scope, programs=programs), save_to=self.folder)
+        return RulePolicy(
+            WorkspaceRules(rules, ASKING, space, scope=scope, programs=programs), save_to=self.folder
+        )
 
     def save(self, call: CallView, risk, mode: str = "default", scope: Scope = ANYBODY) -> SessionRule:
         policy = self.policy(scope)
@@ -79,7 +81,7 @@ def test_it_holds_in_a_later_run_for_what_was_shown_and_in_its_modes(place: Plac
         assert later.check(shell(line), "execute", mode).decision == decision, (line, mode)
     assert later.check(shell("git status"), "execute", "auto_edit").rule == f"user rule {place.file}:6"
     for line, met in (("git status", "yes"), ("git log", "no")):
-        considered = later.explain(shell(line), "execute", "auto_edit").considered
+        considered = later.explain_decision(shell(line), "execute", "auto_edit").considered
         assert [c.met for c in considered if c.rule.startswith("user rule")] == [met]
     (rule,) = tomllib.loads(place.file.read_text())["rule"]
     assert (rule["priority"], rule["command"]) == (950, ["git status -s"])

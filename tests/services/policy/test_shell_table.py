@@ -9,7 +9,7 @@ from folders import put, table
 from patience import lines_run
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import Books
+from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.shell.parse import parse_shell_line
@@ -47,7 +47,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> RulePolicy:
     rules, problems = load_rules([(HERE / "shell_lines_rules.toml", 4)])
     assert problems == []
     own = Settings.model_validate({"tools": {"readingCommands": False}})
-    return RulePolicy(Books(rules, own, FolderWorkspace(tmp_path_factory.mktemp("work"))))
+    return RulePolicy(WorkspaceRules(rules, own, FolderWorkspace(tmp_path_factory.mktemp("work"))))
 
 
 def decisions(policy: RulePolicy, line: str) -> dict[str, tuple[str, str]]:
@@ -107,7 +107,9 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> list[RulePolicy]:
         put(root / name, "foo\n")
     rules, problems = load_rules([(HERE / "shell_lines_rules.toml", 4)])
     assert problems == []
-    return [RulePolicy(Books(r, Settings.model_validate({}), FolderWorkspace(root))) for r in ([], rules)]
+    return [
+        RulePolicy(WorkspaceRules(r, Settings.model_validate({}), FolderWorkspace(root))) for r in ([], rules)
+    ]
 
 
 @pytest.mark.parametrize("verdicts", EVERYDAY)
@@ -143,7 +145,7 @@ def test_what_holds_too_many_commands_is_asked_about(tmp_path: Path, line: str, 
     allowed = {"allowed": ["run_shell_command(npx)", "run_shell_command(make)"]}
     excluded = {"exclude": ["run_shell_command(git push)", "run_shell_command(make deploy)"]}
     settings = Settings.model_validate({"tools": {**allowed, **excluded}})
-    policy = RulePolicy(Books([], settings, FolderWorkspace(tmp_path)))
+    policy = RulePolicy(WorkspaceRules([], settings, FolderWorkspace(tmp_path)))
     assert policy.check(call(line), "execute", mode).decision in ("ask", "deny")
 
 
@@ -157,7 +159,7 @@ def test_a_denied_command_stays_denied_by_another_spelling_and_what_may_be_it_as
     (tmp_path / "linked").symlink_to("/usr/bin/git")
     (tmp_path / "script").symlink_to("deploy.sh")
     settings = Settings.model_validate({"tools": {"exclude": [f"run_shell_command({denied})"]}})
-    policy = RulePolicy(Books([], settings, FolderWorkspace(tmp_path)))
+    policy = RulePolicy(WorkspaceRules([], settings, FolderWorkspace(tmp_path)))
     wrong = [
         f"{line}: {got}"
         for want, lines in SPELLINGS[denied].items()
@@ -170,7 +172,7 @@ def test_a_denied_command_stays_denied_by_another_spelling_and_what_may_be_it_as
 @pytest.mark.parametrize("line", ["git p", "npm zzz", "make -f x", "cargo pub", "tox -m x", "hg pus"])
 def test_where_no_rule_names_the_program_it_runs_as_before(tmp_path: Path, line: str) -> None:
     settings = Settings.model_validate({"tools": {"exclude": ["run_shell_command(terraform apply)"]}})
-    policy = RulePolicy(Books([], settings, FolderWorkspace(tmp_path)))
+    policy = RulePolicy(WorkspaceRules([], settings, FolderWorkspace(tmp_path)))
     assert policy.check(call(line), "execute", "yolo").decision == "allow"
 
 
@@ -185,7 +187,7 @@ def test_each_target_is_a_command_and_a_variable_must_be_known(
     allowed, denied = target["rules"]
     (tmp_path / "rules.toml").write_text(text.format("allow", 1, allowed) + text.format("deny", 9, denied))
     found, problems = load_rules([(tmp_path / "rules.toml", 4)])
-    policy = RulePolicy(Books(found, Settings(), FolderWorkspace(tmp_path)))
+    policy = RulePolicy(WorkspaceRules(found, Settings(), FolderWorkspace(tmp_path)))
     assert problems == []
     wrong: list[str] = []
     for want in ("deny", "ask", "allow"):
