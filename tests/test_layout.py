@@ -410,7 +410,8 @@ OF_FOREIGN_ROOM = re.compile(r"Foreign\w*|kept_graph")
 """Names that only the room and the registry import."""
 WAYS_OF_WORKFLOWS = re.compile(r"Foreign\w*|Workflow|ClassKeepingSaver|Saver|PromptDialect|Dialect")
 """Classes of which whoever holds an object calls a method, and asks for none."""
-ASKING = ("engine", "cli", "web", "acp", "testing")
+FLAG = re.compile(r"(\w+_)?foreign(_(of|graph|workflow))?|Foreign\w*")
+ASKING = ("engine", "cli", "web", "acp", "fleet", "telemetry", "testing")
 
 
 def questions_in(module: ast.Module) -> Iterator[str]:
@@ -430,7 +431,7 @@ def questions_in(module: ast.Module) -> Iterator[str]:
         name = next(
             (n for key in ("id", "attr", "arg", "name") if isinstance(n := getattr(node, key, 0), str)), ""
         )
-        if "foreign" in name.lower() and not isinstance(node, ast.alias):
+        if FLAG.fullmatch(name) and not isinstance(node, ast.alias):
             yield name
 
 
