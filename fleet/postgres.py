@@ -114,6 +114,11 @@ class PostgresConnection(Connection):
     def lock_audit(self) -> None:
         self.stored("select pg_advisory_xact_lock($1)", (_ONE_CHAIN,))
 
+    def drop_audit(self) -> None:
+        super().drop_audit()
+        if self.session:
+            self.session.audited, self._audit = False, None
+
     def write_waiting(self, waiting: Iterable[Write]) -> None:
         plain = dict[str, list[Write]]()
         for write in waiting:

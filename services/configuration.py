@@ -1,7 +1,8 @@
 """configuration: what a run is configured by: trust, environment, settings, hooks, rules and definitions.
 
 One value per process for the same sources: each part is loaded when it is first asked for, and every drive, list and
-page gets the value that the last one got, until a file that it was made from has changed.
+page gets the value that the last one got, until a file that it was made from has changed
+(`docs/internals.md#configuration-is-read-once`).
 """
 
 import os

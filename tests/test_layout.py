@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "services": {"state", "prompts", "tools"},
     "engine": {"state", "prompts", "tools", "nodes", "graphs", "services"},
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
-    "web": {"state", "tools", "graphs", "services", "engine", "cli"},
+    "web": {"state", "graphs", "services", "engine", "cli"},
     "acp": {"state", "tools", "services", "engine", "cli"},
     "fleet": {"state", "tools", "services", "engine", "cli"},
     "telemetry": {"state", "services", "engine"},
@@ -94,6 +94,24 @@ FROM_CLI = {
     "fleet": {"parsing", "render", "warm.forked"},
 }
 """What the page and the editor share with the terminal's commands."""
+FROM_BELOW = {
+    "cli": {
+        *("graphs._pipeline", "prompts", "tools", "tools.table"),
+        *("services.config.formats", "services.config.settings", "services.configuration", "services.trust"),
+        *("services.files.disk", "services.files.filesystem", "services.files.workspace"),
+        *("services.context.memory", "services.hooks.configured", "services.mcp.spec", "services.mcp.wire"),
+        *("services.models.facts", "services.models.names"),
+        *("services.process.stdout", "services.process.supervised"),
+        *("services.secrets.environment", "services.secrets.hidden", "services.secrets.redaction"),
+    },
+    "web": {
+        *("graphs._pipeline", "services.files.disk", "services.files.filesystem"),
+        *("services.process.identity", "services.process.stdout"),
+    },
+    "acp": {"services.files.filesystem", "services.models.names", "tools.table"},
+}
+FROM_BELOW_ROOMS = {"prompts", "tools", "nodes", "graphs", "services"}
+"""What front ends still import of the rooms below the client. The list only shrinks."""
 THE_CLIENT = "interlock.engine.client"
 
 
@@ -209,6 +227,16 @@ def test_the_page_and_the_editor_import_of_the_terminal_what_they_share() -> Non
         of_cli = {name.removeprefix("interlock.cli.") for name in names if name.startswith("interlock.cli")}
         found = {name.partition(".")[0] if name.startswith("render.") else name for name in of_cli}
         assert found == shared, room
+
+
+def test_front_ends_reach_past_the_client_only_where_they_did() -> None:
+    for room, listed in FROM_BELOW.items():
+        names = {
+            n for path in MODULES if path.is_relative_to(ROOT / room) for n in modules_imported(name_of(path))
+        }
+        below = {n.removeprefix("interlock.") for n in names if n.split(".")[1] in FROM_BELOW_ROOMS}
+        assert below <= listed, f"{room}: ask `{THE_CLIENT}` instead of {sorted(below - listed)}"
+        assert not {n for n in names if n.split(".")[1] in {*FROM_BELOW} - {room, "cli"}}
 
 
 def test_a_module_says_what_it_does() -> None:
@@ -382,7 +410,8 @@ OF_FOREIGN_ROOM = re.compile(r"Foreign\w*|kept_graph")
 """Names that only the room and the registry import."""
 WAYS_OF_WORKFLOWS = re.compile(r"Foreign\w*|Workflow|ClassKeepingSaver|Saver|PromptDialect|Dialect")
 """Classes of which whoever holds an object calls a method, and asks for none."""
-ASKING = ("engine", "cli", "web", "acp", "testing")
+FLAG = re.compile(r"(\w+_)?foreign(_(of|graph|workflow))?|Foreign\w*")
+ASKING = ("engine", "cli", "web", "acp", "fleet", "telemetry", "testing")
 
 
 def questions_in(module: ast.Module) -> Iterator[str]:
@@ -402,7 +431,7 @@ def questions_in(module: ast.Module) -> Iterator[str]:
         name = next(
             (n for key in ("id", "attr", "arg", "name") if isinstance(n := getattr(node, key, 0), str)), ""
         )
-        if "foreign" in name.lower() and not isinstance(node, ast.alias):
+        if FLAG.fullmatch(name) and not isinstance(node, ast.alias):
             yield name
 
 

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Collection, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign import ForeignSaver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import storable_types
-from interlock.graphs._stored import Storable
+from interlock.graphs._stored import Storable, StoredForm
 
 FIXTURES = ("sync_checkpointer", "async_checkpointer")
 
@@ -38,8 +37,7 @@ def _saver() -> Generator[ForeignSaver]:
         store = Store(Path(folder))
         store.open()
         with closing(store.connect_driver()) as conn:
-            anything: Any = SimpleNamespace(types=frozenset())
-            yield _Saver(conn, StepLog(), anything, SqlApprovals(conn, "suite"), None)
+            yield _Saver(conn, StepLog(), StoredForm(), SqlApprovals(conn, "suite"), None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

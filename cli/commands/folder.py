@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, option, takes, word
 from interlock.cli.render.output import err, one_line, out, place, show_json, show_table
-from interlock.services.files.disk import make_directories, read_text_file
 from interlock.state.errors import UserError
-from interlock.state.text import clean, estimate_tokens, visible
+from interlock.state.text import estimate_tokens, visible
 
 if TYPE_CHECKING:
     from interlock.services.trust import Answer, ProjectFile
@@ -128,9 +127,9 @@ def memory(args: Args) -> int | None:
 
 
 def _show_memory(args: Args, root: Path) -> None:
-    from interlock.services.context.memory import load_memory
+    from interlock.engine.client.folders import read_memory
 
-    files = load_memory(roots=[root], home=Path.home(), names=_memory_names(root))
+    files = read_memory(root)
     if args.json:
         return show_json([{"path": str(f.path), "level": f.level, "text": f.text} for f in files])
     if not files:
@@ -146,23 +145,7 @@ def _show_memory(args: Args, root: Path) -> None:
 
 
 def _add_memory(args: Args, root: Path) -> None:
-    from interlock.services.files.filesystem import replace_file
-    from interlock.tools.save_memory import add_fact_to_text
+    from interlock.engine.client.folders import add_to_memory
 
-    name = _memory_names(root)[0]
-    file = Path.home() / ".gemini" / name if vars(args)["global"] else root / name
-    file = Path(os.path.realpath(file))  # a symbolic link stays one
-    try:
-        before = read_text_file(file) if file.exists() else ""
-        after = add_fact_to_text(before, clean(" ".join(args.text)))
-        make_directories(file.parent, 0o755)
-        replace_file(file, after.encode())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"Can't change {str(file)!r}: {error}. Nothing was added.") from None
-    out().print(f"{'Already there' if after == before else 'Added'}: {file}")
-
-
-def _memory_names(root: Path) -> list[str]:
-    from interlock.engine.client import settings_of
-
-    return settings_of(root).context.file_names
+    file, is_new = add_to_memory(root, " ".join(args.text), everywhere=vars(args)["global"])
+    out().print(f"{'Added' if is_new else 'Already there'}: {file}")

@@ -161,15 +161,10 @@ def _lines(view: Shown) -> Iterator[str]:
 def _add(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
-    from interlock.services.mcp.spec import add_server, specs_of
-    from interlock.state.settings import Settings
+    from interlock.engine.client.folders import write_server
 
-    server = _entry(args)
-    settings = Settings.model_validate({"mcpServers": {args.name: server}})
-    if problem := specs_of(settings, Path.cwd())[args.name].problem:
-        raise UserError(f"MCP server {args.name!r}: {problem}. Nothing was written.")
     file = _file(args)
-    took = "replaced" if add_server(file, args.name, server) else "added"
+    took = "replaced" if write_server(file, args.name, _entry(args), Path.cwd()) else "added"
     trusted = args.scope == "user" or configuration_of(args).trusted
     then = f"Try it: interlock mcp test {args.name}"
     if not trusted:

@@ -149,6 +149,10 @@ class Connection(ABC):
     def lock_audit(self) -> None:  # noqa: B027 - SQLite's writers take turns
         """In the open transaction: let nobody else append to the audit's chain."""
 
+    def drop_audit(self) -> None:
+        """Record nothing in this store."""
+        self.stored("drop table audit")
+
     def write_waiting(self, waiting: Iterable[Write]) -> None:
         """Write buffered rows in the open transaction."""
         for write in waiting:

@@ -21,7 +21,7 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
     """
     with reading(home) as old, closing(store.connect()) as conn:
         assert old is not None
-        conn.stored("drop table audit")  # nobody proves anything by a store that is thrown away
+        conn.drop_audit()  # nobody proves anything by a store that is thrown away
         with conn.transaction():
             copy_table(old, conn, "runs", "run = $1", run)
             copy_table(old, conn, "journal", "run = $1 and state = 'done'", run)

@@ -27,7 +27,7 @@ class SqliteConnection(Connection):
     """
 
     errors = (sqlite3.Error,)
-    reads = ("select", "with", "pragma")
+    reads = ("select", "with", "pragma", "explain")
     json_form = JsonForm((",", ":"), short_numbers=False)
 
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
@@ -296,8 +296,8 @@ class Sqlite(Adapter):
 
     def shrink(self, conn: Connection) -> None:
         with suppress(sqlite3.OperationalError):  # busy
-            conn.execute("vacuum")
-            conn.execute("pragma wal_checkpoint(truncate)")
+            conn.stored("vacuum")
+            conn.stored("pragma wal_checkpoint(truncate)")
 
 
 def _is_table(conn: Connection, name: str) -> bool:
