@@ -185,7 +185,7 @@ def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connec
 
         prepared.workspace.fetch_output = partial(bring_output, store)
         bring_plans(conn, store.home, info.run)
-        outputs = replace(outputs, keep=partial(keep_output, store))
+        outputs = replace(outputs, on_complete=partial(keep_output, store))
     return outputs
 
 
