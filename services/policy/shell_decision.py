@@ -374,7 +374,7 @@ class _HiddenCommands(NamedTuple):
             return True
         patterns = [pattern.text for pattern in (rule.command, rule.args) if pattern is not None]
         texts = [*patterns, *(prefix[0] for prefix in rule.prefixes if prefix)]
-        return any(is_naming_program(texts, program) for program in self.restricted)
+        return any(is_naming_program(texts, program) for program in self.programs)
 
 
 def _commands_behind_shells(command: ShellCommand) -> Iterator[ShellCommand]:
