@@ -110,6 +110,7 @@ def _declared() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.sqlite
 def test_what_a_query_says_that_it_reads_is_what_it_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
