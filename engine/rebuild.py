@@ -15,8 +15,8 @@ from interlock.engine.read import list_runs
 from interlock.engine.store import Store, explained
 from interlock.engine.store.approvals import set_interrupts, stored_interrupts
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import child_in, set_status, stored_statuses
-from interlock.engine.store.saver import Saver, status_of
+from interlock.engine.store.runs import set_status, stored_statuses
+from interlock.engine.store.saver import Saver, child_in, status_of
 from interlock.graphs import is_known, pipeline
 from interlock.graphs._graph import Compiled
 from interlock.graphs._langgraph import lost_nodes

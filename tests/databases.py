@@ -104,7 +104,7 @@ def rows_of(home: Path, run: str = "") -> list[tuple[object, ...]]:
     with store.reading(home) as conn:
         assert conn
         for table in TABLES:
-            where = f"where {table.owner} = :run" if run else ""
+            where = f"where {table.owner} = $1" if run else ""
             sql = f"select '{table.name}', * from {table.name} {where} order by {', '.join(table.key)}"
             found += [(*row,) for row in conn.execute(sql, {"run": run}) if table.name != "lease"]
     return found

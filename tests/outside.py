@@ -64,13 +64,13 @@ class Watched:
         return self._service(*args)
 
 
-RECORDED = ("call_model", "run_tool")
+FIND_AGAIN = ("call_model", "run_tool")
 """Nodes that find what they did again: a reply, a call's result."""
 
 
 @pytest.fixture
 def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Outside calls of nodes that don't declare them. `RECORDED` ones get their results back on a rerun."""
+    """Outside calls of nodes that don't declare them. `FIND_AGAIN` get their results back on a rerun."""
     # Not above: what starts the workers would import all of LangGraph first, too.
     from interlock.graphs import _own_nodes
     from interlock.state.deps import Deps
@@ -81,7 +81,7 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     def watched(function: Any, state: Any, runtime: Any) -> Any:
         spec = spec_of(function)
-        recorded = function.__name__ in RECORDED
+        recorded = function.__name__ in FIND_AGAIN
         if spec is None or spec.nondeterministic or recorded or not isinstance(runtime.context, Deps):
             return called(function, state, runtime)
 

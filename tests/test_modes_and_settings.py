@@ -85,7 +85,7 @@ def decided(tmp_path: Path, settings: dict[str, Any], tool: str, **args: Any) ->
     outcome = stage.run("task", {"prompt": "x", "mode": "code"})
     if outcome.status == "waiting":
         return "ask"
-    (row,) = stage.rows("select result from journal where tool = ?", tool)
+    (row,) = stage.rows("select result from journal where tool = $1", tool)
     return "deny" if '"policy_violation"' in row["result"] else "allow"
 
 

@@ -237,7 +237,7 @@ def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.M
             assert outcome.status == "goal"
             warned = stage.rows("select count(*) as n from steps where node = 'recover'")
             assert warned[0]["n"] == 1, "its last chance"
-            (answer,) = stage.rows("select result from journal where tool = ?", name)
+            (answer,) = stage.rows("select result from journal where tool = $1", name)
             assert json.loads(answer["result"])["error"]["type"] == "timeout"
 
 

@@ -197,6 +197,7 @@ class _Drawing:
         """What stands below another node that a line joins it to."""
         self._named: dict[str, list[str]] = {}
         self._entering = Counter(self._anchored(e).target for e in edges if not e.part)
+        self._leaving = Counter(e.source for e in edges if not e.part)
         self.has_stubs = False
         """Whether an edge was cut short."""
         self._depths = _ranks(forward, sizes)
@@ -286,6 +287,8 @@ class _Drawing:
 
     def _edge(self, graph: Any, edge: Edge) -> None:
         frames = {"ltail": edge.source, "lhead": edge.target}
+        if self._ranks and self._leaving[edge.source] == 1 and edge.count is None:
+            edge = replace(edge, labels=())  # they decide nothing; the graph's own picture names them
         edge = self._anchored(edge)
         ends = (edge.source, edge.target)
         style = {**({} if self._is_main(edge) else _BESIDE), **_edge_style(edge)}

@@ -47,6 +47,10 @@ class Node:
         return f"{times}: {self.mark}" if self.mark else times
 
 
+_LABEL_CHARS = 26
+"""A line of labels; longer ones make pictures too wide to be read on a page."""
+
+
 @dataclass(frozen=True)
 class Edge:
     source: str
@@ -66,7 +70,12 @@ class Edge:
     @property
     def text(self) -> str:
         times = f"×{self.count}" if self.count and self.count > 1 else ""
-        return "\n".join((f"{' · '.join(self.labels)} {times}".strip(), *self.notes)).strip()
+        lines = [""]
+        for label in self.labels:
+            longer = f"{lines[-1]} · {label}" if lines[-1] else label
+            lines[-1:] = [longer] if len(longer) <= _LABEL_CHARS else [lines[-1], label]
+        lines[-1] = f"{lines[-1]} {times}".strip()
+        return "\n".join((*filter(None, lines), *self.notes))
 
 
 @dataclass(frozen=True)

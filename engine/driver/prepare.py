@@ -354,7 +354,7 @@ def _books(
         of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
         books = of(rules.now, began=of(rules.then) if rules.changed else None)
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
-        return books, [*map(str, (*books.problems, *idle))]
+        return books.without_workspace(), [*map(str, (*books.problems, *idle))]
 
     books, problems = made() if rules.changed else configuration.once(("books", options.interactive), made)
     return books.in_workspace(workspace), problems

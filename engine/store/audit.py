@@ -76,7 +76,10 @@ INHERITED = "inherited"
 """A fork's copy of a row of its parent."""
 
 
-_NEWEST = "select seq, hash, (select hash from audit where seq = $1) from audit order by seq desc limit 1"
+_NEWEST = (
+    "select seq, hash, (select hash from audit where seq = $1) from audit "
+    "where seq = (select max(seq) from audit)"
+)
 
 
 class Note(NamedTuple):

@@ -23,7 +23,6 @@ from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
 from interlock.state.errors import BusyError, RunError, StoreError, UserError
-from interlock.state.task import CHILD
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""
@@ -196,13 +195,6 @@ def how_it_ended(conn: Connection, run: str) -> str | None:
     """A subtask's status if its parent can go on: `done`, `cancelled`, or `removed`; else None."""
     row = conn.execute("select status from runs where run = $1", (run,), tables=("runs",)).fetchone()
     return "removed" if row is None else row[0] if row[0] in _OVER else None
-
-
-def child_in(interrupted: object) -> str:
-    """Return the run that an interrupt waits for; empty: it waits for a person."""
-    if isinstance(interrupted, str) and interrupted.startswith(CHILD):
-        return interrupted.removeprefix(CHILD)
-    return ""
 
 
 StopAsked = Literal["stop", "cancel", "timeout"]

@@ -34,7 +34,7 @@ from interlock.engine.store import checkpoint_of, packed, unpacked
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.rows import Condition, conditions, shape
-from interlock.engine.store.runs import child_in, how_it_ended
+from interlock.engine.store.runs import how_it_ended
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.graphs import _langgraph
@@ -43,6 +43,7 @@ from interlock.state.charts import RunChart, step
 from interlock.state.clock import unix_time
 from interlock.state.errors import ENDED_WELL, RunError, exception_line
 from interlock.state.journal import Effects
+from interlock.state.task import CHILD
 from interlock.state.text import clean
 
 Notice = Callable[[str, Any], None]
@@ -495,3 +496,10 @@ def raise_id_clock(conn: Connection, thread: str) -> None:
     ).fetchone()
     if newest:
         _langgraph.raise_id_clock(newest)
+
+
+def child_in(interrupted: object) -> str:
+    """Return the run that an interrupt waits for; empty: it waits for a person."""
+    if isinstance(interrupted, str) and interrupted.startswith(CHILD):
+        return interrupted.removeprefix(CHILD)
+    return ""

@@ -18,7 +18,8 @@ from interlock.services.files import disk
 from interlock.services.files.disk import make_private_file
 from interlock.state.errors import StoreError
 
-_KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
+_KINDS = {"text": str, "blob": bytes, "integer": int, "int": int, "real": (int, float)}
+"""As declared, and as SQLite declares columns of a table that a query made: `int`."""
 
 
 class SqliteConnection(Connection):

@@ -59,6 +59,12 @@ class WorkspaceRules:
         self.deciding = RuleBook([*deciding, *from_settings, *shipped], scope)
         self.checking = RuleBook([r for r in mine if r.checker is not None], scope)
 
+    def without_workspace(self) -> "WorkspaceRules":
+        """Return the same rules for `in_workspace` alone: whoever keeps them keeps no folder open."""
+        own = copy(self)
+        del own.workspace
+        return own
+
     def in_workspace(self, workspace: Workspace) -> "WorkspaceRules":
         """Return the same rules for a workspace with the same root."""
         own = copy(self)

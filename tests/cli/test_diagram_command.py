@@ -107,7 +107,9 @@ def test_an_opened_graph_keeps_the_usual_way_as_its_trunk(
     picture = read(drawn(tmp_path, *typed.split()))
     boxes = {b.name: b for b in (*picture.boxes, *picture.frames)}
     names = ("__start__", *path.split(), "__end__")
-    middles = {name: round((boxes[name].left + boxes[name].right) / 2) for name in (*names, *beside.split())}
+    middles = {
+        name: round((boxes[name].left + boxes[name].right) / 2, 1) for name in (*names, *beside.split())
+    }
     (trunk,) = {middles[name] for name in names}
     assert trunk not in {middles[name] for name in beside.split()}
     ends = {name.rpartition("->")[2] for name, _ in picture.lines}

@@ -50,7 +50,7 @@ class Moments:
             self._around(PostgresConnection, "commit", "commit")
         self._around(file_calls, "write_atomically", "write")
         for written in (blobs, filesystem):
-            self._around(written, "store_file", "output file")
+            self._around(written, "store_content", "output file")
         # Between two nodes, when the first one's writes wait for a commit.
         self._around(steps.StepLog, "ended", "the end of a node")
         self._around_async(processes.SupervisedProcesses, "run", "command")

@@ -216,12 +216,12 @@ def test_names_of_any_kind_come_back_as_they_were(place: Place, path: str) -> No
 WRITER = """
 import json, sys
 from pathlib import Path
-from interlock.services.policy.always import save, tables_of
+from interlock.services.policy.always import save_rules, to_rule_tables
 from interlock.state.calls import SessionRule
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 for number in range(first, first + 8):
     rule = SessionRule(tool="run_shell_command", commands=(f"git log -{number}",))
-    save(folder, tables_of(rule, None, False, Path("/w")), f"writer {first}")
+    save_rules(folder, to_rule_tables(rule, None, False, Path("/w")), f"writer {first}")
 """
 
 
