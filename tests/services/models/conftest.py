@@ -60,6 +60,7 @@ class Bench:
     settings: Settings = field(default_factory=lambda: Settings.model_validate({}))
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     run: str = "run1"
+    restarts: list["Bench"] = field(default_factory=list["Bench"])
 
     def __post_init__(self) -> None:
         self.conn.stored(
@@ -82,7 +83,15 @@ class Bench:
 
     def restarted(self) -> "Bench":
         """The run after a kill: only the store is left."""
-        return Bench(self.conn, self.outputs, self.env, self.settings, self.options, self.run)
+        made = Bench(self.conn, self.outputs, self.env, self.settings, self.options, self.run)
+        self.restarts.append(made)
+        return made
+
+    async def aclose(self) -> None:
+        """Close its connections, and those of its restarts."""
+        await self.models.aclose()
+        for one in self.restarts:
+            await one.aclose()
 
     def call(self, *messages: Message | str, **fields: Any) -> ModelCall:
         history = [Message(role="user", content=m) if isinstance(m, str) else m for m in messages]
@@ -124,7 +133,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Benches]:
 
     yield make
     for one in made:
-        await one.models.aclose()
+        await one.aclose()
     conn.close()
 
 
