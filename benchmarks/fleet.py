@@ -145,9 +145,9 @@ def _made(
 
 
 def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
-    from interlock.engine.client.fleet import Fleet
+    from interlock.fleet.setup import set_up
 
-    Fleet(matrix.home()).set_up()
+    set_up(matrix.home())
     begun, over = time.monotonic(), threading.Event()
     plan = planned(args.faults, bool(matrix.network), matrix.chance)
     people = threading.Thread(target=_people, args=(args.runs, matrix, plan, over), daemon=True)

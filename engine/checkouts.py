@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from interlock.engine.read import RunRow
-from interlock.engine.rooms import load_of_fleet
+from interlock.engine.rooms import load_fleet_entry
 from interlock.engine.run_files import RunFiles, taken
 from interlock.engine.store import Store, kept_repository, reading
 from interlock.engine.store.blobs import keep_commit
@@ -43,7 +43,7 @@ def at_hand(home: Path, run: RunRow, *, files: bool = True) -> Generator[RunRow]
     if known or not is_elsewhere(home, run):
         yield run
         return
-    made = load_of_fleet("interlock.repositories", "git", "Files of a run on another host need").check_out(
+    made = load_fleet_entry("interlock.repositories", "git", "Files of a run on another host need").check_out(
         home, run.run, home / "clones"
     )
     try:

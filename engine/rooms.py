@@ -17,7 +17,7 @@ def lacks_folder(what: str, room: str) -> str:
 NO_EXPORTER = lacks_folder("telemetry.enabled needs", "telemetry")
 
 
-def load_of_fleet(group: str, name: str, what: str) -> Any:
+def load_fleet_entry(group: str, name: str, what: str) -> Any:
     """Load an entry that the fleet registers. Raises `ConfigError` if its folder or its packages are missing.
 
     `what` needs it: the beginning of the error, with its verb.

@@ -106,7 +106,7 @@ def rows_of(home: Path, run: str = "") -> list[tuple[object, ...]]:
         for table in TABLES:
             where = f"where {table.owner} = $1" if run else ""
             sql = f"select '{table.name}', * from {table.name} {where} order by {', '.join(table.key)}"
-            found += [(*row,) for row in conn.execute(sql, {"run": run}) if table.name != "lease"]
+            found += [(*row,) for row in conn.execute(sql, (run,) if run else ()) if table.name != "lease"]
     return found
 
 

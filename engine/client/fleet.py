@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.read import named_runs
-from interlock.engine.rooms import load_of_fleet
+from interlock.engine.rooms import load_fleet_entry
 from interlock.engine.store import (
     Store,
     admission,
@@ -64,7 +64,7 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
 
     found = as_option(text, deliver)
     try:
-        load_of_fleet("interlock.repositories", "git", "Runs on a repository need").check_there(
+        load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").check_there(
             Repository(found["url"], found["ref"])
         )
     except RunError as error:

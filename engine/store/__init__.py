@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
-from interlock.engine.rooms import load_of_fleet
+from interlock.engine.rooms import load_fleet_entry
 from interlock.engine.store.address import ADDRESS, address_of
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.seals import PROGRESS, resealed
@@ -33,7 +33,7 @@ def adapter_of(path: Path) -> Adapter:
     except OSError:
         return Sqlite(path)
     scheme = address_of(path).partition(":")[0] or "postgresql"
-    adapter: type[Adapter] = load_of_fleet("interlock.stores", scheme, "Runs in PostgreSQL need")
+    adapter: type[Adapter] = load_fleet_entry("interlock.stores", scheme, "Runs in PostgreSQL need")
     return adapter(path)
 
 

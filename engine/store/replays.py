@@ -12,6 +12,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.copies import copy_table
 from interlock.engine.store.rows import NOT_NULL
 from interlock.engine.store.runs import related
+from interlock.engine.store.seals import seal_row
 
 
 def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:
@@ -39,6 +40,7 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             options |= {"record_to": None, "fake": str(script), "approval_mode": mode, "next_asked": {}}
             begun = {"options": json.dumps(options), "status": "open", "step": 0}
             conn.update("runs", begun, {"run": run})
+            seal_row(conn, run)
             for subtask in subtasks:
                 copy_table(old, conn, "runs", "run = $1 and status in ('done', 'cancelled')", subtask)
                 copy_table(old, conn, "checkpoints", "thread_id = $1 and checkpoint_ns = ''", subtask)
