@@ -25,8 +25,8 @@ from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
 from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.blobs import brought, put_blob
-from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.engine.store.queue import give_up
+from interlock.engine.store.workspaces import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.fleet.checkout import (
     UNKEPT,
     Checkout,

@@ -303,7 +303,7 @@ class Worker:
                 return self._stop(_UPGRADED)
             await self._stored(self._take_over)
             await self._stored(release)
-            await self._stored(lambda conn: schedules.take_over(conn, _STALLED_S))
+            await self._stored(lambda conn: schedules.retry_abandoned_starts(conn, _STALLED_S))
 
     def _take_over(self, conn: Connection) -> None:
         now = time.monotonic()
@@ -312,7 +312,7 @@ class Worker:
         for one, since in [*self._seen.items()]:
             if one.stalled or now - since >= _LOST_S:
                 del self._seen[one]
-                queue.take_over(conn, one)
+                queue.requeue_abandoned_run(conn, one)
                 self.report(f"{one.run}: nobody drives it; put back")
 
     def _may_be_abandoned(self, one: Unsure) -> bool:

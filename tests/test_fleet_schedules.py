@@ -126,7 +126,7 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fetch = "select (procrastinate_fetch_job_v2(null, null)).args ->> 'due'"
     with writing() as conn:
         (due,) = conn.execute(fetch).fetchone()
-        schedules.take_over(conn, 12)
+        schedules.retry_abandoned_starts(conn, 12)
         assert conn.execute(jobs).fetchall() == [("todo", int(due), True)]
     monkeypatch.setattr(scheduled, "leave_with_worker", lambda: None)
     with monkeypatch.context() as patch:
@@ -138,5 +138,5 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     assert (schedule["run"], schedule["said"]) == (row["run"], "")
     with writing() as conn:
         conn.stored("delete from procrastinate_jobs")  # whatever lost it
-        schedules.take_over(conn, 12)
+        schedules.retry_abandoned_starts(conn, 12)
         assert [row[2] for row in conn.execute(jobs)] == [False], "a schedule without a job is planned"

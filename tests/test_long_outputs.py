@@ -16,7 +16,7 @@ from interlock.engine.store import Store, select
 from interlock.engine.store import runs as removal
 from interlock.engine.store.chain import dropped
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.damage import damage
+from interlock.engine.store.integrity import damage
 from interlock.engine.store.runs import remove_run
 from interlock.services.files.filesystem import OutputFiles, store_content
 

@@ -33,8 +33,8 @@ from interlock.engine.store import Store, reading
 from interlock.engine.store import runs as rows
 from interlock.engine.store.address import state_home
 from interlock.engine.store.diagnosis import diagnosed
-from interlock.engine.store.places import carry_over
 from interlock.engine.store.runs import Shown
+from interlock.engine.store.workspaces import carry_over
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.graphs import PIPELINES
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from interlock.engine.driver.stop import Stop
     from interlock.engine.graph_files import ListedApp
     from interlock.engine.run_files import Change
-    from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
+    from interlock.engine.travel.model_fork import GoneOn
     from interlock.engine.travel.replay import Replayed
     from interlock.state.run import WorkflowInput
     from interlock.state.settings import Settings
@@ -398,7 +398,7 @@ class Client(Views):
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
     ) -> "GoneOn":
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
-        from interlock.engine.travel.another_model import go_on_with
+        from interlock.engine.travel.model_fork import go_on_with
 
         return engine.in_own_loop(go_on_with)(self.home, run, model, step, renderers)
 

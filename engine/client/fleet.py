@@ -13,8 +13,8 @@ from interlock.engine.rooms import load_fleet_entry
 from interlock.engine.store import (
     Store,
     admission,
-    limits,
     queue,
+    rate_limits,
     reading,
     schedules,
 )
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
 
 
 class FleetLimit(NamedTuple):
-    limit: limits.Limit
+    limit: rate_limits.Limit
     used: dict[str, float]
     """Figure → what is used of it now; empty for a limit of `*`."""
 
@@ -48,7 +48,7 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 
     Returns the names of all that were copied. Raises `UserError`.
     """
-    from interlock.engine.store.copies import copy_runs
+    from interlock.engine.store.run_copies import copy_runs
 
     # The state directory that keeps a folder for each server.
     base = home.parent.parent if address_of(Store(home).path) else home
@@ -194,18 +194,20 @@ class Fleet:
 
     def limits(self) -> list[FleetLimit]:
         with self._reading() as conn:
-            return [FleetLimit(limit, admission.used_of(conn, limit)) for limit in limits.all_limits(conn)]
+            return [
+                FleetLimit(limit, admission.used_of(conn, limit)) for limit in rate_limits.all_limits(conn)
+            ]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
         with self._writing() as conn:
-            limits.set_limit(conn, limits.Limit(kind, name, **figures))
+            rate_limits.set_limit(conn, rate_limits.Limit(kind, name, **figures))
             admission.look_again(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
         with self._writing() as conn:
-            if not limits.remove_limit(conn, kind, name):
+            if not rate_limits.remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
             admission.look_again(conn)
 

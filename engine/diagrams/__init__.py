@@ -21,7 +21,7 @@ from interlock.engine.diagrams.shape import (
     places,
     subgraphs,
 )
-from interlock.engine.read.lives import Life
+from interlock.engine.read.lifecycles import Life
 from interlock.engine.read.run_path import RunPath, path_of, run_path
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._graph import Compiled

@@ -22,7 +22,7 @@ from interlock.engine.store.journal import SqlJournal, effects_of
 from interlock.engine.store.model_calls import SqlModelLog
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.usage import Usage
+from interlock.engine.store.usage import UsageLedger
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
@@ -393,7 +393,7 @@ def _models(
     prepared: RunConfig, info: RunInfo, transcript: ChainTranscript, connections: DriveConnections
 ) -> ChatModels:
     conn = connections.conn
-    usage = Usage(conn, info.run, connections.epoch)
+    usage = UsageLedger(conn, info.run, connections.epoch)
     options, prices, over_all = prepared.options, prepared.facts.prices, None
     if options.limited:
         user: str = (options.submitted or {}).get("user", "")

@@ -12,7 +12,6 @@ from typing import Any
 
 from interlock.engine.store import note_error
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.limits import EACH, Limit, Wait, applying, total, used, wait_for, wait_for_runs
 from interlock.engine.store.queue import (
     DRIVE,
     HELD,
@@ -23,6 +22,16 @@ from interlock.engine.store.queue import (
     priority_and_steps,
     put_job,
     submitted,
+)
+from interlock.engine.store.rate_limits import (
+    EACH,
+    Limit,
+    Wait,
+    applying,
+    total,
+    used,
+    wait_for,
+    wait_for_runs,
 )
 
 

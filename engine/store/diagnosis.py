@@ -26,7 +26,9 @@ _MOST = 3
 
 def _raise_if_damaged(path: Path, error: Exception) -> None:
     """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
-    from interlock.engine.store.damage import unreadable  # deferred: it reads messages, and lists need none
+    from interlock.engine.store.integrity import (
+        unreadable,  # deferred: it reads messages, and lists need none
+    )
 
     with reading(path.parent) as conn:
         found = list(unreadable(conn, path.parent / "outputs")) if conn else []

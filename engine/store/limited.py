@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.limits import Limit, Wait, applying, count, count_alone, wait_for
+from interlock.engine.store.rate_limits import Limit, Wait, applying, count, count_alone, wait_for
 from interlock.services.models.known import Prices, cost_of
 from interlock.state.messages import Usage
 

@@ -132,7 +132,7 @@ def take_back(conn: Connection, run: str) -> bool | None:
     return conn.jobs.stop(run, only_turns=is_done is not None)
 
 
-def take_over(conn: Connection, found: Unsure) -> None:
+def requeue_abandoned_run(conn: Connection, found: Unsure) -> None:
     """Inside a transaction: put an abandoned run back."""
     if found.job is None:
         put_job(conn, found.run, found.queue)

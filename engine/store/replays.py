@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, reading, select, views
+from interlock.engine.store import Store, queries, reading, select
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.copies import copy_table
 from interlock.engine.store.rows import NOT_NULL
+from interlock.engine.store.run_copies import copy_table
 from interlock.engine.store.runs import related
 from interlock.engine.store.seals import seal_row
 
@@ -109,7 +109,7 @@ def first_state_of(home: Path, run: str) -> dict[str, Any]:
 
 def answered_requests(home: Path, run: str) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     """(id, request, answer) of each request that was answered, in the order asked."""
-    for row in views.answered(home, run):
+    for row in queries.answered(home, run):
         yield row["id"], json.loads(row["request"]), json.loads(row["answer"])
 
 

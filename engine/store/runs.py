@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from interlock.engine.store import Store, explained, select
+from interlock.engine.store.api_rows import forget
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import files_of, list_again, named_by_others
 from interlock.engine.store.rows import Plus, Row
 from interlock.engine.store.seals import forget_seal, seal_row
-from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.disk import path_below
 from interlock.services.files.filesystem import remove_untouched

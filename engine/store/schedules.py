@@ -128,7 +128,7 @@ def try_again(conn: Connection, name: str, due: int, deaths: int) -> None:
         started(conn, name, schedule.run, f"The process that starts its runs died {deaths} times.")
 
 
-def take_over(conn: Connection, stalled_s: float) -> None:
+def retry_abandoned_starts(conn: Connection, stalled_s: float) -> None:
     """Inside a transaction: try again what workers that are gone were starting, and plan what has no job."""
     for job in conn.jobs.take_abandoned(START, stalled_s):
         try_again(conn, job["schedule"], job["due"], 0)

@@ -35,7 +35,7 @@ _DONE = "(state = 'done' and done_at <= $2)"
 _REMEMBERED = "checkpoint_ns not like '%:%'"
 """The run's own checkpoints, and those of a graph inside that remembers between calls: others end with their task."""
 _CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
-_PARSED = "interlock.engine.store.damage"
+_PARSED = "interlock.engine.store.integrity"
 _STATE = "interlock.state"
 _RESULT = f"{_STATE}.calls:ToolResult"
 _REPLY = "interlock.services.hooks.reply:Reply"

@@ -59,7 +59,7 @@ class Reserved(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Usage:
+class UsageLedger:
     """What the calls of a run's driver reserve, and what those of any runs used."""
 
     conn: Connection

@@ -30,9 +30,15 @@ from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.engine.store.replays import answered_requests, first_state_of, parent_of, request_hashes, seed
 from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
-from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
-from interlock.engine.travel.recorded import Record, Seen, entries_of, record_of, recorded_services
+from interlock.engine.travel.langgraph_replay import (
+    Instead,
+    apply_record,
+    differing_keys,
+    is_same,
+    repeatable_text,
+)
+from interlock.engine.travel.replay_services import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import begun_with, executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from interlock.engine.client import Client
 from interlock.engine.store import select
 from interlock.engine.store.address import state_home
-from interlock.engine.store.keeping import CANDIDATES
+from interlock.engine.store.retention import CANDIDATES
 from interlock.web.stats import stats
 
 CALL = shell("touch a.txt")

@@ -1,4 +1,4 @@
-"""keeping: how large the state directory is and what of, and which ended runs to delete because of age or size."""
+"""retention: how large the state directory is and what of, and which ended runs to delete because of age or size."""
 
 from collections.abc import Iterator
 from contextlib import closing

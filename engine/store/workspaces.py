@@ -1,4 +1,4 @@
-"""places: where the files of a run on a git repository are, and what changes in its rows when a host takes it over."""
+"""workspaces: where the files of a run are, and what changes in its rows when another folder or host takes them over."""
 
 import json
 from collections.abc import Mapping

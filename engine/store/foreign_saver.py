@@ -1,4 +1,4 @@
-"""foreign: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
+"""foreign_saver: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
 
 import threading
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""limits: what users, workflows and models may use over all workers, and what they used, by the database's clock.
+"""rate_limits: what users, workflows and models may use over all workers, and what they used, by the database's clock.
 
 Only a store in PostgreSQL has these tables. A limit of `*` holds for each one that has no limit of its own.
 """

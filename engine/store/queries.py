@@ -1,4 +1,4 @@
-"""views: the rows that lists and pages are made of, without a model or a graph: they must be fast to import."""
+"""queries: the rows that lists and pages are made of, without a model or a graph: they must be fast to import."""
 
 import json
 from collections.abc import Callable, Sequence

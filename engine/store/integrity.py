@@ -1,4 +1,4 @@
-"""damage: finds what in the store is unreadable or was altered; `doctor --store`, `show --verify`."""
+"""integrity: finds what in the store is unreadable or was altered; `doctor --store`, `show --verify`."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""copies: the rows of a fork, from its parent's (`docs/internals.md#forks`); and a run, with its subtasks, its
+"""run_copies: the rows of a fork, from its parent's (`docs/internals.md#forks`); and a run, with its subtasks, its
 records and its files, in another store: a laptop's, or a server's."""
 
 import json
@@ -13,11 +13,11 @@ from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.ignored import ignored_in
 from interlock.engine.store.named_files import files_of
-from interlock.engine.store.places import move_requests
 from interlock.engine.store.runs import refuse_driven, with_subtasks
 from interlock.engine.store.seals import is_row_sealed, is_sealed, read_definition, resealed, seal_row
 from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import TABLES, Table
+from interlock.engine.store.workspaces import move_requests
 from interlock.services.snapshots.snapshots import Repository
 from interlock.state.errors import UserError
 

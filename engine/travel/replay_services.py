@@ -1,4 +1,4 @@
-"""recorded: the services and nodes of a replay: they answer from a run's rows and never reach outside the process."""
+"""replay_services: services and nodes of a replay. They answer from a run's rows and reach nothing outside the process."""
 
 import json
 from collections import Counter
