@@ -12,8 +12,9 @@ from pathlib import Path
 from interlock.engine.read import RunRow
 from interlock.engine.rooms import load_fleet_entry
 from interlock.engine.run_files import RunFiles, taken
-from interlock.engine.store import Store, kept_repository, reading
+from interlock.engine.store import Store, reading
 from interlock.engine.store.blobs import keep_commit
+from interlock.engine.store.runs import kept_repository
 from interlock.engine.store.workspaces import change_files
 from interlock.services.snapshots.snapshots import Repository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.engine.run_files import settings_of
-from interlock.engine.store import kept_repository, reading
+from interlock.engine.store import reading
 from interlock.engine.store.blobs import blob, bring_commit
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.runs import check_run_id
+from interlock.engine.store.runs import check_run_id, kept_repository
 from interlock.engine.store.workspaces import (
     NOWHERE,
     Place,

@@ -14,11 +14,10 @@ from patience import until
 from scripted import shell, tools
 from test_fleet import Worker, fleet
 
-from interlock.engine.store import Store
-from interlock.engine.store.address import state_home
-from interlock.engine.store.admission import admit
+from interlock.engine.store import Store, state_home
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import hand_to_workers, requeue_abandoned_run
+from interlock.engine.store.rate_limits import admit
 
 __all__ = ["fleet", "run"]
 
@@ -78,7 +77,7 @@ def test_a_job_that_a_worker_left_behind_when_it_had_put_its_run_back_holds_nobo
 def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_ends(
     fleet: Run, tmp_path: Path
 ) -> None:
-    from interlock.engine.store.admission import admit, leave
+    from interlock.engine.store.rate_limits import admit, leave
 
     assert fleet("limits", "user=*", "--runs", "1").code == 0
     names = [begin(fleet, tmp_path, user) for user in ("anna", "anna", "bob")]

@@ -29,10 +29,9 @@ from interlock.engine.options import (
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.rooms import NO_EXPORTER, find_exporter
-from interlock.engine.store import Store, reading
+from interlock.engine.store import Store, reading, state_home
 from interlock.engine.store import runs as rows
-from interlock.engine.store.address import state_home
-from interlock.engine.store.diagnosis import diagnosed
+from interlock.engine.store.integrity import diagnosed
 from interlock.engine.store.runs import Shown
 from interlock.engine.store.workspaces import carry_over
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
@@ -327,7 +326,9 @@ class Client(Views):
 
         Returns a line for each name in its rows that leads out of the state directory: what is there stays.
         """
-        return rows.remove_run(self.home, run)
+        from interlock.engine.store.retention import remove_run
+
+        return remove_run(self.home, run)
 
     def rewind(self, run: str, step: int | None) -> "Rewind":
         """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""

@@ -19,7 +19,7 @@ from interlock.engine.read.calls import Call, calls, of_call
 from interlock.engine.run_files import Change, RunFiles, changes_by, chosen_of, refuse_unkept
 from interlock.engine.store import Store, explained
 from interlock.engine.store.checkpoints import checkpoint_at
-from interlock.engine.store.seals import is_sealed, read_definition
+from interlock.engine.store.runs import is_sealed, read_definition
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.store.workspaces import note_undone
 from interlock.engine.travel.fork import Forked, fork_run

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from interlock.engine.read.lifecycles import Life
     from interlock.engine.read.run_path import Marks, RunPath
     from interlock.engine.store import retention
-    from interlock.engine.store.audited import Record
-    from interlock.engine.store.usage import By
-    from interlock.engine.store.usage import Sums as Sums
+    from interlock.engine.store.integrity import Record
+    from interlock.engine.store.queries import By
+    from interlock.engine.store.queries import Sums as Sums
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.events import Event
@@ -188,7 +188,7 @@ class Views:
 
     def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
         """Key → sums, ordered by key: days (YYYY-MM-DD, of this machine's time zone), or names. `since`: unix time."""
-        from interlock.engine.store.usage import statistics
+        from interlock.engine.store.queries import statistics
 
         return statistics(self.home, by, since)
 
@@ -212,19 +212,19 @@ class Views:
 
     def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
         """How many records there are, and a line for each that was changed, removed, inserted or moved."""
-        from interlock.engine.store.audited import verify
+        from interlock.engine.store.integrity import verify
 
         return verify(self.home, heads)
 
     def audit_records(self, since: float = 0.0, run: str | None = None) -> "Iterator[Record]":
         """The audit's records from a time on (unix, seconds), of a run or of all."""
-        from interlock.engine.store.audited import records
+        from interlock.engine.store.integrity import records
 
         return records(self.home, since, run)
 
     def audit_head(self) -> dict[str, Any]:
         """The newest record's number and hash, signed. Raises `UserError` where there is none."""
-        from interlock.engine.store.audited import head
+        from interlock.engine.store.integrity import head
 
         return head(self.home)
 

@@ -17,12 +17,10 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.hook_calls import HookLog
-from interlock.engine.store.journal import SqlJournal, effects_of
-from interlock.engine.store.model_calls import SqlModelLog
+from interlock.engine.store.journal import HookLog, SqlJournal, effects_of
+from interlock.engine.store.model_calls import SqlModelLog, UsageLedger
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.usage import UsageLedger
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles

@@ -16,9 +16,9 @@ from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.graph_files import named
 from interlock.engine.options import WORKFLOWS_FOLDER, Options
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, explained, options_of
-from interlock.engine.store.runs import read_lease
-from interlock.engine.store.seals import Definition, is_sealed, read_definition
+from interlock.engine.store import Store, explained
+from interlock.engine.store.leases import read_lease
+from interlock.engine.store.runs import Definition, is_sealed, options_of, read_definition
 from interlock.engine.store.workspaces import move_task
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, line_of

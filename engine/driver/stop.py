@@ -14,7 +14,7 @@ from typing import Any
 
 from langgraph.runtime import RunControl
 
-from interlock.engine.store.runs import StopAsked
+from interlock.engine.store.leases import StopAsked
 from interlock.graphs.foreign import places_of_theirs
 from interlock.nodes.effects import effects_under_way
 from interlock.state.deps import GRACE_S, Token

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.options import Pending
 from interlock.engine.store import queries
-from interlock.engine.store.queries import Row
-from interlock.engine.store.request_ids import place_of
+from interlock.engine.store.queries import Row, place_of
 from interlock.engine.store.runs import deepest
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.errors import PASSING, STOPPED, UserError

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from interlock.engine.store import Store, select
-from interlock.engine.store.address import address_of
+from interlock.engine.store import Store, address_of, select
 from interlock.state.clock import unix_time
 
 Kind = Literal["thread", "drive", "assistant", "token", "prompt"]

@@ -1,14 +1,23 @@
 """retention: how large the state directory is and what of, and which ended runs to delete because of age or size."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.engine.store import Store, reading, select
-from interlock.engine.store.address import PARTS
-from interlock.engine.store.runs import remove_run
-from interlock.state.errors import BusyError
+from interlock.engine.store import PARTS, Store, explained, reading, select
+from interlock.engine.store.api_rows import forget
+from interlock.engine.store.blobs import files_of, list_again, named_by_others
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.leases import refuse_driven
+from interlock.engine.store.runs import forget_seal
+from interlock.engine.store.tables import TABLES
+from interlock.services.files.disk import (
+    path_below,
+)
+from interlock.services.files.filesystem import remove_untouched
+from interlock.state.errors import BusyError, RunError
 
 _DAY_S = 86_400
 GB = 1_000_000_000
@@ -112,3 +121,88 @@ def prune(home: Path, planned: Plan) -> Iterator[Due]:
         store = Store(home)
         with closing(store.connect("FULL")) as conn:
             store.database.shrink(conn)
+
+
+def remove_run(home: Path, run: str) -> list[str]:
+    """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven.
+
+    Returns a line for each name in its rows that leads out of the state directory: what is there stays.
+    """
+    store, refused = Store(home), list[str]()
+
+    def placed(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for name in names:
+            try:
+                found[name] = path_below(folder, name)
+            except RunError as error:
+                refused.append(str(error))
+        return found
+
+    with explained(store.path), closing(store.connect("FULL")) as conn:
+        with conn.transaction():
+            refuse_driven(conn, run)
+            last = _last_write(conn, run)
+            files = files_of(conn, store.outputs, run)
+            lonely = _lonely_snapshots(conn, run)
+            plans, snapshots = placed(home / "plans", [run]), placed(home / "snapshots", lonely)
+            paths = placed(store.outputs, files)
+            if _delete(conn, run):
+                list_again(conn, store.outputs, run)
+        # After the commit, because a kill in between must leave no row without its file; and looked up again,
+        # holding the write lock, because another run may have named one of them since.
+        with conn.transaction():
+            unnamed = {*paths} - named_by_others(conn, store.outputs, paths)
+            for name in unnamed:
+                remove_untouched(paths[name], last)
+            if conn.blobs:
+                from interlock.engine.store.blobs import forget_outputs, forget_owned
+
+                forget_outputs(conn, unnamed, last)
+                forget_owned(conn, "plans", run)
+                forget_owned(conn, "patches", run)
+                forget_owned(conn, "commits", run)
+                for name in lonely:
+                    forget_owned(conn, "snapshots", name)
+    forget(home, run)
+    forget_seal(home, run)
+    for folder in (*plans.values(), *snapshots.values()):
+        shutil.rmtree(folder, ignore_errors=True)
+    return refused
+
+
+def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
+    """Repositories in `snapshots/` that only this run uses; none if another run works in its workspace."""
+    rows = conn.execute(
+        "select distinct repository from snapshots where run = $1 and not exists "
+        "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = $1 and o.run <> $1) "
+        "and not exists (select 1 from snapshots s where s.repository = snapshots.repository and s.run <> $1)",
+        (run,),
+    )
+    return [name for (name,) in rows]
+
+
+def _delete(conn: Connection, run: str) -> bool:
+    """Returns whether rows are left, which others read."""
+    forked = conn.execute(
+        "select 1 from runs where parent = $1 union all "
+        "select 1 from chain c join chain p on c.parent = p.id where p.run = $1 and c.run <> $1 limit 1",
+        (run,),
+    ).fetchone()
+    for table in TABLES:
+        # A fork reads its history from its parent's records (docs/internals.md#chains).
+        if not (table.kept and forked):
+            conn.delete(table.name, {table.owner: run})
+    return forked is not None
+
+
+def _last_write(conn: Connection, run: str) -> float:
+    """When the run last named a file; files touched later belong to another run."""
+    (last,) = conn.execute(
+        "select max(t) from (select max(cast(updated as real)) as t from runs where run = $1 union all "
+        "select max(cast(done_at as real)) from journal where run = $1 union all "
+        "select max(cast(done_at as real)) from hook_calls where run = $1 union all "
+        "select max(cast(at as real)) from model_calls where run = $1) as times",
+        (run,),
+    ).fetchone()
+    return last or 0.0

@@ -20,8 +20,7 @@ from interlock.engine.driver.drive import check_resumable, pending
 from interlock.engine.driver.of_run import kept_options
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.options import Options
-from interlock.engine.store import Store, explained
-from interlock.engine.store.address import is_server, without_password
+from interlock.engine.store import Store, explained, is_server, without_password
 from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign_saver import ForeignSaver, Memory

@@ -19,10 +19,12 @@ from langgraph.errors import GraphInterrupt
 
 from interlock.engine.masking import redactor_at
 from interlock.engine.read import RunRow, step_rows
-from interlock.engine.store import Store, checkpoint_of, options_of
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.checkpoints import checkpoint_of
 from interlock.engine.store.foreign_saver import node_sources_of, saver_for, task_writes
-from interlock.engine.store.replays import answered_requests
+from interlock.engine.store.run_copies import answered_requests
+from interlock.engine.store.runs import options_of
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import readable
 from interlock.graphs._interrupts import RecordedAnswers

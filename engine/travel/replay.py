@@ -24,11 +24,17 @@ from interlock.engine.driver.settling import Asker, settled
 from interlock.engine.driver.stop import Stop, stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
-from interlock.engine.store import Store, options_of, reading
+from interlock.engine.store import Store, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
-from interlock.engine.store.replays import answered_requests, first_state_of, parent_of, request_hashes, seed
-from interlock.engine.store.runs import with_subtasks
+from interlock.engine.store.run_copies import (
+    answered_requests,
+    first_state_of,
+    parent_of,
+    request_hashes,
+    seed,
+)
+from interlock.engine.store.runs import options_of, with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.langgraph_replay import (

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from interlock.engine.store import Store, queries
-from interlock.engine.store.model_calls import usage_stats
-from interlock.engine.store.named_files import named_by_others
+from interlock.engine.store.blobs import named_by_others
+from interlock.engine.store.model_calls import UsageLedger, usage_stats
 from interlock.engine.store.queue import put_job
 from interlock.engine.store.runs import NewRun, insert_child, insert_run
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.engine.store.usage import UsageLedger
 from interlock.engine.store.workspaces import newest_snapshot
 from interlock.fleet.queue_schema import make_queue
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots
