@@ -26,8 +26,8 @@ from interlock.graphs._langgraph_part import Node
 from interlock.graphs._own_nodes import run_or_replay
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import digest
-from interlock.services.checks.table import CheckTable
-from interlock.services.hooks.reply import HookReply, Reply, merged
+from interlock.services.checks.test_table import CheckTable
+from interlock.services.hooks.hook_replies import HookReply, Reply, merged
 from interlock.services.models.script import Scripted, entry_of
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
