@@ -96,7 +96,7 @@ FROM_CLI = {
 """What the page and the editor share with the terminal's commands."""
 FROM_BELOW = {
     "cli": {
-        *("graphs._pipeline", "prompts", "tools", "tools.table"),
+        *("graphs.pipeline", "prompts", "tools", "tools.table"),
         *("services.config.formats", "services.config.settings", "services.configuration", "services.trust"),
         *("services.files.disk", "services.files.filesystem", "services.files.workspace"),
         *("services.context.memory", "services.hooks.hook_settings", "services.mcp.spec", "services.mcp.wire"),
@@ -105,7 +105,7 @@ FROM_BELOW = {
         *("services.secrets.environment", "services.secrets.hidden", "services.secrets.redaction"),
     },
     "web": {
-        *("graphs._pipeline", "services.files.disk", "services.files.filesystem"),
+        *("graphs.pipeline", "services.files.disk", "services.files.filesystem"),
         *("services.process.identity", "services.process.stdout"),
     },
     "acp": {"services.files.filesystem", "services.models.names", "tools.table"},
@@ -436,7 +436,7 @@ def questions_in(module: ast.Module) -> Iterator[str]:
 
 
 def test_nobody_outside_its_room_asks_whether_a_graph_is_foreign() -> None:
-    """A workflow answers what engine and front ends need of it (`graphs/_pipeline.py`), whoever wrote its graph."""
+    """A workflow answers what engine and front ends need of it (`graphs/pipeline.py`), whoever wrote its graph."""
     wrong = [
         f"{path.relative_to(ROOT)}: {question}"
         for path in MODULES

@@ -1,4 +1,4 @@
-"""ends: what each provider calls the end of an answer, and what it means. One table; nodes and providers read it."""
+"""finish_reasons: what each provider calls the end of an answer, and what it means."""
 
 from typing import Literal
 

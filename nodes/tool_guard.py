@@ -1,4 +1,4 @@
-"""guard: whether one call of a tool that isn't ours may run: policy, hooks, and a person; what hooks say of its result.
+"""tool_guard: decides whether a call of a tool that isn't ours may run: policy, hooks, and a person.
 
 Called from inside somebody's node, which runs again from its start after each answer: every step finds what it did
 before under the call's key.
@@ -13,7 +13,7 @@ from typing import Any, Final
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.here import park
+from interlock.nodes.current_run import park
 from interlock.nodes.hooks import ask_about, marked
 from interlock.nodes.requests import notified, put_request, rejected
 from interlock.nodes.tools_approval import keep_rule

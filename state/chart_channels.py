@@ -1,4 +1,4 @@
-"""charted: types of channels whose values are states of a chart, and what holds a graph to them.
+"""chart_channels: types of channels whose values are states of a chart, and what holds a graph to them.
 
 A node's update is one of the moves that the node declares (`@node(moves=…)`). Charts are imported when a node moves
 such a channel.

@@ -1,4 +1,4 @@
-"""_session: the graph the user started, wrapped in `session_start` and `session_end`, entered only if hooks want it."""
+"""session_hooks: wraps the graph that the user started in `session_start` and `session_end`, if hooks want them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 
 from langgraph.graph import END, START
 
-from interlock.graphs._contract import hints_of, state_of
-from interlock.graphs._graph import Graph, Router
+from interlock.graphs.contract import hints_of, state_of
+from interlock.graphs.graph import Graph, Router
 from interlock.nodes.hooks import (
     SessionHooks,
     after_await_session,

@@ -1,4 +1,4 @@
-"""_node_ends: what a node of a foreign graph returns is kept, whatever stops the graph; one in a thread ends first.
+"""foreign_node_results: keeps what a node of a foreign graph returns, whatever stops the graph.
 
 LangGraph's own `invoke` does both. Its async engine drops a thread that it can't cancel, and what a node returned until
 its callbacks are over. It takes who submits its tasks from the configuration: `Ends`, which adds the above.
@@ -15,8 +15,8 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
-from interlock.graphs._langgraph import task_here
-from interlock.nodes.here import runtime_here
+from interlock.graphs.langgraph_internals import task_here
+from interlock.nodes.current_run import runtime_here
 from interlock.state.deps import GRACE_S, Deps, to_its_end
 
 T = TypeVar("T")
@@ -194,7 +194,7 @@ def _runs_in_thread(runnable: Any) -> bool:
 
     node = getattr(runnable, "steps", [runnable])[0]
     if tools := getattr(node, "tools_by_name", None):
-        from interlock.nodes.guarded import is_sync_tool
+        from interlock.nodes.guarded_tools import is_sync_tool
 
         return all(map(is_sync_tool, tools.values()))
     if isinstance(node, RunnableLambda):

@@ -1,12 +1,12 @@
-"""_placed: building blocks for users' own workflows: an agent, a loop, and subgraphs that stop for a person."""
+"""workflow_parts: building blocks for users' own workflows: an agent, a loop, and subgraphs that stop for a person."""
 
 from collections.abc import Sequence
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested
-from interlock.graphs._contract import hints_of, state_of
-from interlock.graphs._graph import Graph
+from interlock.graphs import nested_graph
+from interlock.graphs.contract import hints_of, state_of
+from interlock.graphs.graph import Graph
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.workflow import Node, begin_task, end_task, put_before_person, take_answer, take_approval
 from interlock.state.errors import SetupError
@@ -28,7 +28,7 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
     g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
     g.node("begin", begin_task(task))
-    g.subgraph("main", nested("main", depth))
+    g.subgraph("main", nested_graph("main", depth))
     g.node("end", end_task(answer))
     g.edge(START, "begin", "main", "end")
     g.by_label("end", {"done": END, "failed": END})

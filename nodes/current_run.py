@@ -1,4 +1,4 @@
-"""here: the run in which code that isn't ours is called, found from within its nodes and tools."""
+"""current_run: the run in which code that isn't ours is called, found from within its nodes and tools."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

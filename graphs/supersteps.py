@@ -1,4 +1,4 @@
-"""_together: how nodes share a superstep, and what LangGraph runs as a node.
+"""supersteps: how nodes share a superstep, and what LangGraph runs as a node.
 
 Rule: `docs/internals.md#what-a-commit-waits-for`.
 
@@ -23,7 +23,7 @@ from langgraph.graph import END, START
 from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
 from langgraph.types import Send
 
-from interlock.graphs._langgraph import reads, writes
+from interlock.graphs.langgraph_internals import reads, writes
 from interlock.state.deps import Deps
 from interlock.state.node import inside
 
@@ -277,7 +277,7 @@ def _as_same_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
 
 
 def _moved(runtime: Runtime[Deps], info: ExecutionInfo) -> Runtime[Deps]:
-    """Return it with the writer that the node needs (`_contract`), so that it need not be copied again."""
+    """Return it with the writer that the node needs (`contract`), so that it need not be copied again."""
     return runtime.override(execution_info=info, stream_writer=runtime.context.emit)
 
 

@@ -1,4 +1,4 @@
-"""_own_nodes: nodes, routers and senders that users wrote. What each returned is kept, and a replay takes that: their
+"""user_nodes: nodes, routers and senders that users wrote. What each returned is kept, and a replay takes that: their
 code doesn't run there.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
-from interlock.graphs._node_sources import digest_of_function
+from interlock.graphs.foreign_node_sources import digest_of_function
 from interlock.nodes.effects import place_of
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, exception_line

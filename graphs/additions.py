@@ -1,4 +1,4 @@
-"""_additions: adds to a declared graph: hooks, checks, and users' nodes.
+"""additions: adds to a declared graph: hooks, checks, and users' nodes.
 
 A node that fires hooks is always `fire → ask → await`, whatever the event. Users' nodes go to five places of a graph
 that has turns and tools: edges into the node behind a place lead to the first of them, and edges out of the node before
@@ -13,11 +13,11 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from interlock.graphs import nested
-from interlock.graphs._graph import Graph, Replayed
-from interlock.graphs._langgraph_part import Node
-from interlock.graphs._own_nodes import called, run_or_replay
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import nested_graph
+from interlock.graphs.graph import Graph, Replayed
+from interlock.graphs.langgraph_node import Node
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.user_nodes import called, run_or_replay
 from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
 from interlock.nodes.hooks import ask_hook
 from interlock.nodes.requests import await_person, notify
@@ -194,7 +194,7 @@ def _rebuilt(
     made = replace(graph)
     for name, function in nodes.items():
         if function is None:
-            made.subgraph(name, nested("compress"))
+            made.subgraph(name, nested_graph("compress"))
         else:
             made.node(name, function)
     for declare, arguments in graph.declared:

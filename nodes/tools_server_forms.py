@@ -1,4 +1,4 @@
-"""tools_forms: an MCP server's request for input as questions for a person, and the answer as the form's values."""
+"""tools_server_forms: an MCP server's request for input as questions for a person, and the answers as its values."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""_contract: enforces a graph's declarations: the whole graph before compiling; nodes, routers, senders at run time."""
+"""contract: enforces a graph's declarations: the whole graph before compiling; nodes, routers, senders at run time."""
 
 import asyncio
 import json
@@ -15,10 +15,10 @@ from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from interlock.graphs._own_nodes import choose_or_replay, run_or_replay
-from interlock.graphs._together import Run
-from interlock.graphs._watch import is_exit
-from interlock.state.charted import ApprovalModeState, charted, check_moves, plain
+from interlock.graphs.foreign_callbacks import is_exit
+from interlock.graphs.supersteps import Run
+from interlock.graphs.user_nodes import choose_or_replay, run_or_replay
+from interlock.state.chart_channels import ApprovalModeState, charted, check_moves, plain
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError, exception_line
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry

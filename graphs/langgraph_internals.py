@@ -1,6 +1,6 @@
-"""_langgraph: every touch of LangGraph's internals, which `pyproject.toml` pins, and how its graphs are driven.
+"""langgraph_internals: every touch of LangGraph's internals, which `pyproject.toml` pins; how graphs are driven.
 
-Those of its serializer are in `_stored.py`. A release that changes one fails tests: those of runs, and
+Those of its serializer are in `stored_values.py`. A release that changes one fails tests: those of runs, and
 `tests/test_langgraph_internals.py` for what no run shows. Functions import LangGraph themselves, because commands that
 only read rows need the names of channels, too.
 """
@@ -126,7 +126,9 @@ def take_over_interrupts() -> None:
     from langgraph import types
 
     def interrupt(value: Any, *, response_schema: Any = None) -> Any:
-        from interlock.graphs._langgraph import answer_here  # it runs with the globals of LangGraph's module
+        from interlock.graphs.langgraph_internals import (
+            answer_here,  # it runs with the globals of LangGraph's module
+        )
 
         return answer_here(value, response_schema)
 

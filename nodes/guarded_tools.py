@@ -1,4 +1,4 @@
-"""guarded: LangChain tools under the run's policy, approvals, hooks, journal and redaction."""
+"""guarded_tools: LangChain tools under the run's policy, approvals, hooks, journal and redaction."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
+from interlock.nodes.current_run import deps_here, info_here, on_loop, soon
 from interlock.nodes.effects import Entry, carry_out, carry_out_sync, place_of
-from interlock.nodes.guard import NESTED, Call, RefusedError, admitted, enter, leave, told
-from interlock.nodes.here import deps_here, info_here, on_loop, soon
+from interlock.nodes.tool_guard import NESTED, Call, RefusedError, admitted, enter, leave, told
 from interlock.prompts import load
 from interlock.state.calls import CallView, Risk
 from interlock.state.deps import GRACE_S, Deps

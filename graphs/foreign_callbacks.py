@@ -1,5 +1,7 @@
-"""_watch: what surrounds somebody's code while it runs: what its nodes, models and tools do, as steps and events; its
-`ToolNode`s; and what it does to its process (it prints, it ends it), which is kept from ours."""
+"""foreign_callbacks: turns what nodes, models and tools of a foreign graph do into steps and events.
+
+Also hooks its `ToolNode`s, and keeps what it does to its process (prints, exits) from ours.
+"""
 
 import asyncio
 import sys
@@ -14,10 +16,10 @@ from uuid import UUID
 
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from interlock.graphs._asking import plain
-from interlock.graphs._interrupts import TOOL_CALL, Questions
-from interlock.graphs._langgraph import streaming_handler, task_in
-from interlock.graphs._node_ends import Ends
+from interlock.graphs.foreign_interrupts import TOOL_CALL, Questions
+from interlock.graphs.foreign_node_results import Ends
+from interlock.graphs.foreign_requests import plain
+from interlock.graphs.langgraph_internals import streaming_handler, task_in
 from interlock.state.deps import Deps
 from interlock.state.errors import exception_line
 from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse

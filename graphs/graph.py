@@ -1,4 +1,4 @@
-"""_graph: a `StateGraph` that rejects, at build and at run time, what LangGraph silently accepts; nested graphs."""
+"""graph: a `StateGraph` that rejects, at build and at run time, what LangGraph silently accepts; nested graphs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime, get_runtime
 
-from interlock.graphs._contract import (
+from interlock.graphs.contract import (
     Contract,
     branches_of,
     channels_of,
@@ -32,7 +32,7 @@ from interlock.graphs._contract import (
     reducer_of,
     with_run_channels,
 )
-from interlock.graphs._langgraph import (
+from interlock.graphs.langgraph_internals import (
     initial_values,
     is_graph,
     is_under_way,
@@ -40,8 +40,8 @@ from interlock.graphs._langgraph import (
     starts_anywhere,
     state_before,
 )
-from interlock.graphs._langgraph_part import Node, langgraph_part
-from interlock.graphs._together import AT, DONE, Branch, Choice, Fan, Reached, Task, Wiring
+from interlock.graphs.langgraph_node import Node, langgraph_part
+from interlock.graphs.supersteps import AT, DONE, Branch, Choice, Fan, Reached, Task, Wiring
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
 from interlock.state.node import spec_of

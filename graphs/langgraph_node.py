@@ -1,4 +1,4 @@
-"""_langgraph_part: a graph of LangGraph as one node of ours."""
+"""langgraph_node: a graph of LangGraph as one node of ours."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,12 +8,12 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime
 
-from interlock.graphs._contract import hints_of
-from interlock.graphs._langgraph import compiled_graph, fields_of, with_saver
-from interlock.graphs._node_ends import Ends
-from interlock.graphs._node_sources import digest_of
+from interlock.graphs.contract import hints_of
+from interlock.graphs.foreign_node_results import Ends
+from interlock.graphs.foreign_node_sources import digest_of
+from interlock.graphs.langgraph_internals import compiled_graph, fields_of, with_saver
+from interlock.nodes.current_run import DRIVE, Drive
 from interlock.nodes.effects import effect
-from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
 from interlock.state.node import node

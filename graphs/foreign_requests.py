@@ -1,5 +1,8 @@
-"""_asking: what a foreign graph asks for and is given: its input's fields, what is wrong with a value, JSON made into
-its types; an interrupt as requests to a person, and their answers as the value it resumes with."""
+"""foreign_requests: the input of a foreign graph, its interrupts as requests, and their answers.
+
+Its input's fields, what is wrong with a value, and JSON as its types; an interrupt as requests to a person, and their
+answers as the value that it resumes with.
+"""
 
 import dataclasses
 import json
@@ -13,7 +16,7 @@ from langchain_core.messages import AnyMessage, convert_to_messages
 from pydantic import BaseModel, ConfigDict, JsonValue, RootModel, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
-from interlock.graphs._langgraph import fields_of, input_type
+from interlock.graphs.langgraph_internals import fields_of, input_type
 from interlock.state.calls import Answer, ApprovalRequest, CallView, Choice
 from interlock.state.errors import InputError, UserError
 from interlock.state.run import WorkflowInput

@@ -1,4 +1,4 @@
-"""_stored: what the state of somebody's graph may hold, and how it is stored so that it comes back as it was: on
+"""stored_values: what the state of somebody's graph may hold, and how it is stored so that it comes back as it was: on
 LangGraph's serializer, whose internals it touches."""
 
 import sys

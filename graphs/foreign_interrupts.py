@@ -1,4 +1,4 @@
-"""_interrupts: what `interrupt` returns in a foreign graph: the answer to this very question, and to no other one.
+"""foreign_interrupts: what `interrupt` returns in a foreign graph: the answer to this question only.
 
 LangGraph hands out a task's answers by order. Parallel calls may ask in another order after a restart, so an answer
 would reach a question that nobody saw. Here a question is named by the task that asks, the tool call and the whole
@@ -20,8 +20,8 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 from pydantic import ConfigDict, TypeAdapter
 
-from interlock.graphs._asking import plain, requests_of, value_of
-from interlock.graphs._langgraph import (
+from interlock.graphs.foreign_requests import plain, requests_of, value_of
+from interlock.graphs.langgraph_internals import (
     asking_task,
     earlier_interrupt_id,
     is_interrupt_id,

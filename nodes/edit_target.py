@@ -1,4 +1,4 @@
-"""edit_subject: what an edit applies to (a file, a text or a call of a batch), and asking the correcting helper."""
+"""edit_target: what an edit applies to (a file, a text or a call of a batch), and asking the correcting helper."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""_node_sources: what the nodes of a foreign graph are made of, so that a change of one is noticed."""
+"""foreign_node_sources: what the nodes of a foreign graph are made of, so that a change of one is noticed."""
 
 import dis
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
-from interlock.graphs._langgraph import fixed_writes, parts_of_node
+from interlock.graphs.langgraph_internals import fixed_writes, parts_of_node
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 _DEPTH = 12

@@ -1,4 +1,4 @@
-"""_pipeline: a workflow that users run by name: a declared graph, its input and its output."""
+"""pipeline: a workflow that users run by name: a declared graph, its input and its output."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,10 +10,10 @@ from typing import Any, ClassVar, TypeVar, cast
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import ValidationError
 
-from interlock.graphs._contract import channels_of
-from interlock.graphs._graph import Compiled, Graph
-from interlock.graphs._langgraph import driven
-from interlock.graphs._stored import StoredForm
+from interlock.graphs.contract import channels_of
+from interlock.graphs.graph import Compiled, Graph
+from interlock.graphs.langgraph_internals import driven
+from interlock.graphs.stored_values import StoredForm
 from interlock.state.conversation import refusals_in, warnings_of
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, SetupError, UserError
@@ -271,7 +271,7 @@ class Pipeline:
 
     def declared(self, depth: int | None = None) -> Graph:
         """The declaration that `compile` compiles."""
-        from interlock.graphs._session import rooted_of
+        from interlock.graphs.session_hooks import rooted_of
 
         nests = "depth" in signature(self.build).parameters
         return cast(Any, rooted_of(cast(Any, self.build), depth if nests else None))  # as in `subgraph`
