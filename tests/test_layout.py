@@ -99,7 +99,12 @@ FROM_BELOW = {
         *("graphs.pipeline", "prompts", "tools", "tools.table"),
         *("services.config.formats", "services.config.settings", "services.configuration", "services.trust"),
         *("services.files.disk", "services.files.filesystem", "services.files.workspace"),
-        *("services.context.memory", "services.hooks.hook_settings", "services.mcp.spec", "services.mcp.wire"),
+        *(
+            "services.context.memory",
+            "services.hooks.hook_settings",
+            "services.mcp.spec",
+            "services.mcp.wire",
+        ),
         *("services.models.facts", "services.models.names"),
         *("services.process.stdout", "services.process.supervisor_client"),
         *("services.secrets.environment", "services.secrets.hidden", "services.secrets.redaction"),
