@@ -52,9 +52,9 @@ SERVICES_MAY_IMPORT = {
     "snapshots": {"files"},
     "checks": {"files", "shell", "snapshots"},
     "index": {"files", "models", "packages", "secrets"},
-    "discovered": {"mcp"},
-    "brought": {"config", "files", "secrets"},
-    "trust": {"brought", "config", "files", "hooks", "policy"},
+    "project_tools": {"mcp"},
+    "folder_effects": {"config", "files", "secrets"},
+    "trust": {"folder_effects", "config", "files", "hooks", "policy"},
     "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
@@ -99,9 +99,14 @@ FROM_BELOW = {
         *("graphs.pipeline", "prompts", "tools", "tools.table"),
         *("services.config.formats", "services.config.settings", "services.configuration", "services.trust"),
         *("services.files.disk", "services.files.filesystem", "services.files.workspace"),
-        *("services.context.memory", "services.hooks.configured", "services.mcp.spec", "services.mcp.wire"),
+        *(
+            "services.context.memory",
+            "services.hooks.hook_settings",
+            "services.mcp.spec",
+            "services.mcp.wire",
+        ),
         *("services.models.facts", "services.models.names"),
-        *("services.process.stdout", "services.process.supervised"),
+        *("services.process.stdout", "services.process.supervisor_client"),
         *("services.secrets.environment", "services.secrets.hidden", "services.secrets.redaction"),
     },
     "web": {

@@ -25,7 +25,7 @@ from interlock.engine.workflows import MisdeclaredError, begun_with, executed, l
 from interlock.graphs.additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.files.disk import make_private_directory
-from interlock.services.policy.load import RuleText, parse_rule_files
+from interlock.services.policy.rule_files import RuleText, parse_rule_files
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError

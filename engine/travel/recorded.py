@@ -26,8 +26,8 @@ from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
 from interlock.prompts import digest
-from interlock.services.checks.table import CheckTable
-from interlock.services.hooks.reply import HookReply, Reply, merged
+from interlock.services.checks.test_table import CheckTable
+from interlock.services.hooks.hook_replies import HookReply, Reply, merged
 from interlock.services.models.script import Scripted, entry_of
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure

@@ -1,4 +1,4 @@
-"""checkers: safety checkers run on calls that the rules allow, by rank; the strictest answer wins."""
+"""safety_checkers: safety checkers run on calls that the rules allow, by rank; the strictest answer wins."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from interlock.services.policy.decision import rule_name
-from interlock.services.policy.fields import first_error_message, to_rule
 from interlock.services.policy.matching import (
     Match,
     has_met_conditions,
@@ -18,6 +17,7 @@ from interlock.services.policy.matching import (
     to_searchable_json,
 )
 from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
+from interlock.services.policy.rule_schema import first_error_message, to_rule
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen

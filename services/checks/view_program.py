@@ -1,4 +1,4 @@
-"""inside: a program that mounts a view over a workspace, puts files back there, and becomes the command that it is for.
+"""view_program: a program that mounts a view over a workspace, restores files there, and runs a command in it.
 
 The mount is an overlay in namespaces of the program's own: what the command writes lands in a folder beside it, nobody
 else sees it, and it is gone with the command. It starts in milliseconds: imports nothing of the house.

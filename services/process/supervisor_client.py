@@ -1,4 +1,4 @@
-"""supervised: the run's handle on one supervisor: starts it, tracks the command's status, stops or kills it."""
+"""supervisor_client: starts a supervisor, tracks the status of its command, and stops or kills it."""
 
 import asyncio
 import atexit

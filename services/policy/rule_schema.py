@@ -1,5 +1,4 @@
-"""fields: parses rules from `[[rule]]` tables and settings: `tools.exclude`, `confirmationRequired`, `allowed`, `core`;
-`mcp.excluded`, `mcp.allowed` and trusted `mcpServers`; the task loop's auto-approval."""
+"""rule_schema: parses rules from `[[rule]]` tables, and from settings such as `tools.exclude` and `mcp.allowed`."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""make: a makefile's rules and variables that concern tests, put back as they were; also those of a justfile."""
+"""makefile: a makefile's rules and variables that concern tests, put back as they were; also those of a justfile."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,11 +1,11 @@
-"""repair: which file a small model may write to repair what a test finds: no test, unless the task says so."""
+"""repair_files: which file a small model may write to repair what a test finds: no test, unless the task says so."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from interlock.services.checks.table import CheckTable
+from interlock.services.checks.test_table import CheckTable
 
 _PLACE = re.compile(
     r"(?:File \"|file://)?((?:\.{0,2}/)?[\w@.+-]+(?:/[\w@.+-]+)*\.\w{1,6})(?:\", line |\(|:)\d+"

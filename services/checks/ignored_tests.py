@@ -1,5 +1,6 @@
-"""ignored: tests, and files that decide which tests run, that no snapshot holds, mostly because git ignores them: kept
-as a commit beside a run's first snapshot.
+"""ignored_tests: keeps tests and runners' settings that no snapshot holds, mostly because git ignores them.
+
+They are kept as a commit beside a run's first snapshot.
 
 Of those that can't be kept (unreadable, hidden, with secrets, too many, too large) change time and inode are noted, so
 that it is known at least whether one has changed.
@@ -17,12 +18,12 @@ from functools import cached_property
 from itertools import chain, islice, takewhile
 from pathlib import Path
 
-from interlock.services.checks.separate import holds_tests
-from interlock.services.checks.table import CheckTable, runners
+from interlock.services.checks.mixed_files import holds_tests
+from interlock.services.checks.test_table import CheckTable, runners
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import is_private_name
 from interlock.services.snapshots.snapshots import Kept, Repository
-from interlock.services.snapshots.tree import Change, Folder, TooManyFilesError, Tree, mark_of
+from interlock.services.snapshots.workspace_tree import Change, Folder, TooManyFilesError, Tree, mark_of
 from interlock.state.errors import RunError
 from interlock.state.settings import SnapshotSettings
 from interlock.state.workspace import PathRefused, Place, Workspace

@@ -1,5 +1,4 @@
-"""source: collects what the model is told about the workspace: directories, repository, memory files, the editor and
-the user's instructions."""
+"""workspace_context: collects what the model is told: directories, repository, memory files, editor, instructions."""
 
 import asyncio
 import json
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.services.context.definitions import load_commands
-from interlock.services.context.environment import ENTRIES, git_summary, tree
 from interlock.services.context.memory import (
     git_root,
     load_memory,
@@ -22,6 +20,7 @@ from interlock.services.context.memory import (
     replacement_file,
 )
 from interlock.services.context.references import resolve, shown_file
+from interlock.services.context.workspace_summary import ENTRIES, git_summary, tree
 from interlock.services.files.disk import read_text_file
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (

@@ -1,4 +1,4 @@
-"""always: what an always-choice covers, for the run and saved for later ones."""
+"""grants: what an always decision covers in a run, and how it is saved for later runs."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder, replace_file
-from interlock.services.policy.fields import SAVED_FILE, SAVED_PRIORITY, to_rule
-from interlock.services.policy.harmless import ShownCommand, find_row, has_only_path_patterns
-from interlock.services.policy.load import RuleTextError, read_rule_file
-from interlock.services.policy.reading import LineReading
+from interlock.services.policy.grant_coverage import ShownCommand, find_row, has_only_path_patterns
+from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import USER, Rule, is_liftable
-from interlock.services.policy.targets import inner_danger, split_by_target
+from interlock.services.policy.rule_files import RuleTextError, read_rule_file
+from interlock.services.policy.rule_schema import SAVED_FILE, SAVED_PRIORITY, to_rule
+from interlock.services.policy.task_runners import inner_danger, split_by_target
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import HARMLESS_VARIABLES, STAGES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule

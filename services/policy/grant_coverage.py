@@ -1,4 +1,4 @@
-"""harmless: what a grant covers: the command that was shown, and what the table (`commands.toml`) lists beside it.
+"""grant_coverage: what a grant covers: the command that was shown, and what `commands.toml` lists beside it.
 
 Known are harmless arguments, not dangerous ones: an option that the table doesn't list must be as it was shown.
 """
@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from interlock.services.policy.reading import LineReading, load_command_table
+from interlock.services.policy.plain_reading import LineReading, load_command_table
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, literal_word, to_name_set
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]

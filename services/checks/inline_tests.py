@@ -1,4 +1,4 @@
-"""in_code: tests beside the code that they test, as Rust's `mod tests`: taken out and put back, or only compared."""
+"""inline_tests: restores or compares tests beside the code that they test, such as Rust's `mod tests`."""
 
 import ast
 import doctest

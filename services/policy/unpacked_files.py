@@ -1,4 +1,4 @@
-"""brought: what archives, copies of whole folders and git's checkouts of files bring into the workspace.
+"""unpacked_files: finds what archives, copied folders and git's checkouts bring into the workspace.
 
 Their names are looked at, up to a limit. What can't be looked into asks where it goes into the workspace's own folder.
 """
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from interlock.services.files.protected import fold_name, is_safe_to_create
 from interlock.services.policy.git import files_changed_by_checkout
-from interlock.services.policy.reading import LineReading
+from interlock.services.policy.plain_reading import LineReading
 from interlock.services.shell.model import ShellCommand, to_name_set
 from interlock.state.workspace import PathRefused
 

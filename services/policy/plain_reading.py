@@ -1,4 +1,4 @@
-"""reading: determines where a shell line runs and which commands only read there, which the shipped rule allows.
+"""plain_reading: finds where a shell line runs and which commands only read there, as the shipped rule allows.
 
 Only listed options pass (`commands.toml`). Paths are limited to what the file tools may read.
 """

@@ -1,4 +1,4 @@
-"""private: which commands show files that tools may not read; those ask in every mode, where no rule names them.
+"""private_files: finds commands that show files which tools may not read; these ask in every mode.
 
 Only what a command names is known: what a script or a program opens by itself is up to the sandbox, which hides it.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from interlock.services.files.protected import find_private_twin, fold_name, is_private_name
 from interlock.services.policy.expansion import has_unknown_value, possible_paths
-from interlock.services.policy.fed import find_fed_texts
 from interlock.services.policy.git import is_tracking_nothing_private
-from interlock.services.policy.reading import LineReading
+from interlock.services.policy.inline_scripts import find_fed_texts
+from interlock.services.policy.plain_reading import LineReading
 from interlock.services.shell.commands import LANGUAGES, is_fed_instructions, known_program_name
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name, to_name_set
 

@@ -1,4 +1,4 @@
-"""table: which files of a workspace are tests, or decide which tests run, and what a check's command runs of them."""
+"""test_table: says which files are tests or decide which tests run, and which of them a check's command runs."""
 
 import configparser
 import json

@@ -1,4 +1,4 @@
-"""still: stops the processes of a run's other commands while a sandbox is made, so that nothing is moved meanwhile."""
+"""freeze: stops the processes of a run's other commands while a sandbox is made, so that nothing moves."""
 
 import os
 import signal

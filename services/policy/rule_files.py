@@ -1,4 +1,4 @@
-"""load: loads rule files and reports problems. One that is unreadable or writable by others never allows anything."""
+"""rule_files: loads rule files and reports problems. A file that others may write never allows anything."""
 
 import os
 import re
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 
 from interlock.services.config.settings import FOLDERS, project_paths
 from interlock.services.files.stamps import note, real_path
-from interlock.services.policy.fields import RuleProblem, is_usable_tool_name, stand_in_rule, to_rule
 from interlock.services.policy.rule import (
     ADMIN,
     EXTENSION,
@@ -23,6 +22,7 @@ from interlock.services.policy.rule import (
     Rule,
     canonical_tool_name,
 )
+from interlock.services.policy.rule_schema import RuleProblem, is_usable_tool_name, stand_in_rule, to_rule
 from interlock.state.errors import SetupError
 
 ADMIN_FOLDERS = (Path("/etc/gemini-cli/policies"), Path("/etc/interlock/policies"))
@@ -276,7 +276,7 @@ def _to_rule(chunk: _Chunk, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":
-        from interlock.services.policy.checkers import to_checker  # deferred: few rule files have any
+        from interlock.services.policy.safety_checkers import to_checker  # deferred: few rule files have any
 
         return to_checker(chunk.table, source, tier)
     if chunk.kind != "rule":

@@ -1,4 +1,4 @@
-"""targets: what task runners run: several targets are several commands, whatever options stand between them."""
+"""task_runners: what task runners run: several targets are several commands, whatever options stand between them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from interlock.services.policy.harmless import SETS, find_row, is_harmless_setting
+from interlock.services.policy.grant_coverage import SETS, find_row, is_harmless_setting
+from interlock.services.policy.plain_reading import load_command_table
 from interlock.services.policy.programs import is_valueless_flag, plain_spellings, resolve_command
-from interlock.services.policy.reading import load_command_table
 from interlock.services.shell.commands import LANGUAGES, known_program_name
 from interlock.services.shell.danger import UNKNOWN
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name

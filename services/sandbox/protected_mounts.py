@@ -1,5 +1,4 @@
-"""repository: which parts of a workspace and its repositories a sandboxed command may not change: how they are mounted,
-what is held inside git's own folders, and what must not be made."""
+"""protected_mounts: finds what a sandboxed command may not change in a workspace, and how that is mounted."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""environment: describes the workspace in the first request: its directory tree and its git repository."""
+"""workspace_summary: describes the workspace in the first request: its directory tree and its git repository."""
 
 import asyncio
 import contextlib

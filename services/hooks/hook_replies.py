@@ -1,4 +1,4 @@
-"""reply: runs hooks, parses their replies and merges those for one event."""
+"""hook_replies: runs hooks, parses their replies and merges those for one event."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, Field, JsonValue, StrictBool, StrictStr, ValidationError
 
-from interlock.services.hooks.configured import Hook
+from interlock.services.hooks.hook_settings import Hook
 from interlock.services.hooks.scripts import runs_isolated
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict

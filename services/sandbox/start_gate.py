@@ -1,4 +1,4 @@
-"""gate: keeps a command waiting in its finished sandbox until the kernel's mounts are those that were meant."""
+"""start_gate: keeps a command waiting in its finished sandbox until the kernel's mounts are those that were meant."""
 
 import os
 import re

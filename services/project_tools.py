@@ -1,4 +1,4 @@
-"""discovered: the project's own tools, declared by one command and run by another (gemini-cli's mechanism)."""
+"""project_tools: the project's own tools, declared by one command and run by another (gemini-cli's mechanism)."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""aside: sets aside protected files that a sandboxed command made. Nothing stands in their place while it runs.
+"""quarantine: renames protected files that a sandboxed command made, so that nothing obeys them.
 
 While a command runs, a note in the state directory says what was there before it. What starts in the folder meanwhile,
 or after a kill, sets the rest aside before it reads anything.
@@ -24,7 +24,7 @@ from interlock.services.files.protected import (
     is_harmless_git_config,
     is_repository,
 )
-from interlock.services.sandbox.repository import (
+from interlock.services.sandbox.protected_mounts import (
     HERE,
     NOT_SEARCHED,
     Survey,

@@ -1,4 +1,4 @@
-"""fed: the text that a line gives to a program as its instructions: here-documents, here-strings, what `echo` prints.
+"""inline_scripts: finds text that a line gives to a program as instructions: here-documents, output of `echo`.
 
 A shell or a task runner that reads it runs its commands, which rules are tried against.
 """

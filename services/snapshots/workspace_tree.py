@@ -1,4 +1,4 @@
-"""tree: the state of a workspace's files (bytes, permissions, links) and the changes since the last look.
+"""workspace_tree: the state of a workspace's files (bytes, permissions, links) and the changes since the last look.
 
 Changes are detected by change time and inode, as in git: untouched files aren't read again.
 """

@@ -1,4 +1,4 @@
-"""brought: what a folder's files would run, reach outside, allow or change once the folder is trusted: a line each.
+"""folder_effects: lists what a folder's files would run, reach, allow or change once the folder is trusted.
 
 Nothing is left out: what isn't known to run or lead outside is a setting that is shown, too.
 """

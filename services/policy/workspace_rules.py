@@ -1,4 +1,4 @@
-"""books: the rules that hold in a workspace, and those of them that no call can match.
+"""workspace_rules: the rules that apply in a workspace, and those of them that no call can match.
 
 What decides by them (`policy.py`) is imported with a run's first call.
 """
@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import get_args
 
-from interlock.services.policy.fields import RuleProblem, rules_from_settings
-from interlock.services.policy.load import load_shipped_rules
 from interlock.services.policy.rule import ANYBODY, SHIPPED, Rule, RuleBook, Scope
+from interlock.services.policy.rule_files import load_shipped_rules
+from interlock.services.policy.rule_schema import RuleProblem, rules_from_settings
 from interlock.state.calls import Risk
 from interlock.state.names import ELSEWHERE
 from interlock.state.settings import Settings

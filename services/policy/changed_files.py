@@ -1,5 +1,4 @@
-"""written: which files a command names to change them, as far as its words say. With `-y` those that the program trusts
-ask.
+"""changed_files: finds files that a command names to change them; with `-y`, trusted ones among them ask.
 
 What a script writes by itself isn't known.
 """
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
 
 from interlock.services.files.protected import fold_name, is_harmless_git_key
-from interlock.services.policy.brought import tar_archive_names, unpacked_file_clause
 from interlock.services.policy.expansion import (
     find_first_trusted_name,
     find_trusted_names,
@@ -20,8 +18,9 @@ from interlock.services.policy.expansion import (
     possible_paths,
 )
 from interlock.services.policy.git import list_tracked_files
-from interlock.services.policy.harmless import is_reading_program
-from interlock.services.policy.reading import LineReading
+from interlock.services.policy.grant_coverage import is_reading_program
+from interlock.services.policy.plain_reading import LineReading
+from interlock.services.policy.unpacked_files import tar_archive_names, unpacked_file_clause
 from interlock.services.shell.commands import LANGUAGES, SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT
 from interlock.services.shell.model import ShellCommand, Word, literal_word, to_name_set

@@ -1,4 +1,4 @@
-"""separate: puts back what concerns tests in files of which only a part does: keys, targets, sections.
+"""mixed_files: puts back what concerns tests in files of which only a part does: keys, targets, sections.
 
 A file is rewritten, not edited: nobody but the programs in a view reads it.
 """
@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import yaml
 
-from interlock.services.checks.in_code import code_with_tests_of
-from interlock.services.checks.make import make_with_tests_of
-from interlock.services.checks.table import CheckTable, Mixed
+from interlock.services.checks.inline_tests import code_with_tests_of
+from interlock.services.checks.makefile import make_with_tests_of
 from interlock.services.checks.targets import concerning
+from interlock.services.checks.test_table import CheckTable, Mixed
 
 
 class InseparableError(Exception):

@@ -1,4 +1,4 @@
-"""configured: the hooks configured in settings: their events, matchers and commands."""
+"""hook_settings: the hooks configured in settings: their events, matchers and commands."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
