@@ -10,7 +10,7 @@ from interlock.engine.options import Decision, Options, Outcome, Pending, Render
 if TYPE_CHECKING:
     from interlock.engine.driver.stop import Stop
     from interlock.engine.travel.fork import Forked
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
     from interlock.state.events import Event
     from interlock.state.run import WorkflowInput
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes import effects
 
 _MODULES = frozenset({"subprocess", "requests", "httpx", "shutil", "smtplib", "ftplib", "paramiko", "boto3"})

@@ -17,10 +17,10 @@ from typing import Any, cast
 
 from interlock.engine.options import LISTING
 from interlock.engine.user_code import check_user_code
-from interlock.graphs._langgraph import is_graph
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._stored import is_of_data
 from interlock.graphs.foreign import Foreign, from_langgraph
+from interlock.graphs.langgraph_internals import is_graph
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_values import is_of_data
 from interlock.services.process.stdout import printing_to_stderr
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest

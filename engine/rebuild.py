@@ -17,10 +17,10 @@ from interlock.engine.store.approvals import set_interrupts, stored_interrupts
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import set_status, stored_statuses
 from interlock.engine.store.saver import Saver, child_in, status_of
-from interlock.graphs import is_known, pipeline
-from interlock.graphs._graph import Compiled
-from interlock.graphs._langgraph import lost_nodes
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import is_pipeline, load_pipeline
+from interlock.graphs.graph import Compiled
+from interlock.graphs.langgraph_internals import lost_nodes
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.subagent import MOST_DEPTH
 
 Told = Callable[[int, int], None]
@@ -51,13 +51,13 @@ async def _rebuilt(home: Path, told: Told) -> list[str]:
 
         @cache  # a graph of thousands of runs is compiled once
         def compiled(workflow: str) -> Compiled:
-            return pipeline(workflow).compile(saver, MOST_DEPTH)
+            return load_pipeline(workflow).compile(saver, MOST_DEPTH)
 
         stored = stored_statuses(conn)
         for number, (run, workflow, *row) in enumerate(stored, 1):
             told(number, len(stored))
-            known = is_known(workflow) and run not in driven
-            truth = await _truth(saver, run, pipeline(workflow), compiled) if known else None
+            known = is_pipeline(workflow) and run not in driven
+            truth = await _truth(saver, run, load_pipeline(workflow), compiled) if known else None
             if truth is not None and (row[0], truth.status) != ("cancelled", "open"):  # a person ended it
                 found += _differing(conn, run, tuple(row), truth)
                 _mend(conn, run, truth)

@@ -25,7 +25,7 @@ from interlock.services.snapshots.snapshots import (
     WorkspaceSnapshots,
     repository_name,
 )
-from interlock.services.snapshots.tree import TooManyFilesError
+from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import counted, listed

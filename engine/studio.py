@@ -35,9 +35,9 @@ from interlock.engine.store.address import state_home
 from interlock.engine.store.approvals import decide
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.engine.workflows import Source
-from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._graph import Compiled
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import PIPELINES, load_pipeline
+from interlock.graphs.graph import Compiled
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.deps import Deps
@@ -81,7 +81,7 @@ def graph(workflow: str | Path | Pipeline) -> Compiled:
     """Return a workflow, by name, file or object, as a graph for `langgraph.json`."""
     if isinstance(workflow, Path):
         workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
-    found = pipeline(workflow) if isinstance(workflow, str) else workflow
+    found = load_pipeline(workflow) if isinstance(workflow, str) else workflow
     compiled = found.compile()
     compiled.__class__ = type(f"{found.name} graph", (StudioGraph,), {"workflow": found})
     return compiled

@@ -21,10 +21,10 @@ from interlock.engine.graph_files import GraphFile, kept_graph, listed_in, named
 from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.engine.user_code import FORBIDDEN, check_user_code
 from interlock.engine.working_folder import working_in
-from interlock.graphs import PIPELINES, offer, pipeline
-from interlock.graphs._langgraph import is_graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import PIPELINES, load_pipeline, offer_workflows
 from interlock.graphs.foreign import from_langgraph, is_factory
+from interlock.graphs.langgraph_internals import is_graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.services.config.settings import project_paths
 from interlock.services.process.stdout import printing_to_stderr
 from interlock.services.trust import ProjectFile, ignored_line, shown_path
@@ -146,20 +146,20 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     untrusted folder has it.
     """
     if name in PIPELINES:
-        return pipeline(name), None
+        return load_pipeline(name), None
     graph, root = named(name), workspace_of(options)  # a path counts from where it was typed
     with working_in(root):
         if graph:
             return graph.load(name), graph.kept
         found = _offered(options)
         if name in found:
-            return pipeline(name), found[name].kept
+            return load_pipeline(name), found[name].kept
     for file in (f for folder in _project(root, options.user_home) for f in _files(folder)):
         if _named(file) == name:
             raise _untrusted(name, file, root)
     if not options.trusts(root) and name in listed_in(root):
         raise _untrusted(name, root / LISTING, root)
-    return pipeline(name), None
+    return load_pipeline(name), None
 
 
 def only_graph(options: Options) -> str:
@@ -178,7 +178,7 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
     `UntrustedError` if its folder is no longer trusted.
     """
     if workflow in PIPELINES:
-        return pipeline(workflow), []
+        return load_pipeline(workflow), []
     with working_in(workspace_of(options)):
         return _load_recorded(run, workflow, options)
 
@@ -186,7 +186,7 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
 def _load_recorded(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
     _offered(options)
     if not options.source or "file" not in options.source:
-        return pipeline(workflow), []
+        return load_pipeline(workflow), []
     if graph := kept_graph(options.source):
         if graph.listing and not options.trusts(graph.listing.parent):
             raise _untrusted(workflow, graph.listing, graph.listing.parent)
@@ -220,7 +220,7 @@ def _offered(options: Options) -> dict[str, Source]:
     root = workspace_of(options)
     found = sources(root, options.user_home, options.trusts(root))
     own = {name: source for name, source in found.items() if name not in PIPELINES}
-    offer({name: source.load for name, source in own.items()})
+    offer_workflows({name: source.load for name, source in own.items()})
     return found
 
 

@@ -16,9 +16,9 @@ from scripted import shell, tools
 
 from interlock.engine import Decision, Options, resume_sync, run_sync
 from interlock.engine.driver.prepare import RunConfig, configuration_of, prepare
-from interlock.services.context.source import Flags, WorkspaceContext
+from interlock.services.context.workspace_context import Flags, WorkspaceContext
 from interlock.services.files import stamps
-from interlock.services.policy.load import RuleText
+from interlock.services.policy.rule_files import RuleText
 from interlock.services.trust import is_trusted, remember
 from interlock.state.deps import RunInfo
 

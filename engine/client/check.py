@@ -19,17 +19,17 @@ from interlock.engine.store.hook_calls import HookLog
 from interlock.nodes.mcp import MCP_BY_NAMES
 from interlock.services.context.definitions import ONLY_AGENTS, agent_tools, own_tools
 from interlock.services.files.filesystem import OutputFiles
-from interlock.services.hooks.configured import Hook, subjects_of
-from interlock.services.hooks.reply import HookEnvironment
+from interlock.services.hooks.hook_replies import HookEnvironment
+from interlock.services.hooks.hook_settings import Hook, subjects_of
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.endpoint import streams
 from interlock.services.mcp.remote import WAIT_S, Show, sign_in
 from interlock.services.mcp.spec import ServerSpec, specs_of
 from interlock.services.mcp.tokens import TokenFile
-from interlock.services.policy.checkers import CheckerAnswer, apply_checker_answers
 from interlock.services.policy.decision import Explanation
-from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
+from interlock.services.policy.rule_schema import MODE_NAMES
+from interlock.services.policy.safety_checkers import CheckerAnswer, apply_checker_answers
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import describe
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict

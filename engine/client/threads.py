@@ -19,9 +19,9 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
-from interlock.graphs import _asking
-from interlock.graphs._asking import actions_decided, answer_text
-from interlock.graphs._langgraph import is_interrupt_id
+from interlock.graphs import foreign_requests
+from interlock.graphs.foreign_requests import actions_decided, answer_text
+from interlock.graphs.langgraph_internals import is_interrupt_id
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
@@ -240,12 +240,12 @@ _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", 
 
 def is_breakpoint(asked: Waiting) -> bool:
     """Return whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
-    return _asking.is_breakpoint(asked.request)
+    return foreign_requests.is_breakpoint(asked.request)
 
 
 def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
     first = asked[0].request
-    if not _asking.is_of_interrupt(first):
+    if not foreign_requests.is_of_interrupt(first):
         return [decision_of(asked[0], answer)]
     if first.kind == "question":
         return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]

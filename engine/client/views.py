@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from interlock.engine.store.usage import By
     from interlock.engine.store.usage import Sums as Sums
     from interlock.engine.workflows import Listed
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
     from interlock.state.events import Event
     from interlock.state.messages import Message
     from interlock.state.settings import Settings

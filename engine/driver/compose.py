@@ -24,12 +24,12 @@ from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.usage import Usage
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
-from interlock.services.context.source import Flags, WorkspaceContext
+from interlock.services.context.workspace_context import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
-from interlock.services.hooks.reply import HookEnvironment
+from interlock.services.hooks.hook_replies import HookEnvironment
 from interlock.services.models.chat import ChatModels
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.process.supervised import SUPERVISORS
+from interlock.services.process.supervisor_client import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.checks import AS_BEFORE
@@ -43,7 +43,7 @@ from interlock.tools.progress import UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tools
 
 if TYPE_CHECKING:
-    from interlock.services.checks.repair import RepairFiles
+    from interlock.services.checks.repair_files import RepairFiles
     from interlock.services.index.index import WorkspaceIndex
     from interlock.services.mcp.servers import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
@@ -205,7 +205,7 @@ def _snapshots(
         return WorkspaceSnapshots(store.home, prepared.workspace, prepared.settings.snapshots)
 
     def keep_ignored(repository: "Repository", ref: str, snapshot: str) -> str:
-        from interlock.services.checks.ignored import keep_ignored as keep
+        from interlock.services.checks.ignored_tests import keep_ignored as keep
 
         workspace, command = prepared.workspace, prepared.options.check
         return keep(repository, ref, snapshot, workspace, command, prepared.redact)
@@ -221,7 +221,7 @@ async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:
     """Add the tools declared by the project's discovery command, if settings name one; `home`: the state directory."""
     if not prepared.settings.tools.discovery_command:
         return prepared
-    from interlock.services.discovered import discover
+    from interlock.services.project_tools import discover
 
     processes, _ = _processes(prepared, OutputFiles(home, prepared.redact))
     tools, problems = await discover(prepared.settings, prepared.workspace.root, processes)
@@ -418,7 +418,7 @@ def _models(
 
 
 def _repair_files(prepared: RunConfig) -> "RepairFiles":
-    from interlock.services.checks.repair import RepairFiles  # deferred: small models ask for it
-    from interlock.services.checks.table import CheckTable
+    from interlock.services.checks.repair_files import RepairFiles  # deferred: small models ask for it
+    from interlock.services.checks.test_table import CheckTable
 
     return RepairFiles(prepared.workspace.root, CheckTable(prepared.options.check))

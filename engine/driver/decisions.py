@@ -104,7 +104,7 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str,
         )
     args = None
     if not is_about_call(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
-        from interlock.graphs._asking import check_answer
+        from interlock.graphs.foreign_requests import check_answer
 
         check_answer(name, decision.text or "", schema)
     if decision.choice == "modify":

@@ -26,9 +26,9 @@ from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import fence, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
-from interlock.graphs._graph import Compiled
-from interlock.graphs._langgraph import lost_nodes
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Compiled
+from interlock.graphs.langgraph_internals import lost_nodes
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
 from interlock.services.context.references import attachments

@@ -8,8 +8,8 @@ from pydantic import JsonValue
 
 from interlock.engine.store.hook_calls import WHOLE, Firing, HookLog, HookRow
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.configured import Hook, HookBook, subjects_of
-from interlock.services.hooks.reply import HookEnvironment, HookReply, Reply, changed, merged, run_hook
+from interlock.services.hooks.hook_replies import HookEnvironment, HookReply, Reply, changed, merged, run_hook
+from interlock.services.hooks.hook_settings import Hook, HookBook, subjects_of
 from interlock.state.events import Emit, ErrorEvent, HookRan
 from interlock.state.hooks import HookOutcome, HookVerdict, Unsettled
 from interlock.state.journal import Approvals

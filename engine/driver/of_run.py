@@ -22,10 +22,10 @@ from interlock.engine.store.runs import read_lease
 from interlock.engine.store.seals import Definition, is_sealed, read_definition
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, line_of
-from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.additions import COMPRESS, PLACES, Processor, with_processors
+from interlock.graphs.pipeline import Pipeline
 from interlock.services.files.disk import make_private_directory
-from interlock.services.policy.load import RuleText, parse_rule_files
+from interlock.services.policy.rule_files import RuleText, parse_rule_files
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.entry_points import find_entry_points
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UntrustedError, UserError

@@ -19,7 +19,7 @@ from interlock.engine.store import Store, keep_option, note_error, read_options,
 from interlock.engine.store.approvals import number_requests, ready_answers, supersede
 from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.runs import first_task
-from interlock.graphs._pipeline import Ending, Pipeline
+from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.prompts import load
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolResult, cancelled

@@ -24,14 +24,14 @@ from interlock.services.configuration import Configuration, Sources, load_config
 from interlock.services.context.definitions import Skill, agent_tools, skill_tools
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
-from interlock.services.hooks.configured import HookBook, event_named
+from interlock.services.hooks.hook_settings import HookBook, event_named
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve, with_whole_path
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.load import ADMIN_FOLDERS, user_rule_folder
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, restrict_mode_tools
 from interlock.services.policy.rule import Scope
-from interlock.services.sandbox.aside import set_aside_left
+from interlock.services.policy.rule_files import ADMIN_FOLDERS, user_rule_folder
+from interlock.services.policy.workspace_rules import WorkspaceRules
+from interlock.services.sandbox.quarantine import set_aside_left
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
     foreign_run_environment,

@@ -21,11 +21,11 @@ from interlock.services.files.protected import (
     program_folders,
 )
 from interlock.services.files.stamps import real_path
-from interlock.services.hooks.configured import Hook, matcher
+from interlock.services.hooks.hook_settings import Hook, matcher
 from interlock.services.hooks.scripts import scripts_of
-from interlock.services.policy.fields import RuleProblem
-from interlock.services.policy.load import RuleText, parse_rule_files
 from interlock.services.policy.rule import ADMIN, Rule
+from interlock.services.policy.rule_files import RuleText, parse_rule_files
+from interlock.services.policy.rule_schema import RuleProblem
 from interlock.services.secrets.environment import is_secret_name
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
@@ -277,7 +277,7 @@ def _of_check(command: str, root: Path) -> Iterator[Path]:
     """Yield the scripts that the check's command names. Tests may change, and what a runner is given to test."""
     if not command:
         return
-    from interlock.services.checks.table import CheckTable  # deferred: most runs have no check
+    from interlock.services.checks.test_table import CheckTable  # deferred: most runs have no check
 
     table = CheckTable(command)
 

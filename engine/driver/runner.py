@@ -67,9 +67,9 @@ from interlock.engine.store.runs import NewRun, above, check_run_id, deepest, in
 from interlock.engine.store.seals import Definition, read_definition, seal
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
-from interlock.graphs import register
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import register_pipeline
 from interlock.graphs.foreign import NodeError
+from interlock.graphs.pipeline import Pipeline
 from interlock.prompts import digest
 from interlock.state.deps import Stopped, to_its_end
 from interlock.state.errors import (
@@ -176,7 +176,7 @@ async def begin(
 def _find_workflow(workflow: str | Pipeline, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
     if isinstance(workflow, str):
         return find_workflow(workflow, options)
-    register(workflow)
+    register_pipeline(workflow)
     return workflow, None
 
 

@@ -29,8 +29,8 @@ from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_stat
 from interlock.engine.store.sqlite import SqliteConnection, another_programs
 from interlock.engine.store.steps import StepLog, StepRow, write_steps
 from interlock.engine.workflows import find_workflow, only_graph
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._stored import Names, loader_of
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_values import Names, loader_of
 from interlock.state.errors import RunError, UserError
 
 

@@ -33,8 +33,8 @@ from interlock.engine.travel.replay import (
     recorded_run,
     way,
 )
-from interlock.graphs._langgraph import input_of
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.langgraph_internals import input_of
+from interlock.graphs.pipeline import Pipeline
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""

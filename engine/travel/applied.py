@@ -24,9 +24,11 @@ from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign import node_sources_of, saver_for, task_writes
 from interlock.engine.store.replays import answered_requests
 from interlock.engine.store.steps import StepLog
-from interlock.graphs._asking import readable
-from interlock.graphs._interrupts import RecordedAnswers
-from interlock.graphs._langgraph import (
+from interlock.graphs.foreign_callbacks import kept_aside
+from interlock.graphs.foreign_interrupts import RecordedAnswers
+from interlock.graphs.foreign_node_sources import node_sources
+from interlock.graphs.foreign_requests import readable
+from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,
     QUESTIONS,
     DueTask,
@@ -37,9 +39,7 @@ from interlock.graphs._langgraph import (
     run_as_node,
     take_over_interrupts,
 )
-from interlock.graphs._node_sources import node_sources
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._watch import kept_aside
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
 from interlock.state.names import is_hidden_node

@@ -14,8 +14,8 @@ from interlock.engine.store.blobs import brought, copy_plans
 from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
 from interlock.engine.store.copies import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id
-from interlock.graphs import is_known, pipeline
-from interlock.graphs._langgraph import is_due
+from interlock.graphs import is_pipeline, load_pipeline
+from interlock.graphs.langgraph_internals import is_due
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder
 from interlock.services.snapshots.restore import apply, between
@@ -164,6 +164,6 @@ def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     from interlock.engine.store.saver import status_of
 
     # A user's workflow isn't loaded here: assume the usual key.
-    key = pipeline(run.workflow).outcome if is_known(run.workflow) else "status"
+    key = load_pipeline(run.workflow).outcome if is_pipeline(run.workflow) else "status"
     status, outcome = status_of(point.at.values, key)
     return {**now, "status": status, "outcome": outcome, "error": None}

@@ -34,10 +34,10 @@ from interlock.engine.travel.applied import Instead, apply_record, differing_key
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import begun_with, executed, line_of
-from interlock.graphs._additions import with_node
-from interlock.graphs._langgraph import input_of
-from interlock.graphs._langgraph_part import Node
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.additions import with_node
+from interlock.graphs.langgraph_internals import input_of
+from interlock.graphs.langgraph_node import Node
+from interlock.graphs.pipeline import Pipeline
 from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError

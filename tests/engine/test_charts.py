@@ -16,9 +16,9 @@ from interlock.engine.driver.lease import acquire
 from interlock.engine.store import Store
 from interlock.engine.store.runs import fence
 from interlock.engine.store.saver import Saver
-from interlock.graphs._graph import Graph
+from interlock.graphs.graph import Graph
 from interlock.nodes.tools_batch import collect
-from interlock.state.charted import ApprovalModeState, CallState
+from interlock.state.chart_channels import ApprovalModeState, CallState
 from interlock.state.charts import (
     CHARTS,
     VERDICTS,

@@ -11,7 +11,7 @@ from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.rebuild import rebuild
 from interlock.engine.store import Store
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.pipeline import Pipeline
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.rebuild import rebuild
 from interlock.engine.store import Store, select
 from interlock.engine.store.runs import remove_run
-from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._graph import Graph
+from interlock.graphs import PIPELINES, load_pipeline
+from interlock.graphs.graph import Graph
 from interlock.services.files.blobs import inflate_body
 from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
@@ -344,7 +344,7 @@ def test_a_run_whose_next_node_has_another_name_by_now_goes_on(tmp_path: Path, r
 
 
 def test_each_renamed_node_has_a_stored_run() -> None:
-    renamed = {old for name in PIPELINES for old in renamed_in(pipeline(name).declared())}
+    renamed = {old for name in PIPELINES for old in renamed_in(load_pipeline(name).declared())}
     assert renamed == {*RENAMED}
 
 
