@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from interlock.engine.rooms import load_fleet_entry
+from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.sqlite import Sqlite
 from interlock.services.files.disk import BUSY_TIMEOUT_S, make_private_directory, replace_private_file

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.engine.store import select
-from interlock.graphs._langgraph import BOOKKEEPING, due_nodes, is_internal, node_of
+from interlock.graphs.langgraph_internals import BOOKKEEPING, due_nodes, is_internal, node_of
 from interlock.state.errors import UserError
 
 _DEFLATED, _PRESET = "+deflate", "+deflate1"

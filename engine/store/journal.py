@@ -16,10 +16,10 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import ClassKeepingSerde, Notice, notice_nothing
 from interlock.engine.store.tables import TABLE, Plus, conditions, shape
-from interlock.graphs._langgraph import storable_types
-from interlock.graphs._stored import Names, Storable, unstorable
-from interlock.services.hooks.configured import Hook
-from interlock.services.hooks.reply import Reply
+from interlock.graphs.langgraph_internals import storable_types
+from interlock.graphs.stored_values import Names, Storable, unstorable
+from interlock.services.hooks.hook_replies import Reply
+from interlock.services.hooks.hook_settings import Hook
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.clock import unix_time
