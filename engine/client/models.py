@@ -8,6 +8,7 @@ from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.services.models.facts import list_offered_models
 from interlock.services.models.model_table import FREE
+from interlock.services.models.model_table import price_table_version as price_table_version
 from interlock.services.models.names import PROVIDERS, provider_name
 from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError

@@ -71,7 +71,7 @@ async def test_an_option_that_is_refused_is_left_out_from_then_on(
     settings = {"model": {"name": name}}
     facts = ModelFacts(Settings.model_validate(settings), {}, tmp_path)
     run = bench(settings=settings, facts=facts)
-    model = (await run.models._providers.get(name))._model
+    model = (await run.models._providers.provider_for(name))._model
     fine = [{"content": "ok", "response_metadata": {"stop_reason": "end_turn"}}]
     model.turns += [ValueError("Unsupported value: 'temperature' does not support 0.0"), fine, fine]
     for _ in range(2):
@@ -93,8 +93,8 @@ async def test_a_small_model_that_cannot_be_had_is_replaced_by_the_main_one(
     monkeypatch.setattr(vendors, "vendor_small_model", lambda _main, _role: small)
     run = bench(settings={"model": {"name": main}})
     fine = [{"content": "{}", "response_metadata": {"stop_reason": "end_turn"}}]
-    (await run.models._providers.get(small))._model.turns.append(ValueError("no access to this model"))
-    (await run.models._providers.get(main))._model.turns += [fine, fine]
+    (await run.models._providers.provider_for(small))._model.turns.append(ValueError("no access to this model"))
+    (await run.models._providers.provider_for(main))._model.turns += [fine, fine]
     replies = [(await run.ask("hi", role="summarizer", schema={"type": "object"})).reply for _ in range(2)]
     assert [reply.model for reply in replies] == [main, main], "and isn't asked again"
     sys.modules.pop("sample_chat")

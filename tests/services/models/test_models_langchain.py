@@ -34,7 +34,7 @@ async def sample(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run on the sample model, and the model itself."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
     run = bench(settings={"model": {"name": "sample_chat.SampleChat:x1"}})
-    provider = await run.models._providers.get("sample_chat.SampleChat:x1")
+    provider = await run.models._providers.provider_for("sample_chat.SampleChat:x1")
     yield run, provider._model
     sys.modules.pop("sample_chat")
 

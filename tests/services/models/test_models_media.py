@@ -66,7 +66,7 @@ async def test_the_client_is_given_the_picture_and_the_person_hears_of_what_is_l
     monkeypatch.syspath_prepend(Path(__file__).parent)
     name = "sample_chat.SampleChat:x1"
     run = bench(settings={"model": {"name": name}, "models": {name: {"takes": ["images"]}}})
-    model = (await run.models._providers.get(name))._model
+    model = (await run.models._providers.provider_for(name))._model
     model.turns.append([{"content": "ok", "response_metadata": {"stop_reason": "end_turn"}}])
     asked = await run.ask(*looked(PICTURE, PDF))
     (request,) = model.asked

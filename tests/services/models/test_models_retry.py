@@ -212,7 +212,7 @@ async def stopped_once(run: Any, holds: Callable[[list[Any]], object]) -> list[A
 )
 async def test_a_stop_ends(gemini: Any, fake_gemini: FakeGemini, replies: Any, came: list[type]) -> None:
     run = gemini(replies, delay_scale=1)
-    await run.models._providers.get("gemini-2.5-pro")  # so that the import isn't what is cancelled
+    await run.models._providers.provider_for("gemini-2.5-pro")  # so that the import isn't what is cancelled
 
     def holds(arrived: list[Any]) -> bool:
         return bool(fake_gemini.requests) and {*came} <= {*map(type, arrived)}
