@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from interlock.services.config.formats import DotEnv, load_dotenv
 from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.services.files.stamps import Stamps
-from interlock.services.hooks.configured import HookBook, load_hooks
-from interlock.services.policy.fields import RuleProblem
-from interlock.services.policy.load import (
+from interlock.services.hooks.hook_settings import HookBook, load_hooks
+from interlock.services.policy.rule_files import (
     ADMIN_FOLDERS,
     RulePlaces,
     RuleText,
@@ -26,6 +25,7 @@ from interlock.services.policy.load import (
     parse_rule_files,
     read_rule_files,
 )
+from interlock.services.policy.rule_schema import RuleProblem
 from interlock.services.trust import ignored_line, is_trusted, project_files
 
 if TYPE_CHECKING:

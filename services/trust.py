@@ -12,16 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from interlock.services.brought import lines_of
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.files.protected import protected_names
 from interlock.services.files.stamps import files_like, lies_there, real_path
-from interlock.services.hooks.configured import Hook
+from interlock.services.folder_effects import lines_of
+from interlock.services.hooks.hook_settings import Hook
 from interlock.services.hooks.scripts import scripts_of
-from interlock.services.policy.load import list_workspace_files
+from interlock.services.policy.rule_files import list_workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
 from interlock.state.text import listed

@@ -15,9 +15,9 @@ from places import Place
 
 from interlock.nodes.system_sections import MAIN
 from interlock.prompts import load
-from interlock.services.context.environment import git_summary
-from interlock.services.context.environment import tree as listed
 from interlock.services.context.references import resolve
+from interlock.services.context.workspace_summary import git_summary
+from interlock.services.context.workspace_summary import tree as listed
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.deps import StopFlag
 from interlock.state.errors import ConfigError

@@ -9,7 +9,7 @@ from fake_gemini.fake import FakeGemini
 from places import Place
 
 from interlock.engine import resume_sync, run_sync
-from interlock.services.context.source import read_ide
+from interlock.services.context.workspace_context import read_ide
 from interlock.state.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,8 @@ def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
             os.close(stdin)
             os.close(stdout)
         started(child)
-        giving.write(pickle.dumps(work))
-        giving.close()
+        with suppress(BrokenPipeError), giving:  # it was killed meanwhile, and answers nothing
+            giving.write(pickle.dumps(work))
         line = telling.readline()
     if isinstance(child, subprocess.Popen):
         threading.Thread(target=child.wait, daemon=True).start()

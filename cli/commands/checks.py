@@ -229,7 +229,7 @@ def hooks(args: Args) -> int | None:
 
 
 def _event(name: str | None) -> Any:
-    from interlock.services.hooks.configured import ALIASES, EVENTS, event_named
+    from interlock.services.hooks.hook_settings import ALIASES, EVENTS, event_named
 
     if name is None:
         raise UserError(f"Name an event: {', '.join(EVENTS)}. See: interlock hooks --help")

@@ -171,7 +171,8 @@ def models(args: Args) -> None:
     ]
     show_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
     err().print(
-        f"Context windows and prices of known models: {price_table_version()}. Set your own with models.NAME; tiers: --json."
+        f"Context windows and prices of known models: {price_table_version()}. Set your own with models.NAME; "
+        "tiers: --json."
     )
     unknown = [row["model"] for row in rows if not row["window_known"]]
     if unknown:

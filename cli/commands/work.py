@@ -26,7 +26,7 @@ from interlock.services.process.stdout import kept_stdout
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
 
 
 @takes(

@@ -118,7 +118,7 @@ def _snapshots(root: Path, settings: "Settings") -> Finding:
     """Whether what a run changes in this folder can be taken back."""
     from interlock.services.files.workspace import open_workspace
     from interlock.services.snapshots.snapshots import NO_GIT
-    from interlock.services.snapshots.tree import Tree
+    from interlock.services.snapshots.workspace_tree import Tree
 
     lost = "nothing that a run changes here can be undone"
     if not settings.snapshots.enabled:
@@ -210,8 +210,8 @@ def _left_out(configuration: "Configuration") -> Iterator[Finding]:
 
 def _policies(configuration: "Configuration") -> Iterator[Finding]:
     from interlock.services.files.workspace import open_workspace
-    from interlock.services.policy.books import WorkspaceRules
     from interlock.services.policy.policy import RulePolicy
+    from interlock.services.policy.workspace_rules import WorkspaceRules
 
     settings = configuration.loaded.settings
     try:

@@ -14,8 +14,8 @@ from interlock.engine.store.hook_calls import Firing, HookLog
 from interlock.engine.store.runs import related
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.configured import Hook
-from interlock.services.hooks.reply import HookEnvironment, Reply, isolation
+from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation
+from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
 from interlock.state.deps import StopFlag, to_its_end
 from interlock.state.errors import RunError
@@ -24,7 +24,7 @@ from interlock.state.workspace import PathRefused, Workspace
 
 if TYPE_CHECKING:
     from interlock.services.checks.compare import Comparison
-    from interlock.services.checks.table import CheckTable
+    from interlock.services.checks.test_table import CheckTable
     from interlock.services.checks.view import Before
 
 SUBJECT = "check"
@@ -65,7 +65,7 @@ class RunChecks:
 
     @cached_property
     def _table(self) -> "CheckTable":
-        from interlock.services.checks.table import CheckTable
+        from interlock.services.checks.test_table import CheckTable
 
         return CheckTable(self.command)
 

@@ -85,8 +85,8 @@ def change_newest(
 ) -> None:
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
     from interlock.engine.store.saver import ClassKeepingSerde
-    from interlock.graphs._langgraph import storable_types
-    from interlock.graphs._stored import Storable
+    from interlock.graphs.langgraph_internals import storable_types
+    from interlock.graphs.stored_values import Storable
 
     serde = ClassKeepingSerde(Storable(storable_types()))
     newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"

@@ -21,13 +21,13 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
-from interlock.graphs._additions import nondeterministic, with_node, with_replayed
-from interlock.graphs._langgraph_part import Node
-from interlock.graphs._own_nodes import run_or_replay
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.additions import nondeterministic, with_node, with_replayed
+from interlock.graphs.langgraph_node import Node
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.user_nodes import run_or_replay
 from interlock.prompts import digest
-from interlock.services.checks.table import CheckTable
-from interlock.services.hooks.reply import HookReply, Reply, merged
+from interlock.services.checks.test_table import CheckTable
+from interlock.services.hooks.hook_replies import HookReply, Reply, merged
 from interlock.services.models.script import ScriptEntry, to_script_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from interlock.services.checks.ignored import IgnoredTests, Mark, links_in, mark_now, noted_in
-from interlock.services.checks.separate import InseparableError, holds_tests, with_tests_of
-from interlock.services.checks.table import CheckTable, Kind
+from interlock.services.checks.ignored_tests import IgnoredTests, Mark, links_in, mark_now, noted_in
+from interlock.services.checks.mixed_files import InseparableError, holds_tests, with_tests_of
+from interlock.services.checks.test_table import CheckTable, Kind
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository
-from interlock.services.snapshots.tree import content_at
+from interlock.services.snapshots.workspace_tree import content_at
 from interlock.state.checks import TestChange, TestChanges
 from interlock.state.workspace import Workspace
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from interlock.services.checks.table import CheckTable, runners
+from interlock.services.checks.test_table import CheckTable, runners
 from interlock.services.shell.simple import simple_commands
 
 

@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.services.checks import VIEWS
-from interlock.services.checks.inside import File, put_back
+from interlock.services.checks.view_program import File, put_back
 from interlock.services.files.disk import make_private_directory
 
-_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import inside; inside.main(*sys.argv[1:])"
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv.pop(1)); import view_program; view_program.main(*sys.argv[1:])"
+)
 _CLONE = 0x40049409  # FICLONE of linux/fs.h
 _SCRIPT_BYTES = 1 << 16
 _TRY_S = 20

@@ -1,4 +1,4 @@
-"""vendor: which vendor `auto`, `pro` and `flash` mean, by the model that is set, else by the keys that are there."""
+"""vendor: chooses the vendor that `auto`, `pro` and `flash` mean, by the configured model or the keys there are."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.services.mcp.spec import MOST, TOO_LONG
-from interlock.services.process.supervised import GRACE_S, Supervised, readable
+from interlock.services.process.supervisor_client import GRACE_S, Supervised, readable
 from interlock.state.errors import RunError
 from interlock.state.text import clean_json, object_of, one_line, visible
 

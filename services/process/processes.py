@@ -19,10 +19,10 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from interlock.services.process.still import held_still
-from interlock.services.process.supervised import GIVEN, GRACE_S, Mode, Supervised, readable
-from interlock.services.sandbox.gate import ATTEMPTS, ChangedError
+from interlock.services.process.freeze import held_still
+from interlock.services.process.supervisor_client import GIVEN, GRACE_S, Mode, Supervised, readable
 from interlock.services.sandbox.sandbox import Entered, Sandbox
+from interlock.services.sandbox.start_gate import ATTEMPTS, ChangedError
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Protocol
 
-from interlock.services.sandbox.gate import Gate
+from interlock.services.sandbox.start_gate import Gate
 
 _PROBE_S = 10.0
 _KERNEL = (

@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.sandbox.aside import SUFFIX, Newcomers, noted
 from interlock.services.sandbox.bubblewrap import HOLE, find_bwrap, kernel_mounts, remedy, supports, trouble
-from interlock.services.sandbox.gate import ATTEMPTS, ChangedError, Gate, gate
 from interlock.services.sandbox.mounts import Mounts
-from interlock.services.sandbox.repository import held, survey
+from interlock.services.sandbox.protected_mounts import held, survey
+from interlock.services.sandbox.quarantine import SUFFIX, Newcomers, noted
+from interlock.services.sandbox.start_gate import ATTEMPTS, ChangedError, Gate, gate
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended

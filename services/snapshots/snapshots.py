@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file
 from interlock.services.files.ignore import find_git_directory, git_index_path
-from interlock.services.snapshots.tree import Change, Tree, kind_of
+from interlock.services.snapshots.workspace_tree import Change, Tree, kind_of
 from interlock.state.errors import RunError
 from interlock.state.workspace import Workspace
 

@@ -11,11 +11,11 @@ from folders import put, tree
 from ordinary_user import told_to_ordinary_user
 
 from interlock.services.checks.compare import Comparison
-from interlock.services.checks.ignored import keep_ignored
+from interlock.services.checks.ignored_tests import keep_ignored
+from interlock.services.checks.mixed_files import InseparableError, with_tests_of
 from interlock.services.checks.outcome import ran_no_tests
-from interlock.services.checks.repair import RepairFiles
-from interlock.services.checks.separate import InseparableError, with_tests_of
-from interlock.services.checks.table import CheckTable, runners
+from interlock.services.checks.repair_files import RepairFiles
+from interlock.services.checks.test_table import CheckTable, runners
 from interlock.services.checks.view import opened_view, remove_left_views
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.services.config.formats import changed_settings, set_variables
 from interlock.services.config.settings import read_object
-from interlock.services.context.source import of_mode, read_ide, replacement
+from interlock.services.context.workspace_context import of_mode, read_ide, replacement
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import paths_named_by_git
 from interlock.services.policy.modes import load_modes

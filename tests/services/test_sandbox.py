@@ -21,7 +21,7 @@ from sandboxes import needs_sandbox, sandbox_for
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox.aside import set_aside_left
+from interlock.services.sandbox.quarantine import set_aside_left
 from interlock.state.errors import SandboxError
 from interlock.state.tooling import Ended
 

@@ -19,8 +19,8 @@ from patience import HANG_S, until
 from sandboxes import needs_sandbox
 
 from interlock.services.process import supervisor
-from interlock.services.process.supervised import PROGRAM
 from interlock.services.process.supervisor import bound_note, escape_note
+from interlock.services.process.supervisor_client import PROGRAM
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 LINUX = sys.platform.startswith("linux")
@@ -171,7 +171,7 @@ def test_nothing_survives_a_killed_supervisor_and_run(
 UNHEARD = """
 import asyncio, os, signal, subprocess, sys, time
 from pathlib import Path
-from interlock.services.process.supervised import SUPERVISORS, Supervised
+from interlock.services.process.supervisor_client import SUPERVISORS, Supervised
 
 bystander = subprocess.Popen(["sleep", "1000"])
 SUPERVISORS.start()

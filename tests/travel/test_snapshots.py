@@ -22,7 +22,7 @@ from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots import snapshots as shadow
 from interlock.services.snapshots.restore import apply, between, carry_out
 from interlock.services.snapshots.snapshots import SnapshotError, WorkspaceSnapshots
-from interlock.services.snapshots.tree import TooManyFilesError
+from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.events import SAVING
 from interlock.state.settings import SnapshotSettings
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from interlock.engine.client import Client, Outcome, Renderer
 from interlock.engine.client.program_drive import Dialect
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import InputError
 from interlock.web.api import shown
 

@@ -13,7 +13,7 @@ from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
 from interlock.engine.client.program_drive import Call
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import Owner, is_alive, started_at, this_process
-from interlock.state.errors import InterlockError
+from interlock.state.errors import InterlockError, bug
 from interlock.web import drives
 from interlock.web.answers import RefusedError, check_role, submitted
 from interlock.web.api.answers import assistant_of, part, texts, uuid_in
@@ -161,8 +161,8 @@ class Lanes:
         for one in reversed(waits):
             try:
                 await self._drive(one)
-            except InterlockError as error:
-                self._failed(one, error)
+            except Exception as error:  # a drive that stays busy would block its thread
+                self._failed(one, error if isinstance(error, InterlockError) else bug(error))
 
     def _failed(self, one: Served, error: InterlockError) -> None:
         """Note a drive that never began."""
@@ -202,7 +202,7 @@ class Lanes:
             await self._turns.ended(run, self._children[one.id])
         except drives.DiedError:
             pass  # as one that dies later
-        except InterlockError:
+        except Exception:
             await self._over(one.id, run)
             raise
         await self._over(one.id, run)

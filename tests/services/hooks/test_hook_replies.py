@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.files.filesystem import OutputFiles
-from interlock.services.hooks.configured import Hook
-from interlock.services.hooks.reply import (
+from interlock.services.hooks.hook_replies import (
     HookEnvironment,
     HookReply,
     Reply,
@@ -22,6 +21,7 @@ from interlock.services.hooks.reply import (
     read_reply,
     run_hook,
 )
+from interlock.services.hooks.hook_settings import Hook
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.tooling import Ended

@@ -6,7 +6,7 @@ import pytest
 from folders import table
 
 from interlock.services.config.settings import HookLayer
-from interlock.services.hooks.configured import HookBook, load_hooks, matcher, subjects_of
+from interlock.services.hooks.hook_settings import HookBook, load_hooks, matcher, subjects_of
 from interlock.state.errors import ConfigError
 
 TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")

@@ -93,7 +93,9 @@ async def test_a_small_model_that_cannot_be_had_is_replaced_by_the_main_one(
     monkeypatch.setattr(vendors, "vendor_small_model", lambda _main, _role: small)
     run = bench(settings={"model": {"name": main}})
     fine = [{"content": "{}", "response_metadata": {"stop_reason": "end_turn"}}]
-    (await run.models._providers.provider_for(small))._model.turns.append(ValueError("no access to this model"))
+    (await run.models._providers.provider_for(small))._model.turns.append(
+        ValueError("no access to this model")
+    )
     (await run.models._providers.provider_for(main))._model.turns += [fine, fine]
     replies = [(await run.ask("hi", role="summarizer", schema={"type": "object"})).reply for _ in range(2)]
     assert [reply.model for reply in replies] == [main, main], "and isn't asked again"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from interlock.services.context.definitions import load_agents, own_tools
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import ANYBODY, Scope
+from interlock.services.policy.rule_files import load_rules
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView, Risk, SessionRule
 from interlock.state.settings import Settings
 from interlock.tools.table import TOOLS
