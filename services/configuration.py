@@ -64,7 +64,7 @@ class Rules(NamedTuple):
     problems: list[RuleProblem]
 
 
-def _part(load: Callable[["Configuration"], T]) -> cached_property[T]:
+def _tracked_part(load: Callable[["Configuration"], T]) -> cached_property[T]:
     """Return a property that is loaded when it is first asked for, with the stamps of the files that it reads."""
 
     def loaded(configuration: "Configuration") -> T:
@@ -83,61 +83,61 @@ class Configuration:
         self._made: dict[object, object] = {}
         self._at = self.sources.root, self.sources.home
 
-    @_part
+    @_tracked_part
     def trusted(self) -> bool:
         decided = self.sources.trusted
         return is_trusted(*self._at) if decided is None else decided
 
-    @_part
+    @_tracked_part
     def environment(self) -> DotEnv:
         root, home = self._at
         return load_dotenv(start=root, home=home, env=self.sources.env, trusted=self.trusted)
 
-    @_part
+    @_tracked_part
     def loaded(self) -> LoadedSettings:
         (root, home), env = self._at, self.environment.values
         overrides = self.sources.overrides
         return load_settings(workspace=root, home=home, env=env, overrides=overrides, trusted=self.trusted)
 
-    @_part
+    @_tracked_part
     def hooks(self) -> HookBook:
         return load_hooks(self.loaded.hooks, self.environment.values)
 
-    @_part
+    @_tracked_part
     def agents(self) -> "Loaded[AgentDefinition]":
         from interlock.services.context.definitions import load_agents  # deferred: few commands show any
 
         return load_agents(*self._at, self.trusted)
 
-    @_part
+    @_tracked_part
     def skills(self) -> "Loaded[Skill]":
         from interlock.services.context.definitions import load_skills
 
         return load_skills(*self._at, self.trusted)
 
-    @_part
+    @_tracked_part
     def modes(self) -> "tuple[ModeBook, list[str]]":
         from interlock.services.policy.modes import load_modes
 
         return load_modes(*self._at, self.trusted)
 
-    @_part
+    @_tracked_part
     def commands(self) -> "Commands":
         from interlock.services.context.definitions import load_commands
 
         return load_commands(*self._at, self.trusted)
 
-    @_part
+    @_tracked_part
     def places(self) -> RulePlaces:
         """Where its rules are."""
         return RulePlaces(*self._at, self.trusted, self.sources.admin, self.sources.policies)
 
-    @_part
+    @_tracked_part
     def rules(self) -> Rules:
         texts = read_rule_files(list_rule_files(self.places))
         return Rules(texts, *parse_rule_files(texts))
 
-    @_part
+    @_tracked_part
     def ignored(self) -> list[str]:
         """A line that names what doesn't count because the folder isn't trusted; none if it is."""
         return [] if self.trusted else ignored_line(project_files(*self._at), self._at[0])

@@ -72,10 +72,10 @@ class ChainTranscript:
     def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
         """Add records after `head` (`""`: after a new root record, which stores `continues`); returns the new head."""
         if not head:
-            head = self._write("", self._root(continues or None), None)
+            head = self._write_record("", self._write_root(continues or None), None)
         for message in map(self.redact.redact_message, messages):
             message = self.recorded(head, message) if self.recorded else message
-            head = self._write(head, encode(message), message)
+            head = self._write_record(head, encode(message), message)
         return head
 
     def read(self, head: str) -> list[Message]:
@@ -83,7 +83,7 @@ class ChainTranscript:
         new: list[Message] = []
         at = head
         while at and at != known:
-            parent, message = self._record(at)
+            parent, message = self._load_record(at)
             if message is not None:
                 new.append(message)
             at = parent
@@ -95,20 +95,20 @@ class ChainTranscript:
     def ids(self, head: str, count: int | None = None) -> list[str]:
         found: list[str] = []
         while head and len(found) != count:
-            parent, message = self._record(head)
+            parent, message = self._load_record(head)
             if message is not None:
                 found.append(head)
             head = parent
         return found[::-1]
 
     def continued(self, head: str) -> str:
-        while parent := self._record(head)[0]:
+        while parent := self._load_record(head)[0]:
             head = parent
-        row = self._row(head)
+        row = self._find_row(head)
         return continued_by(row[1]) if row and row[1] else ""
 
     def message(self, record: str) -> Message:
-        _, message = self._record(record)
+        _, message = self._load_record(record)
         if message is None:
             raise RunError(f"Record {record!r} is the root of a chain, not a message.")
         return message
@@ -116,7 +116,7 @@ class ChainTranscript:
     def verify(self, head: str) -> Iterator[str]:
         """Yield a line per missing or modified record up to `head` and in the chains it continues."""
         while head:
-            row = self._row(head)
+            row = self._find_row(head)
             if row is None:
                 yield f"record {head} is missing"
                 return
@@ -127,11 +127,11 @@ class ChainTranscript:
                     return
             head = parent or continued_by(body or b"")
 
-    def _root(self, continues: str | None) -> bytes:
+    def _write_root(self, continues: str | None) -> bytes:
         own, *origins = (self._root_of(run, continues) for run in (self._run, *self.origins))
-        if not origins or self._row(record_id("", own)):
+        if not origins or self._find_row(record_id("", own)):
             return own
-        return next((root for root in origins if self._row(record_id("", root))), own)
+        return next((root for root in origins if self._find_row(record_id("", root))), own)
 
     def _root_of(self, run: str, continues: str | None) -> bytes:
         root = {"run": run, "agent": self._agent, "continues": continues}
@@ -150,7 +150,7 @@ class ChainTranscript:
         """Know the records that another transcript of the same store has read: they never change."""
         self._cache, self._last = other._cache, other._last
 
-    def _write(self, parent: str, body: bytes, message: Message | None) -> str:
+    def _write_record(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)
         if (
             self.recorded and name in self._cache
@@ -161,9 +161,9 @@ class ChainTranscript:
         self._cache[name] = (parent, message)
         return name
 
-    def _record(self, record: str) -> tuple[str, Message | None]:
+    def _load_record(self, record: str) -> tuple[str, Message | None]:
         if record not in self._cache:
-            row = self._row(record)
+            row = self._find_row(record)
             if row is None or row[1] is None:
                 raise RunError(
                     f"Record {record!r} of the conversation, or its file in outputs/, is missing. "
@@ -174,6 +174,6 @@ class ChainTranscript:
             self._cache[record] = (parent, message)
         return self._cache[record]
 
-    def _row(self, record: str) -> tuple[str, bytes | None] | None:
+    def _find_row(self, record: str) -> tuple[str, bytes | None] | None:
         row = self._records.find(record)
         return row and (row.parent, self._blobs.read_body(row.body, row.file))

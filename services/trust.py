@@ -36,7 +36,7 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     If that can't be saved, they are reported again the next time.
     """
     own = [hook for hook in hooks if Path(hook.source).is_relative_to(root)]
-    marks = {_mark(hook, root): hook for hook in own}
+    marks = {_hook_fingerprint(hook, root): hook for hook in own}
     if not marks:
         return []
     file, key = home / SEEN_FILE, os.path.realpath(root)
@@ -44,20 +44,20 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     new = [hook for mark, hook in marks.items() if mark not in before]
     if new:
         with suppress(OSError), lock_folder(file.parent):  # unwritable home: reported every time
-            _write(file, {**(read_object(file) or {}), key: sorted(marks)})
+            _write_through_link(file, {**(read_object(file) or {}), key: sorted(marks)})
     return [
         f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.title}"
         for hook in new
     ]
 
 
-def _write(file: Path, entries: Mapping[str, object]) -> None:
+def _write_through_link(file: Path, entries: Mapping[str, object]) -> None:
     """Write through a link, so that the link is preserved."""
     text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
     replace_file(Path(os.path.realpath(file)), text.encode())
 
 
-def _mark(hook: Hook, root: Path) -> str:
+def _hook_fingerprint(hook: Hook, root: Path) -> str:
     """Hash the command and the scripts in the folder that it names, as a pull may change them."""
     digest = hashlib.sha256(f"{hook.event}\0{hook.name}\0{hook.command}".encode())
     for script in scripts_of(hook.command, root):
@@ -92,7 +92,7 @@ def is_trusted(path: Path, home: Path) -> bool:
 
 def answer_for(path: Path, home: Path) -> Answer | None:
     """Return the decision that applies to `path`, or None. Raises `ConfigError` for a bad file."""
-    if (off := _switched_off(home)) is not None:
+    if (off := _file_trusting_all(home)) is not None:
         return Answer(None, True, off)
     by_folder = {answer.directory: answer for answer in answers(home)}
     target = real_path(path)
@@ -103,10 +103,10 @@ def answers(home: Path) -> list[Answer]:
     """Return all decisions, gemini-cli's file first. Raises `ConfigError` for a bad file."""
     ours = home / TRUST_FILE
     own = [
-        Answer(_directory(key, home, ours), _answer(key, value, ours), ours)
+        Answer(_decision_directory(key, home, ours), _parse_decision(key, value, ours), ours)
         for key, value in (read_object(ours) or {}).items()
     ]
-    return [*_geminis(home), *own]
+    return [*_read_gemini_decisions(home), *own]
 
 
 def remember(directory: Path, home: Path, *, trusted: bool) -> None:
@@ -118,16 +118,18 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
         make_private_directory(file.parent)
         with lock_folder(file.parent):
             entries = {
-                k: v for k, v in (read_object(file) or {}).items() if str(_directory(k, home, file)) != key
+                k: v
+                for k, v in (read_object(file) or {}).items()
+                if str(_decision_directory(k, home, file)) != key
             }
             for entry in entries.items():
-                _answer(*entry, file)
-            _write(file, {**entries, key: word})
+                _parse_decision(*entry, file)
+            _write_through_link(file, {**entries, key: word})
     except OSError as error:
         raise ConfigError(f"{file}: can't be written ({error.strerror}); nothing was changed.") from None
 
 
-def _switched_off(home: Path) -> Path | None:
+def _file_trusting_all(home: Path) -> Path | None:
     """Return the user's settings file that trusts every folder, if any."""
     off: Path | None = None
     for folder in FOLDERS:
@@ -140,7 +142,7 @@ def _switched_off(home: Path) -> Path | None:
     return off
 
 
-def _geminis(home: Path) -> list[Answer]:
+def _read_gemini_decisions(home: Path) -> list[Answer]:
     """Return gemini-cli's decisions, as far as we know its words; `TRUST_PARENT` applies to the parent directory."""
     file = home / GEMINI_FILE
     found: list[Answer] = []
@@ -151,14 +153,14 @@ def _geminis(home: Path) -> list[Answer]:
     return found
 
 
-def _directory(key: str, home: Path, file: Path) -> Path:
+def _decision_directory(key: str, home: Path, file: Path) -> Path:
     directory = home / key[2:] if key.startswith("~/") else home if key == "~" else Path(key)
     if not directory.is_absolute():
         raise ConfigError(f"{file}: {key!r} is not an absolute path; write one, or one that begins with ~/.")
     return real_path(directory)
 
 
-def _answer(key: str, value: object, file: Path) -> bool:
+def _parse_decision(key: str, value: object, file: Path) -> bool:
     if value not in ("trusted", "untrusted"):
         raise ConfigError(f"{file}: {key!r} is {value!r}, expected 'trusted' or 'untrusted'.")
     return value == "trusted"
@@ -177,7 +179,7 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
     found = [
         file
         for name in protected_names()
-        for file in _brought(root / name)
+        for file in _trust_parts(root / name)
         if real_path(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
@@ -192,7 +194,7 @@ def shown_files(root: Path, home: Path) -> list[ProjectFile]:
     return [*project_files(root, home), *graphs]
 
 
-def _brought(path: Path) -> Iterator[Path]:
+def _trust_parts(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
@@ -203,7 +205,7 @@ def _brought(path: Path) -> Iterator[Path]:
 
 def ignored_line(files: Iterable[ProjectFile], root: Path) -> list[str]:
     """Return a warning naming what was ignored and how to enable it, or an empty list."""
-    names = [_named(file, root) for file in files]
+    names = [_describe_file(file, root) for file in files]
     if not names:
         return []
     return [
@@ -216,7 +218,7 @@ def shown_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def _named(file: ProjectFile, root: Path) -> str:
+def _describe_file(file: ProjectFile, root: Path) -> str:
     kinds = [line.split(" ", 1)[0] for line in file.runs]
     counts = [
         f"{n} {word}{'s' if n > 1 else ''}"

@@ -71,12 +71,12 @@ class IgnoredTests(Tree):
         about["operands"] = self._table.operands
         return json.dumps(about, sort_keys=True).encode()
 
-    def _count(self, files: int) -> None:
+    def _check_count(self, files: int) -> None:
         if files > self._most or self._entries_left < 0:
             what = f"{_MOST_NOTED:,} tests" if files > self._most else f"{_MOST_ENTRIES:,} files"
             raise TooManyFilesError(f"There are more than {what} that no snapshot holds, too many to compare")
 
-    def _entries(self, path: str) -> tuple[set[str], list[str]]:
+    def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
         from interlock.tools._opening import entry_kind, open_directory  # as in `Tree`
 
         folder = Path(self._base + path)
@@ -108,12 +108,14 @@ class IgnoredTests(Tree):
 
     def _has_tests(self, folder: str) -> bool:
         """Return whether a folder that a build might have made holds known tests."""
-        start = bisect_left(self._sorted, f"{folder}/")
-        inside = takewhile(lambda path: path.startswith(f"{folder}/"), islice(self._sorted, start, None))
+        start = bisect_left(self._sorted_known_tests, f"{folder}/")
+        inside = takewhile(
+            lambda path: path.startswith(f"{folder}/"), islice(self._sorted_known_tests, start, None)
+        )
         return any(map(self._table.is_test, inside))
 
     @cached_property
-    def _sorted(self) -> Sequence[str]:
+    def _sorted_known_tests(self) -> Sequence[str]:
         return sorted(chain(self._held, self._known))
 
     def _is_wanted(self, path: str, *, is_link: bool) -> bool:
@@ -128,7 +130,7 @@ class IgnoredTests(Tree):
                 is_open = os.access(self._base + path, os.X_OK)  # what is in it can be changed by name
                 self.closed[f"{path}/"] = None if is_open else mark_of(found, time.time_ns())
 
-    def _one(self, path: str, folder: Folder, place: Place) -> Iterator[Change]:
+    def _read_path(self, path: str, folder: Folder, place: Place) -> Iterator[Change]:
         is_code, now_ns = self._table.kind_of(path) == "code", time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
@@ -139,7 +141,7 @@ class IgnoredTests(Tree):
         most = self._bytes_left if len(self._modes) < _MOST_KEPT else -1
         self._longest = -1 if path in self._hidden else self._code_left if is_code else most
         self._noted[path] = mark_of(found, now_ns)
-        for change in super()._one(path, folder, place):
+        for change in super()._read_path(path, folder, place):
             assert change.mode is not None, path  # each is looked at once
             if is_code:
                 self._code_left -= len(change.data)
@@ -171,7 +173,7 @@ def keep_ignored(
     Raises `SnapshotError`, `TooManyFilesError`.
     """
     held = repository.contents(snapshot).files
-    table = CheckTable(command, lambda path: _text(workspace.root / path))
+    table = CheckTable(command, lambda path: _read_text(workspace.root / path))
     links = links_in(repository, held)
     while True:
         table = replace(table, linked=table.linked_folders(links))
@@ -182,7 +184,7 @@ def keep_ignored(
             return commit
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return read_file(path).decode(errors="surrogateescape")
     except OSError:

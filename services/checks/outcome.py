@@ -14,19 +14,19 @@ def ran_no_tests(table: CheckTable, output: str) -> bool:
     A runner counts tests at the end of its output, which may have lost its beginning.
     """
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", output)
-    if any(_found(runner.some, text) for runner in runners()):
+    if any(_has_match(runner.some, text) for runner in runners()):
         return False
-    if any(_found(runner.none, text) for runner in runners()):
+    if any(_has_match(runner.none, text) for runner in runners()):
         return True
     telling = [runner for runner in table.programs if runner.some and not runner.quiet]
-    return bool(telling) and not _hides_output(table.command)
+    return bool(telling) and not _is_hiding_output(table.command)
 
 
-def _found(patterns: Sequence[str], text: str) -> bool:
+def _has_match(patterns: Sequence[str], text: str) -> bool:
     return any(re.search(pattern, text, re.MULTILINE) for pattern in patterns)
 
 
-def _hides_output(line: str) -> bool:
+def _is_hiding_output(line: str) -> bool:
     """Return whether the line sends the output elsewhere, or asks for less of it."""
     words = [word for words in simple_commands(line) for word in words]
     less = (

@@ -37,7 +37,7 @@ def put_back(root: str, files: Iterable[File]) -> None:
         *folders, name = file.path.split("/")
         with _Folder(root, folders, make=bool(file.mode)) as folder:
             if folder is not None:
-                _put(folder, name, file, begun_ns + number * 1000)
+                _write_file(folder, name, file, begun_ns + number * 1000)
 
 
 class _Folder:
@@ -74,10 +74,10 @@ class _Folder:
         return os.open(name, _FOLDER, dir_fd=folder)
 
 
-def _put(folder: int, name: str, file: File, at_ns: int) -> None:
+def _write_file(folder: int, name: str, file: File, at_ns: int) -> None:
     _remove(folder, name)
     if name.endswith(".py"):
-        _forget_compiled(folder, name.removesuffix(".py"))
+        _remove_compiled(folder, name.removesuffix(".py"))
     if not file.mode:
         return
     with open(file.data, "rb") as source:  # noqa: PTH123 - a path of the program's own
@@ -101,7 +101,7 @@ def _remove(folder: int, name: str) -> None:
         shutil.rmtree(name, dir_fd=folder)
 
 
-def _forget_compiled(folder: int, stem: str) -> None:
+def _remove_compiled(folder: int, stem: str) -> None:
     """Remove what Python compiled of today's file: it compares whole seconds and sizes only."""
     with suppress(OSError):
         cache = os.open("__pycache__", _FOLDER, dir_fd=folder)
@@ -123,7 +123,7 @@ def main(plan: str, *command: str) -> NoReturn:
     try:
         with open(plan, encoding="utf-8") as file:  # noqa: PTH123 - starts in milliseconds without pathlib
             view = json.load(file)
-        _unshare()
+        _enter_namespaces()
         for root, upper, work in view["folders"]:
             if view["memory"]:
                 _mount(b"tmpfs", os.path.dirname(upper), b"tmpfs", "mode=700")  # noqa: PTH120 - see above
@@ -144,10 +144,10 @@ def main(plan: str, *command: str) -> NoReturn:
     os.execvp(command[0], command)
 
 
-def _unshare() -> None:
+def _enter_namespaces() -> None:
     user, group = os.getuid(), os.getgid()
     if _C.unshare(_NEWUSER | _NEWNS):
-        raise _error("unshare")
+        raise _last_os_error("unshare")
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -156,14 +156,14 @@ def _unshare() -> None:
         with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - see above
             file.write(text)
     if _C.mount(b"none", b"/", None, _PRIVATE, None):
-        raise _error("mount")
+        raise _last_os_error("mount")
 
 
 def _mount(source: bytes, target: str, kind: bytes, options: str) -> None:
     if _C.mount(source, os.fsencode(target), kind, 0, options.encode()):
-        raise _error(f"mount {kind.decode()}")
+        raise _last_os_error(f"mount {kind.decode()}")
 
 
-def _error(what: str) -> OSError:
+def _last_os_error(what: str) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, f"{what}: {os.strerror(number)}")

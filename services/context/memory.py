@@ -49,11 +49,11 @@ class Imports:
         pieces: list[str] = []
         end = 0
         for start, stop, target in references(text):
-            pieces += [text[end:start], self._import(file.parent, target, depth + 1)]
+            pieces += [text[end:start], self._expand_import(file.parent, target, depth + 1)]
             end = stop
         return "".join([*pieces, text[end:]])
 
-    def _import(self, folder: Path, target: str, depth: int) -> str:
+    def _expand_import(self, folder: Path, target: str, depth: int) -> str:
         """Return the text that replaces `@target`."""
         try:
             if depth > MAX_DEPTH:
@@ -93,7 +93,7 @@ def references(text: str) -> Iterator[tuple[int, int, str]]:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
-    for token in _markdown().parse(text):
+    for token in _markdown_parser().parse(text):
         if token.type != "inline" or token.map is None:
             continue
         first, last = token.map
@@ -129,7 +129,7 @@ def without_code(block: str) -> str:
 
 
 @cache
-def _markdown() -> "MarkdownIt":
+def _markdown_parser() -> "MarkdownIt":
     # Imported lazily: most memory files import nothing.
     from markdown_it import MarkdownIt
 
@@ -167,7 +167,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
     seen: set[Path] = set()
     found: list[MemoryFile] = []
     left = TOTAL_LIMIT
-    for path, top, level in _candidates(roots, home, names):
+    for path, top, level in _candidate_files(roots, home, names):
         real = real_path(path)
         if real in seen or not is_file(real):
             continue
@@ -175,7 +175,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
         # Users may link anything into their own folder; a project's link must not lead outside the project.
         allowed = (top, real.parent) if level == "global" else (top,)
         imports = Imports(allowed, min(FILE_LIMIT, left))
-        text = _text(path, imports)
+        text = _read_with_imports(path, imports)
         left -= len(text.encode())
         if text:
             found.append(MemoryFile(path, level, text, frozenset(imports.seen)))
@@ -199,7 +199,7 @@ def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Itera
 
 def read_memory(file: Path, roots: Sequence[Path]) -> str:
     """Read one file with its imports, which must stay in the workspace."""
-    return _text(file, Imports(tuple(roots), FILE_LIMIT))
+    return _read_with_imports(file, Imports(tuple(roots), FILE_LIMIT))
 
 
 def git_root(directory: Path) -> Path | None:
@@ -207,7 +207,7 @@ def git_root(directory: Path) -> Path | None:
     return next((d for d in (directory, *directory.parents) if lies_there(d / ".git")), None)
 
 
-def _candidates(
+def _candidate_files(
     roots: Sequence[Path], home: Path, names: Sequence[str]
 ) -> Iterator[tuple[Path, Path, Literal["global", "project"]]]:
     for folder in FOLDERS:
@@ -221,7 +221,7 @@ def _candidates(
                 yield directory / name, real_path(top), "project"
 
 
-def _text(path: Path, imports: Imports) -> str:
+def _read_with_imports(path: Path, imports: Imports) -> str:
     if imports.left <= 0:
         return f"<!-- not read: the memory files before it hold {TOTAL_LIMIT:,} bytes already -->"
     try:
@@ -245,8 +245,8 @@ def load_rules(root: Path, home: Path, mode: str, *, agents: bool = True) -> lis
     """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
     files = [
         *(rules_of(f"-{mode}", root, home) if mode else ()),
-        *_first(root, (IGNORE_FILE,)),
-        *_first(root, AGENT_FILES if agents else ()),
+        *_until_non_empty(root, (IGNORE_FILE,)),
+        *_until_non_empty(root, AGENT_FILES if agents else ()),
         *rules_of("", root, home),
     ]
     left = TOTAL_LIMIT
@@ -264,25 +264,25 @@ def rules_of(suffix: str, root: Path, home: Path) -> list[RuleFile]:
     """Load rules from the user's and the project's folder; if neither has any, from the first non-empty single file."""
     found: list[RuleFile] = []
     for base in dict.fromkeys((home, root)):
-        files = islice(_below(base / ".roo" / f"rules{suffix}", 0, set()), _MOST)
+        files = islice(_list_files_below(base / ".roo" / f"rules{suffix}", 0, set()), _MOST)
         ordered = sorted(files, key=lambda p: (p.name.casefold(), str(p)))
-        found += [_read(path, base, mine=base != root) for path in ordered]
+        found += [_read_rule(path, base, mine=base != root) for path in ordered]
     if any(file.text for file in found):
         return found
-    return [*found, *_first(root, [f"{name}{suffix}" for name in RULES])]
+    return [*found, *_until_non_empty(root, [f"{name}{suffix}" for name in RULES])]
 
 
-def _first(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
+def _until_non_empty(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
     """Yield files up to and including the first non-empty one."""
     for name in names:
         if is_file(root / name):
-            file = _read(root / name, root, mine=False)
+            file = _read_rule(root / name, root, mine=False)
             yield file
             if file.text:
                 return
 
 
-def _below(folder: Path, depth: int, seen: set[str]) -> Iterator[Path]:
+def _list_files_below(folder: Path, depth: int, seen: set[str]) -> Iterator[Path]:
     """Yield files at any depth, following links but visiting each folder only once."""
     real = os.path.realpath(folder)
     if depth > _DEEPEST or real in seen:
@@ -294,7 +294,7 @@ def _below(folder: Path, depth: int, seen: set[str]) -> Iterator[Path]:
         return
     for entry in entries:
         if _is_directory(entry):
-            yield from _below(Path(entry.path), depth + 1, seen)
+            yield from _list_files_below(Path(entry.path), depth + 1, seen)
         elif is_file(path := Path(entry.path)):
             yield path
 
@@ -306,7 +306,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _read(path: Path, base: Path, *, mine: bool) -> RuleFile:
+def _read_rule(path: Path, base: Path, *, mine: bool) -> RuleFile:
     """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
     shown = f"~/{name}" if mine else name

@@ -103,7 +103,7 @@ class WorkspaceContext:
         return list(dict.fromkeys([self.info.workspace, *self.workspace.roots]))
 
     @property
-    def _ide(self) -> Path | None:
+    def _ide_file(self) -> Path | None:
         named = self.settings.ide.context_file
         return self.flags.ide_context or (self.info.workspace / Path(named).expanduser() if named else None)
 
@@ -124,7 +124,7 @@ class WorkspaceContext:
         return await git_summary(self.info.workspace, env)
 
     async def tree(self) -> str:
-        return await asyncio.to_thread(self._trees)
+        return await asyncio.to_thread(self._list_trees)
 
     async def rules(self, mode: str) -> Sequence[RuleFile]:
         agents = self.settings.context.use_agent_rules
@@ -138,11 +138,11 @@ class WorkspaceContext:
 
     @property
     def has_ide(self) -> bool:
-        return self._ide is not None
+        return self._ide_file is not None
 
     def ide(self, record: str) -> IdeState:
-        if self._ide is not None:
-            return read_ide(self._ide)
+        if self._ide_file is not None:
+            return read_ide(self._ide_file)
         return parse_ide(record, "of the input") if record else IdeState(open=[], active={})
 
     async def references(self, prompt: str) -> Sequence[Reference]:
@@ -151,19 +151,23 @@ class WorkspaceContext:
     def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = dict.fromkeys(f for path in paths for f in memory_below(path, self.workspace, names))
-        new = [f for f in files if self._shown(f) not in seen]
-        return [MemoryText(f, self._shown(f), "project", read_memory(f, self.workspace.roots)) for f in new]
+        new = [f for f in files if self._display_path(f) not in seen]
+        return [
+            MemoryText(f, self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
+        ]
 
     async def memory(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = await asyncio.to_thread(load_memory, roots=self.roots, home=self.home, names=names)
-        return [MemoryText(f.path, self._shown(f.path), f.level, f.text, problem_in(f.text)) for f in files]
+        return [
+            MemoryText(f.path, self._display_path(f.path), f.level, f.text, problem_in(f.text)) for f in files
+        ]
 
-    def _trees(self) -> str:
+    def _list_trees(self) -> str:
         limit = max(ENTRIES // len(self.roots), _EACH)
         return "\n\n".join(f"{root}/\n{tree(root, self.workspace.ignored_in, limit)}" for root in self.roots)
 
-    def _shown(self, path: Path) -> str:
+    def _display_path(self, path: Path) -> str:
         if path.is_relative_to(self.info.workspace):
             return path.relative_to(self.info.workspace).as_posix()
         if path.is_relative_to(self.home):
@@ -183,7 +187,7 @@ def read_ide(file: Path) -> IdeState:
     try:
         text = read_text_file(file, _LARGEST)
     except (OSError, ValueError) as error:
-        raise _useless(repr(str(file)), error) from None
+        raise _malformed_error(repr(str(file)), error) from None
     return parse_ide(text, repr(str(file)))
 
 
@@ -192,9 +196,9 @@ def parse_ide(text: str, where: str) -> IdeState:
     try:
         data: Any = json.loads(text)
         found = data.get("workspaceState", data)["openFiles"]
-        files = [_file(one) for one in cast(list[Any], found)]
+        files = [_parse_ide_file(one) for one in cast(list[Any], found)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _useless(where, error) from None
+        raise _malformed_error(where, error) from None
     files.sort(key=lambda one: -one[0])
     newest = files[0][1] if files else {}
     return IdeState(
@@ -202,7 +206,7 @@ def parse_ide(text: str, where: str) -> IdeState:
     )
 
 
-def _useless(where: str, error: Exception) -> ConfigError:
+def _malformed_error(where: str, error: Exception) -> ConfigError:
     why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     return ConfigError(
         f"The IDE's context {where} can't be used ({why}); expected "
@@ -210,7 +214,7 @@ def _useless(where: str, error: Exception) -> ConfigError:
     )
 
 
-def _file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def _parse_ide_file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     path, selection = entry["path"], entry.get("selectedText") or ""
     cursor: dict[str, Any] = entry.get("cursor") or {}
     if not isinstance(path, str) or not isinstance(selection, str):

@@ -39,7 +39,7 @@ def this_boot() -> str:
 def started_at(pid: int) -> str:
     """Start time of a living process; empty if there is none, or only a zombie."""
     if not Path("/proc/self/stat").exists():
-        return _started_by_ps(pid)
+        return _start_time_by_ps(pid)
     process = Path(f"/proc/{pid}")
     try:
         stat = (process / "stat").read_text(encoding="utf-8", errors="replace")
@@ -51,7 +51,7 @@ def started_at(pid: int) -> str:
     return "" if remains else fields[19]
 
 
-def _started_by_ps(pid: int) -> str:
+def _start_time_by_ps(pid: int) -> str:
     import subprocess  # deferred: lists check who is alive, and need it only without /proc
 
     env = {"PATH": "/bin:/usr/bin", "LC_ALL": "C", "TZ": "UTC"}

@@ -27,7 +27,7 @@ def kept_stdout() -> Generator[None]:
     global _users
     with _lock:
         if not _users:
-            _keep()
+            _redirect_descriptor()
         _users += 1
     try:
         yield
@@ -35,7 +35,7 @@ def kept_stdout() -> Generator[None]:
         with _lock:
             _users -= 1
             if not _users:
-                _give_back()
+                _restore_descriptor()
 
 
 @contextmanager
@@ -45,19 +45,19 @@ def printing_to_stderr() -> Generator[None]:
         yield
 
 
-def _keep() -> None:
+def _redirect_descriptor() -> None:
     global _real, _own
     sys.stdout.flush()
     _real = os.dup(1)
     os.dup2(2, 1)
-    if _number(sys.stdout) == 1:
+    if _descriptor_of(sys.stdout) == 1:
         out = sys.stdout
         _own = open(  # noqa: SIM115 - open until it is given back
             _real, "w", encoding=out.encoding, errors=out.errors, closefd=False
         )
 
 
-def _give_back() -> None:
+def _restore_descriptor() -> None:
     global _own
     own, _own = _own, None
     try:
@@ -69,7 +69,7 @@ def _give_back() -> None:
         os.close(_real)
 
 
-def _number(stream: TextIO) -> int:
+def _descriptor_of(stream: TextIO) -> int:
     """Its descriptor; -1: it has none, as in a test."""
     try:
         return stream.fileno()

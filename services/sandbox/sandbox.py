@@ -126,9 +126,11 @@ class Sandbox:
             prefix = [*mounts.arguments(_MEMORY, below=False), *end]
             newcomers = Newcomers(found, self.protected)
             with noted(newcomers, self.state, lambda: made.opened):
-                yield Entered([self.program, *self._options(alone)], prefix, made, self.network, newcomers)
+                yield Entered(
+                    [self.program, *self._namespace_options(alone)], prefix, made, self.network, newcomers
+                )
 
-    def _options(self, alone: bool) -> list[str]:
+    def _namespace_options(self, alone: bool) -> list[str]:
         net = [] if self.network else ["--unshare-net"]
         variables = [part for name in _AGENTS for part in ("--unsetenv", name)]
         # Without it a background command's own children may live on; the supervisor ends them with the run.
@@ -167,12 +169,12 @@ def open_sandbox(
         raise SandboxError(
             f"Unknown sandbox {settings.sandbox!r}; expected 'bwrap' (or true): name it, {_WITHOUT}."
         )
-    writable, readable = _paths(settings.sandbox_paths, home)
-    return _tried(
+    writable, readable = _configured_paths(settings.sandbox_paths, home)
+    return _require_working_sandbox(
         Sandbox(
-            program=_program(env, roots),
+            program=_require_bubblewrap(env, roots),
             roots=roots,
-            homes=[*_homes(roots, home, env), *others],
+            homes=[*_home_directories(roots, home, env), *others],
             state=Path(os.path.realpath(state)),
             env=env,
             network=settings.sandbox_network,
@@ -192,11 +194,11 @@ def check_here(env: Mapping[str, str]) -> str:
 
     Raises `SandboxError`.
     """
-    program = _program(env, ())
+    program = _require_bubblewrap(env, ())
     with tempfile.TemporaryDirectory(prefix="interlock-") as folder:
         root = Path(os.path.realpath(folder))
         (root / "sub").mkdir()
-        sandbox = _tried(Sandbox(program, [root], (), Path(os.devnull), env))
+        sandbox = _require_working_sandbox(Sandbox(program, [root], (), Path(os.devnull), env))
         with sandbox.entered(root) as entered:
             trouble(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
         if left := [path.name for name in _NAMES for path in root.rglob(name)]:
@@ -207,7 +209,7 @@ def check_here(env: Mapping[str, str]) -> str:
     return f"{program}; tried and refused: {', '.join(closed)}{older}"
 
 
-def _program(env: Mapping[str, str], roots: Sequence[Path]) -> str:
+def _require_bubblewrap(env: Mapping[str, str], roots: Sequence[Path]) -> str:
     if not sys.platform.startswith("linux"):
         raise SandboxError(
             f"The sandbox is bubblewrap, which needs Linux, and this is {sys.platform}: use Linux, {_WITHOUT}."
@@ -220,10 +222,10 @@ def _program(env: Mapping[str, str], roots: Sequence[Path]) -> str:
     )
 
 
-def _tried(sandbox: Sandbox) -> Sandbox:
+def _require_working_sandbox(sandbox: Sandbox) -> Sandbox:
     where = sandbox.roots[0] if sandbox.roots else Path("/")
     try:
-        problem = _trouble(sandbox, where)
+        problem = _try_sandbox(sandbox, where)
     except OSError as error:
         problem = str(error)
     if problem and problem.startswith(HOLE):
@@ -235,7 +237,7 @@ def _tried(sandbox: Sandbox) -> Sandbox:
     return sandbox
 
 
-def _trouble(sandbox: Sandbox, where: Path) -> str | None:
+def _try_sandbox(sandbox: Sandbox, where: Path) -> str | None:
     """Try it, again if something moves in the workspace meanwhile. Raises `OSError`, `SandboxError`."""
     for _ in range(ATTEMPTS - 1):
         with suppress(ChangedError), sandbox.entered(where) as entered:
@@ -244,12 +246,12 @@ def _trouble(sandbox: Sandbox, where: Path) -> str | None:
         return trouble(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
 
 
-def _homes(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:
+def _home_directories(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:
     """Raises `SandboxError` if a root contains a home directory: everything in it would be visible."""
     named = [home, *([Path(env["HOME"])] if env.get("HOME") else [])]
     homes = list(dict.fromkeys(p for p in (Path(os.path.realpath(h)) for h in named) if p != Path("/")))
     for root in roots:
-        if _of_the_kernel(root):
+        if _is_kernel_path(root):
             raise SandboxError(
                 f"{str(root)!r} is the kernel's, and commands in a sandbox there could change the machine:"
                 f" start in a project's own folder, {_WITHOUT}."
@@ -262,11 +264,11 @@ def _homes(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Pa
     return homes
 
 
-def _of_the_kernel(path: Path) -> bool:
+def _is_kernel_path(path: Path) -> bool:
     return any(Path(os.path.realpath(path)).is_relative_to(folder) for folder in ("/proc", "/sys"))
 
 
-def _paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
+def _configured_paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
     """Return writable and readable paths."""
     writable: list[Path] = []
     readable: list[Path] = []
@@ -278,7 +280,7 @@ def _paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
                 f"tools.sandboxAllowedPaths: {name!r} can't be shown to commands; expected a file or folder that"
                 " exists, absolute or from '~/', with ':ro' after it if it is only to be read."
             )
-        if text == name and _of_the_kernel(path):
+        if text == name and _is_kernel_path(path):
             raise ConfigError(
                 f"tools.sandboxAllowedPaths: {name!r} would let commands change the kernel; write {name + _READ!r}."
             )
@@ -307,13 +309,13 @@ def system_mounts() -> Mounts:
     resolver = Path(os.path.realpath(_RESOLVER))  # often in /run
     if resolver.is_file() and not resolver.is_relative_to("/etc"):
         mounts.read_only(resolver)
-    for path in _private_configuration():
+    for path in _private_etc_files():
         mounts.hide(path)
     return mounts
 
 
 @cache
-def _private_configuration() -> tuple[Path, ...]:
+def _private_etc_files() -> tuple[Path, ...]:
     """List what in /etc isn't world-readable (password hashes, keys): its owner, root here, could still read it."""
     found: list[Path] = []
     pending = ["/etc"]
