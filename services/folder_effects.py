@@ -11,8 +11,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.services.config.formats import front_matter, parse_yaml
-from interlock.services.config.settings import read_object
+from interlock.services.config.formats import parse_yaml, split_front_matter
+from interlock.services.config.settings import read_json_object
 from interlock.services.files.disk import read_file
 from interlock.services.secrets.environment import is_secret_name
 from interlock.state.command import pieces
@@ -28,7 +28,7 @@ _TELLING = re.compile(
 _FIRST = ("type", "name", "command")
 
 
-def lines_of(file: Path) -> Iterator[str]:
+def describe_file(file: Path) -> Iterator[str]:
     """The lines of one file, or one that says why it can't be read."""
     try:
         yield from [*_describe_contents(file)]
@@ -38,14 +38,14 @@ def lines_of(file: Path) -> Iterator[str]:
 
 def _describe_contents(file: Path) -> Iterable[str]:
     if file.suffix == ".json":
-        return _describe_settings(read_object(file) or {}, listing=file.name == LISTING)
+        return _describe_settings(read_json_object(file) or {}, listing=file.name == LISTING)
     if file.suffix == ".py":
         return ["Python code, which runs with your rights"]
     text = read_file(file).decode("utf-8-sig")
     if file.suffix == ".toml":
         return _describe_toml(object_of(tomllib.loads(text)))
     if file.suffix == ".md":
-        front = front_matter(text)[0]
+        front = split_front_matter(text)[0]
         return _setting_lines({key: value for key, value in front.items() if key != "description"})
     if file.name == ".roomodes":
         return _setting_lines(object_of(parse_yaml(text)))

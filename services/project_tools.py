@@ -24,7 +24,9 @@ _DESCRIPTION = 10_000
 _KEYS = ("parametersJsonSchema", "parameters_json_schema", "parameters", "inputSchema")
 
 
-async def discover(settings: Settings, root: Path, processes: Processes) -> tuple[dict[str, Tool], list[str]]:
+async def discover_tools(
+    settings: Settings, root: Path, processes: Processes
+) -> tuple[dict[str, Tool], list[str]]:
     """Return tools by name and a line per unusable tool; both empty if no command is configured."""
     command = settings.tools.discovery_command.strip()
     if not command:

@@ -49,7 +49,7 @@ _MOST_ERRORS = 3
 
 
 @cache  # pydantic rebuilds it each time: 13 ms per request for all tools
-def parameters(args: type[BaseModel], *, may_wait: bool = False) -> dict[str, Any]:
+def parameter_schema(args: type[BaseModel], *, may_wait: bool = False) -> dict[str, Any]:
     """Return the schema with definitions inlined, without titles and defaults. Cached: don't modify it."""
     whole = args.model_json_schema()
     schema = _inline_schema(whole, whole.get("$defs", {}))
@@ -83,7 +83,7 @@ def _inline_value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
     return _inline_schema(value, definitions) if key == "items" else value
 
 
-def describe(tool: str, args: type[BaseModel], error: ValidationError) -> str:
+def describe_argument_errors(tool: str, args: type[BaseModel], error: ValidationError) -> str:
     """Describe the first errors on one line: field, expectation, value."""
     found = error.errors(include_url=False, include_context=False)
     texts = [_describe_error(args, cast(Mapping[str, Any], one)) for one in found[:_MOST_ERRORS]]
@@ -97,7 +97,9 @@ def _describe_error(args: type[BaseModel], error: Mapping[str, Any]) -> str:
         return f"{where!r} is missing"
     if error["type"] == "extra_forbidden":
         known = (
-            "" if len(error["loc"]) > 1 else f", expected one of {', '.join(parameters(args)['properties'])}"
+            ""
+            if len(error["loc"]) > 1
+            else f", expected one of {', '.join(parameter_schema(args)['properties'])}"
         )
         return f"{where!r} is not a parameter{known}"
     message = error["msg"].removeprefix("Value error, ")
@@ -127,7 +129,7 @@ _EFFECTS = frozenset({"write", "execute", "network"})
 """Risks of calls that must not be repeated unless the tool allows it."""
 
 
-def summary_of(tool: Tool | None, call: CallView) -> str:
+def summarize_call(tool: Tool | None, call: CallView) -> str:
     """Return one line for people; only the name if the tool is unknown or its arguments are invalid."""
     if tool is None:
         return call.name
@@ -168,12 +170,12 @@ class BuiltinToolset:
             ToolDeclaration(
                 name=name,
                 description=tool.description,
-                parameters=parameters(tool.args, may_wait=tool.risk not in _ALONE),
+                parameters=parameter_schema(tool.args, may_wait=tool.risk not in _ALONE),
             )
             for name, tool in self.tools.items()
             if tool.installed()
         ]
-        return [*map(in_few_words, declared)] if self.brief else declared
+        return [*map(shorten_declaration, declared)] if self.brief else declared
 
     def info(self, name: str) -> ToolInfo | None:
         tool = self._names.get(name)
@@ -195,7 +197,7 @@ class BuiltinToolset:
         try:
             args = _parse_args(tool, call)
         except ValidationError as error:
-            return clean(describe(call.name, tool.args, error))
+            return clean(describe_argument_errors(call.name, tool.args, error))
         try:
             for path, access in tool.paths(args):
                 (self.workspace.readable if access == "read" else self.workspace.writable)(path)
@@ -214,7 +216,7 @@ class BuiltinToolset:
             return None
 
     def summary(self, call: CallView) -> str:
-        return summary_of(self._names.get(call.name), call)
+        return summarize_call(self._names.get(call.name), call)
 
     async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         tool = self._names[call.name]
@@ -227,7 +229,7 @@ class BuiltinToolset:
             if tool.preview is not None:
                 return await tool.preview(args, self._build_context(call))
         except Exception as error:
-            problem = unexpected(call.name, error).content
+            problem = to_failed_result(call.name, error).content
             if isinstance(error, ToolError):
                 return Preview(text=problem, problem=problem, code=error.kind)
             return Preview(text=self.summary(call), problem=problem)
@@ -238,14 +240,14 @@ class BuiltinToolset:
             path = str(call.args["file_path"])
             return await self._files.file(path, self._parse_earlier_calls(earlier), self._build_context(call))
         except Exception as error:
-            return unexpected(call.name, error)
+            return to_failed_result(call.name, error)
 
     async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
         try:
             tool = self._names[call.name]
             return await self._files.plan(tool, _parse_args(tool, call), call, self._build_context(call, run))
         except Exception as error:
-            return unexpected(call.name, error)
+            return to_failed_result(call.name, error)
 
     async def run(self, run: ToolRun) -> ToolResult:
         call = run.call
@@ -259,7 +261,7 @@ class BuiltinToolset:
                 return await tool.run(args, context)
             return await self._files.run(tool, args, run, context)
         except Exception as error:
-            return unexpected(call.name, error)
+            return to_failed_result(call.name, error)
 
     def now(self, planned_path: str) -> str | None:
         return self._files.now(planned_path)
@@ -319,7 +321,7 @@ _WORTH = frozenset({"start_line", "end_line", "dir_path", "include_pattern", "fi
 _SENTENCE = re.compile(r"(.+?[.:])(?=\s|$)", re.DOTALL)
 
 
-def in_few_words(tool: ToolDeclaration) -> ToolDeclaration:
+def shorten_declaration(tool: ToolDeclaration) -> ToolDeclaration:
     """The declaration with first sentences only, of the arguments that matter."""
     required = tool.parameters.get("required", ())
     properties = {
@@ -345,7 +347,7 @@ def _parse_args(tool: Tool, call: CallView) -> BaseModel:
     return tool.args.model_validate({name: value for name, value in call.args.items() if name != WAIT})
 
 
-def unexpected(tool: str, error: Exception) -> ToolResult:
+def to_failed_result(tool: str, error: Exception) -> ToolResult:
     """Convert an unexpected exception to a result. LangGraph's own signals pass through."""
     from langgraph.errors import GraphBubbleUp
 

@@ -18,17 +18,17 @@ from interlock.state.messages import Message
 FORMAT = "interlock-chain-1"
 
 
-def record_id(parent: str, body: bytes) -> str:
+def record_hash(parent: str, body: bytes) -> str:
     """`sha256(format version, parent id, bytes)` in hex."""
     return hashlib.sha256(f"{FORMAT}\n{parent}\n".encode() + body).hexdigest()
 
 
-def encode(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """Return the stored bytes: UTF-8 JSON without defaults, with arguments in the given order."""
     return message.model_dump_json(exclude_defaults=True).encode()
 
 
-def continued_by(root: bytes) -> str:
+def continued_head(root: bytes) -> str:
     """Return the head that a root record continues, or an empty string."""
     return json.loads(root)["root"]["continues"] or ""
 
@@ -75,7 +75,7 @@ class ChainTranscript:
             head = self._write_record("", self._write_root(continues or None), None)
         for message in map(self.redact.redact_message, messages):
             message = self.recorded(head, message) if self.recorded else message
-            head = self._write_record(head, encode(message), message)
+            head = self._write_record(head, encode_message(message), message)
         return head
 
     def read(self, head: str) -> list[Message]:
@@ -105,7 +105,7 @@ class ChainTranscript:
         while parent := self._load_record(head)[0]:
             head = parent
         row = self._find_row(head)
-        return continued_by(row[1]) if row and row[1] else ""
+        return continued_head(row[1]) if row and row[1] else ""
 
     def message(self, record: str) -> Message:
         _, message = self._load_record(record)
@@ -121,17 +121,17 @@ class ChainTranscript:
                 yield f"record {head} is missing"
                 return
             parent, body = row
-            if body is None or record_id(parent, body) != head:
+            if body is None or record_hash(parent, body) != head:
                 yield f"record {head} was changed, or its file is missing"
                 if not parent:
                     return
-            head = parent or continued_by(body or b"")
+            head = parent or continued_head(body or b"")
 
     def _write_root(self, continues: str | None) -> bytes:
         own, *origins = (self._root_of(run, continues) for run in (self._run, *self.origins))
-        if not origins or self._find_row(record_id("", own)):
+        if not origins or self._find_row(record_hash("", own)):
             return own
-        return next((root for root in origins if self._find_row(record_id("", root))), own)
+        return next((root for root in origins if self._find_row(record_hash("", root))), own)
 
     def _root_of(self, run: str, continues: str | None) -> bytes:
         root = {"run": run, "agent": self._agent, "continues": continues}
@@ -151,7 +151,7 @@ class ChainTranscript:
         self._cache, self._last = other._cache, other._last
 
     def _write_record(self, parent: str, body: bytes, message: Message | None) -> str:
-        name = record_id(parent, body)
+        name = record_hash(parent, body)
         if (
             self.recorded and name in self._cache
         ):  # a replay's store has it; elsewhere it may have been rolled back

@@ -11,7 +11,7 @@ from typing import NamedTuple
 _SCRIPTS = frozenset({".ts", ".tsx", ".js", ".jsx", ".mjs", ".mts"})
 
 
-def code_with_tests_of(path: str, old: str, new: str) -> str:
+def restore_inline_tests(path: str, old: str, new: str) -> str:
     """Return the code of today with the tests of before; equal to `new` if these have not changed.
 
     Raises `ValueError` if they have, and can't be told apart.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from interlock.services.checks.targets import concerning
+from interlock.services.checks.targets import find_test_targets
 
 _VARIABLE = re.compile(
     r"(?:(?:export|override|private|unexport)\s+)*([\w.@%-]+)\s*(?:::?:?|\+|\?|!)?=(?!=).*", re.DOTALL
@@ -29,7 +29,7 @@ class _Block(NamedTuple):
     text: str
 
 
-def make_with_tests_of(old: str, new: str, words: Iterable[str]) -> str:
+def restore_make_tests(old: str, new: str, words: Iterable[str]) -> str:
     """Return the makefile of today with the rules that concern tests, and the variables that they use, as they were.
 
     Raises `ValueError` where that can't be told: other directives have changed, such as `include` and `ifdef`.
@@ -63,7 +63,7 @@ def _test_rule_names(before: list[_Block], now: list[_Block], words: Iterable[st
     # A prerequisite is built for the tests, and is none itself, unless it runs some or nothing else is done.
     runs = [name for each in (old, new) for name, text in each.items() if _RUNS.search(_recipe(text))]
     did, does = ({name: _recipe(text) or text for name, text in each.items()} for each in (old, new))
-    wanted = concerning(did, does, [*words, *bare, *runs])
+    wanted = find_test_targets(did, does, [*words, *bare, *runs])
     patterns = {name for name in (*old, *new) if "%" in name or name.startswith(".")}
     wanted |= patterns
     variables = (_bodies_by_name(before, "variable"), _bodies_by_name(now, "variable"))

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import yaml
 
-from interlock.services.checks.inline_tests import code_with_tests_of
-from interlock.services.checks.makefile import make_with_tests_of
-from interlock.services.checks.targets import concerning
+from interlock.services.checks.inline_tests import restore_inline_tests
+from interlock.services.checks.makefile import restore_make_tests
+from interlock.services.checks.targets import find_test_targets
 from interlock.services.checks.test_table import CheckTable, Mixed
 
 
@@ -24,7 +24,7 @@ class InseparableError(Exception):
     """What concerns tests can't be told apart from the rest."""
 
 
-def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
+def restore_tests(path: str, old: str, new: str, table: CheckTable) -> str:
     """Return the file of today with the parts that concern tests as they were; equal to `new` if none has changed.
 
     Raises `InseparableError`.
@@ -34,9 +34,9 @@ def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
         raise InseparableError
     try:
         if row.format == "code":
-            return code_with_tests_of(path, old, new)
+            return restore_inline_tests(path, old, new)
         if row.format == "make":
-            return make_with_tests_of(old, new, table.words)
+            return restore_make_tests(old, new, table.words)
         read, write = _FORMATS[row.format]
         before, now = read(old), read(new)
         made = _merge_tests(before, now, row, table)
@@ -53,10 +53,10 @@ def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
         raise InseparableError from error
 
 
-def holds_tests(path: str, text: str, table: CheckTable) -> bool:
+def has_tests(path: str, text: str, table: CheckTable) -> bool:
     """Return whether something in a file of which only a part concerns tests does."""
     try:
-        return with_tests_of(path, text, "", table) != ""
+        return restore_tests(path, text, "", table) != ""
     except InseparableError:
         return True
 
@@ -69,7 +69,7 @@ def _merge_tests(
         made = _restore_key(before, made, key.split("."))
     if row.targets:
         old, new = _require_object(before.get(row.targets) or {}), _require_object(now.get(row.targets) or {})
-        names = concerning(_target_texts(old), _target_texts(new), table.words)
+        names = find_test_targets(_target_texts(old), _target_texts(new), table.words)
         kept = {name: body for name, body in new.items() if name not in names}
         restored = {name: body for name, body in old.items() if name in names}
         order = [*dict.fromkeys([*new, *old])]

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
-from interlock.services.shell.simple import ASSIGNED, simple_commands
+from interlock.services.shell.simple import ASSIGNED, split_simple_commands
 
 Kind = Literal["", "test", "settings", "mixed", "whole", "code"]
 """`test`: a test, or something in a test folder. `settings`: it decides which tests run. `mixed`: some keys or targets
@@ -51,14 +51,14 @@ def _load_document() -> Mapping[str, Any]:
 
 
 @cache
-def runners() -> Sequence[Runner]:
+def load_runners() -> Sequence[Runner]:
     return [Runner.model_validate(row) for row in _load_document()["runner"]]
 
 
 @cache
 def _load_mixed() -> Sequence[tuple[Callable[[str], bool], Mixed]]:
     rows = map(Mixed.model_validate, _load_document()["mixed"])
-    return [(matcher_of(row.files), row) for row in rows]
+    return [(compile_matcher(row.files), row) for row in rows]
 
 
 @cache
@@ -82,7 +82,7 @@ def _generated_names() -> tuple[frozenset[str], frozenset[str]]:
 
 
 @cache
-def matcher_of(patterns: Sequence[str]) -> Callable[[str], bool]:
+def compile_matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Return whether a relative path matches one of these patterns, written as in `tests.toml`."""
     if not patterns:
         return lambda _: False
@@ -226,7 +226,7 @@ class CheckTable:
 
     @cached_property
     def _configured_matcher(self) -> Callable[[str], bool]:
-        return matcher_of(
+        return compile_matcher(
             tuple(
                 dict.fromkeys(
                     (*_pytest_patterns(self.read), *_jest_patterns(self.read), *self._option_patterns())
@@ -246,19 +246,19 @@ class CheckTable:
 
 @cache
 def _settings_matcher() -> Callable[[str], bool]:
-    return matcher_of(tuple(pattern for runner in runners() for pattern in runner.settings))
+    return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.settings))
 
 
 @cache
 def _tests_matcher() -> Callable[[str], bool]:
-    return matcher_of(tuple(pattern for runner in runners() for pattern in runner.tests))
+    return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.tests))
 
 
 @cache
 def _any_row_matcher() -> Callable[[str], bool]:
     """Match what any row does, at once: whole trees of files are looked at."""
-    rows = ((*runner.tests, *runner.settings) for runner in runners())
-    return matcher_of(tuple(chain(*rows, *(row.files for _, row in _load_mixed()))))
+    rows = ((*runner.tests, *runner.settings) for runner in load_runners())
+    return compile_matcher(tuple(chain(*rows, *(row.files for _, row in _load_mixed()))))
 
 
 def _find_runners(words: Sequence[str]) -> list[Runner]:
@@ -266,12 +266,14 @@ def _find_runners(words: Sequence[str]) -> list[Runner]:
     names = {Path(word).name for word in words}
     called = " ".join((Path(words[0]).name, *words[1:2]))
     node = called == "node --test" or (Path(words[0]).name == "node" and "--test" in words)
-    return [r for r in runners() if names & {*r.programs} or r.name == called or (node and r.name == "node")]
+    return [
+        r for r in load_runners() if names & {*r.programs} or r.name == called or (node and r.name == "node")
+    ]
 
 
 def _split_commands(line: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a shell line, without assignments before it."""
-    commands = ([*dropwhile(ASSIGNED.fullmatch, words)] for words in simple_commands(line))
+    commands = ([*dropwhile(ASSIGNED.fullmatch, words)] for words in split_simple_commands(line))
     return filter(None, commands)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.services.checks import VIEWS
-from interlock.services.checks.view_program import File, put_back
+from interlock.services.checks.view_program import StoredFile, restore_files
 from interlock.services.files.disk import make_private_directory
 
 _PROGRAM = (
@@ -46,7 +46,7 @@ class View:
 
 
 @contextmanager
-def opened_view(
+def open_view(
     workspace: Path, files: Iterable[Before], home: Path, *, copy: bool, check: Callable[[], None]
 ) -> Generator[View]:
     """Yield a view in which these files are as before, removed after the block.
@@ -60,16 +60,16 @@ def opened_view(
             return
         root = folder / workspace.name
         _copy_folder(workspace, root, workspace, root, check)
-        put_back(str(root), listed)
+        restore_files(str(root), listed)
         yield View(root, ())
 
 
-def _to_file(place: Path, path: str, mode: int, data: bytes) -> File:
+def _to_file(place: Path, path: str, mode: int, data: bytes) -> StoredFile:
     place.write_bytes(data)
-    return File(path, mode, str(place))
+    return StoredFile(path, mode, str(place))
 
 
-def remove_left_views(home: Path) -> None:
+def remove_leftover_views(home: Path) -> None:
     """Remove what killed runs have left."""
     for folder in (home / VIEWS).glob("*"):
         with suppress(OSError), (folder / "lock").open() as lock:  # gone, or of a run that lives
@@ -93,7 +93,7 @@ def _create_view_folder(workspace: Path, home: Path) -> Generator[Path]:
             _remove_view(folder)
 
 
-def _mount_overlay(workspace: Path, files: Sequence[File], folder: Path) -> View | None:
+def _mount_overlay(workspace: Path, files: Sequence[StoredFile], folder: Path) -> View | None:
     """Return a view through a mount; None if there can't be one here."""
     if not sys.platform.startswith("linux"):
         return None

@@ -19,7 +19,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
-class File(NamedTuple):
+class StoredFile(NamedTuple):
     """A file as it was."""
 
     path: str
@@ -30,7 +30,7 @@ class File(NamedTuple):
     """The file that holds its bytes, or a link's target."""
 
 
-def put_back(root: str, files: Iterable[File]) -> None:
+def restore_files(root: str, files: Iterable[StoredFile]) -> None:
     """Put files into a view, each newer than the one before. Raises `OSError`."""
     begun_ns = time.time_ns()
     for number, file in enumerate(files):
@@ -74,7 +74,7 @@ class _Folder:
         return os.open(name, _FOLDER, dir_fd=folder)
 
 
-def _write_file(folder: int, name: str, file: File, at_ns: int) -> None:
+def _write_file(folder: int, name: str, file: StoredFile, at_ns: int) -> None:
     _remove(folder, name)
     if name.endswith(".py"):
         _remove_compiled(folder, name.removesuffix(".py"))
@@ -134,7 +134,7 @@ def main(plan: str, *command: str) -> NoReturn:
             _mount(b"overlay", root, b"overlay", f"lowerdir={lower},upperdir={up},workdir={at},userxattr")
             for one in held:
                 os.close(one)
-        put_back(view["folders"][0][0], (File(*one) for one in view["files"]))
+        restore_files(view["folders"][0][0], (StoredFile(*one) for one in view["files"]))
         os.chdir(view["folders"][0][0])
     except OSError as error:
         sys.stderr.write(f"No view of the workspace: {error}\n")

@@ -71,7 +71,9 @@ def parse_yaml(text: str) -> object:
         raise ValueError(f"no YAML: {' '.join(str(error).split())}") from error
 
 
-def front_matter(text: str, parsed: Callable[[str], object] = parse_yaml) -> tuple[Mapping[str, Any], str]:
+def split_front_matter(
+    text: str, parsed: Callable[[str], object] = parse_yaml
+) -> tuple[Mapping[str, Any], str]:
     """Split off the front matter between two `---` lines at the top. Raises `ValueError` saying what is wrong."""
     parts = _FRONT.match(text)
     if parts is None:
@@ -171,7 +173,7 @@ def _drop_mismatched_keys(
 
 
 @contextmanager
-def changed_settings(file: Path, below: str) -> Generator[Any]:
+def edit_settings(file: Path, below: str) -> Generator[Any]:
     """Yield the file's JSON and write it back unless the block raises; `below` names the changed key in errors.
 
     Raises `ConfigError`.
@@ -199,7 +201,7 @@ def _parse_plain_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def set_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
+def write_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
     """Set variables in a `.env` file readable only by its owner, and remove those in `gone`. Raises `ConfigError`."""
     from dotenv.parser import parse_stream
 

@@ -15,7 +15,7 @@ _ANY = ("auto", *ALIASES)
 """Names that say how large the model is, and not whose."""
 
 
-def with_vendor(
+def resolve_vendor(
     model: "ModelSettings", names: Sequence[str], env: Mapping[str, str]
 ) -> tuple["ModelSettings", str]:
     """Return the settings with `pro` and `flash` of the default vendor, and what to say about it (empty: nothing).

@@ -13,9 +13,15 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, JsonValue, ValidationError
 
-from interlock.services.config.formats import front_matter, parse_yaml
+from interlock.services.config.formats import parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS
-from interlock.services.context.memory import checked, load_memory, load_rules, problem_in, rules_of
+from interlock.services.context.memory import (
+    first_omission,
+    load_memory,
+    load_rule_folder,
+    load_rules,
+    resolve_in_roots,
+)
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
 from interlock.services.files.stamps import files_like, note
@@ -43,7 +49,7 @@ ONLY_AGENTS = ("complete_task", "update_scratchpad")
 """Available to sub-agents only."""
 
 
-def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
+def build_agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
     """Build the tools that start agents; their descriptions list the agents available."""
     if not definitions:
         return {}
@@ -65,7 +71,7 @@ def _describe_inputs(definition: AgentDefinition) -> str:
     return f" Inputs: {', '.join(properties)}." if isinstance(properties, dict) else ""
 
 
-def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
+def select_agent_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
     """Return the tools a sub-agent may call; at depth 0 it can't start agents."""
     never = {"ask_user", *PLAN_TOOLS, *(() if depth > 0 else AGENT_TOOLS)}
     if definition.tools is None:
@@ -80,7 +86,7 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
     return {**{name: tools[name] for name in chosen}, "complete_task": end}
 
 
-def names_server_tool(definition: AgentDefinition, name: str) -> bool:
+def can_call_server_tool(definition: AgentDefinition, name: str) -> bool:
     """Return whether a sub-agent may call this MCP server tool: it may call all tools, or lists this one or its
     server."""
     named = definition.tools
@@ -202,7 +208,7 @@ def _read_agent(path: Path, _: Path) -> tuple[str, AgentDefinition]:
 
 def _read_definition(path: Path, parsed: Callable[[str], object] = parse_yaml) -> AgentDefinition:
     """Raises `ValueError` saying what is wrong."""
-    front, body = front_matter(path.read_text(encoding="utf-8"), parsed)
+    front, body = split_front_matter(path.read_text(encoding="utf-8"), parsed)
     fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
     fields.setdefault("name", path.stem)
     if fields.get("tools") in ("*", ["*"]):
@@ -235,7 +241,7 @@ def load_skills(root: Path, home: Path, trusted: bool) -> Loaded[Skill]:
 
 
 def _read_skill(file: Path, _: Path) -> tuple[str, Skill]:
-    front, _rest = front_matter(file.read_text(encoding="utf-8-sig"))
+    front, _rest = split_front_matter(file.read_text(encoding="utf-8-sig"))
     name, description = front.get("name", file.parent.name), front.get("description")
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"'name' is {name!r}, expected a string")
@@ -245,7 +251,7 @@ def _read_skill(file: Path, _: Path) -> tuple[str, Skill]:
     return skill.name, skill
 
 
-def skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
+def build_skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
     """Build the tool that activates skills; its description lists those available."""
     if not skills:
         return {}
@@ -260,14 +266,14 @@ async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, 
     skill = skills[args.name]
     folder, name = Path(os.path.realpath(skill.folder)), args.file or NAME
     try:
-        real, top = checked(folder / name, [folder])
+        real, top = resolve_in_roots(folder / name, [folder])
         text = clean(read_text(real, _LARGEST, top))
     except UnreadableError as error:
         raise ToolError(
             "no_skill_file", f"{name!r} of skill {skill.name!r} can't be read: {error}."
         ) from None
     if args.file is None:
-        text = f"{front_matter(text)[1].strip()}\n{_list_other_files(folder)}"
+        text = f"{split_front_matter(text)[1].strip()}\n{_list_other_files(folder)}"
     return ToolResult(status="success", content=text, meta={"summary": skill.name})
 
 
@@ -316,7 +322,7 @@ _UNTRUSTED = "the folder isn't trusted (interlock trust)"
 _PROMPT = "system-prompt-"
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """One file or kind of file."""
 
     used: bool
@@ -325,15 +331,15 @@ class Found(NamedTuple):
     """What it is, or why it isn't used; shown to people."""
 
 
-def found(
+def find_agent_files(
     root: Path, home: Path, names: Sequence[str], modes: Collection[str], trusted: bool
-) -> Iterator[Found]:
+) -> Iterator[FoundFile]:
     """List the agent files found, in a fixed order, without side effects; `modes`: slugs of existing modes."""
     yield from _find_memory(root, home, names)
     yield from _find_commands(root, home, trusted)
     for name in _IGNORE:
         if (root / name).is_file():
-            yield Found(True, "ignore", f"{name}: kept from tools and references")
+            yield FoundFile(True, "ignore", f"{name}: kept from tools and references")
     yield from _find_rules(root, home, modes)
     for path in sorted((root / ".roo").glob(f"{_PROMPT}*")):
         name = path.relative_to(root).as_posix()
@@ -341,50 +347,52 @@ def found(
             "" if trusted else _UNTRUSTED
         )
         what = f"not used; {problem}" if problem else "in place of the mode's system prompt"
-        yield Found(not problem, "prompt", f"{name}: {what}")
+        yield FoundFile(not problem, "prompt", f"{name}: {what}")
 
 
-def _find_rules(root: Path, home: Path, modes: Collection[str]) -> Iterator[Found]:
+def _find_rules(root: Path, home: Path, modes: Collection[str]) -> Iterator[FoundFile]:
     """List the rules for each mode that has any, then those for all modes."""
     places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
     places += [root / name for name in RULES]
     slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
     used: set[str] = set()
     for slug in (*sorted(slugs), ""):
-        files = rules_of(f"-{slug}", root, home) if slug else load_rules(root, home, "")
+        files = load_rule_folder(f"-{slug}", root, home) if slug else load_rules(root, home, "")
         used |= {file.shown for file in files}
         yield from (_describe_rule(file, slug, modes) for file in files if file.shown != IGNORE_FILE)
     for name in (f"{name}{suffix}" for suffix in ("", *(f"-{s}" for s in sorted(slugs))) for name in RULES):
         if name not in used and (root / name).is_file():
-            yield Found(False, "rules", f"{name}: not used; there are rules that come before it")
+            yield FoundFile(False, "rules", f"{name}: not used; there are rules that come before it")
 
 
-def _describe_rule(file: RuleFile, slug: str, modes: Collection[str]) -> Found:
+def _describe_rule(file: RuleFile, slug: str, modes: Collection[str]) -> FoundFile:
     if problem := _unknown_mode_note(slug, modes) or file.problem or ("" if file.text else "it is empty"):
-        return Found(False, "rules", f"{file.shown}: not used; {problem}")
+        return FoundFile(False, "rules", f"{file.shown}: not used; {problem}")
     where = f"mode {slug} of the task loop" if slug else "every mode of the task loop"
-    return Found(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
+    return FoundFile(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
 
 
 def _unknown_mode_note(slug: str, modes: Collection[str]) -> str:
     return "" if not slug or slug in modes else f"unknown mode {slug!r}"
 
 
-def _find_memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[Found]:
+def _find_memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[FoundFile]:
     files = load_memory(roots=[root], home=home, names=names)
     for file in files:
         size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
-        problem = problem_in(file.text)
-        yield Found(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
+        problem = first_omission(file.text)
+        yield FoundFile(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
     for name in _MEMORY:
         if name not in names and (root / name).is_file():
-            yield Found(False, "memory", f"{name}: not used; context.fileName names {', '.join(names)}")
+            yield FoundFile(False, "memory", f"{name}: not used; context.fileName names {', '.join(names)}")
 
 
-def _find_commands(root: Path, home: Path, trusted: bool) -> Iterator[Found]:
+def _find_commands(root: Path, home: Path, trusted: bool) -> Iterator[FoundFile]:
     commands = load_commands(root, home, trusted)
-    yield from (Found(False, "commands", problem) for problem in commands.broken.values())
+    yield from (FoundFile(False, "commands", problem) for problem in commands.broken.values())
     if commands.usable:
-        yield Found(True, "commands", ", ".join(f"/{name}" for name in sorted(commands.usable)))
+        yield FoundFile(True, "commands", ", ".join(f"/{name}" for name in sorted(commands.usable)))
     if count := len(commands.untrusted):
-        yield Found(False, "commands", f"{count} of this folder not used: it isn't trusted (interlock trust)")
+        yield FoundFile(
+            False, "commands", f"{count} of this folder not used: it isn't trusted (interlock trust)"
+        )

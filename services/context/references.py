@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.services.context.memory import without_code
+from interlock.services.context.memory import blank_code_spans
 from interlock.state.calls import ToolError
 from interlock.state.context import Reference
 from interlock.state.deps import StopFlag
@@ -46,31 +46,31 @@ class _AttachmentBudget:
     seen: set[str] = field(default_factory=set[str])
 
 
-def references(prompt: str) -> Iterator[str]:
+def find_references(prompt: str) -> Iterator[str]:
     """Yield each path written after an `@` at the start of a word, in order, outside code, with quotes and escapes
     removed."""
-    for found in _REFERENCE.finditer(without_code(prompt)):
+    for found in _REFERENCE.finditer(blank_code_spans(prompt)):
         if found[1]:
             yield found[1]
         elif path := re.sub(r"\\(.)", r"\1", found[2]).rstrip(".:?"):
             yield path
 
 
-def resolve(stop: StopFlag, prompt: str, workspace: Workspace) -> list[Reference]:
+def resolve_references(stop: StopFlag, prompt: str, workspace: Workspace) -> list[Reference]:
     """Resolve the references; a word that neither names a file nor looks like a path is skipped."""
     room = _AttachmentBudget()
     found: list[Reference] = []
-    for path in dict.fromkeys(references(prompt)):
+    for path in dict.fromkeys(find_references(prompt)):
         stop.check()
         if len(found) == MOST_REFERENCES:
             found.append(Reference(path, "left out", f"more than {MOST_REFERENCES} references in one prompt"))
             break
-        if reference := attached(path, workspace, room, stop):
+        if reference := attach_path(path, workspace, room, stop):
             found.append(reference)
     return found
 
 
-def attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) -> list[Part]:
+def build_attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) -> list[Part]:
     """Build parts from files named by the user, anywhere on disk, and from named texts. Raises `InputError` naming an
     unusable file."""
     room = _AttachmentBudget()
@@ -98,13 +98,15 @@ def _to_text_reference(name: str, data: bytes, room: _AttachmentBudget) -> Refer
     return _text_reference(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
 
 
-def shown_file(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
+def resolve_path(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
     """Resolve a single path."""
-    found = attached(path, workspace, _AttachmentBudget(), stop)
+    found = attach_path(path, workspace, _AttachmentBudget(), stop)
     return found or Reference(path, "missing", f"No file {path!r}.")
 
 
-def attached(path: str, workspace: Workspace, room: "_AttachmentBudget", stop: StopFlag) -> Reference | None:
+def attach_path(
+    path: str, workspace: Workspace, room: "_AttachmentBudget", stop: StopFlag
+) -> Reference | None:
     try:
         real = workspace.readable(path)
     except PathRefused as refused:
@@ -115,7 +117,7 @@ def attached(path: str, workspace: Workspace, room: "_AttachmentBudget", stop: S
             return None
         elsewhere = _find_by_ending(path, workspace, stop)
         if len(elsewhere) == 1:
-            return attached(elsewhere[0], workspace, room, stop)
+            return attach_path(elsewhere[0], workspace, room, stop)
         return Reference(path, "missing", _missing_file_message(path, elsewhere, workspace, real))
     shown = workspace.relative(real) if kind != "missing" else path
     if shown in room.seen:

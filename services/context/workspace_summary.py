@@ -30,7 +30,7 @@ IgnoredIn = Callable[[Path], Callable[[str, bool], bool]]
 """Same as `Workspace.ignored_in`."""
 
 
-def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
+def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
     """List names below `root`, indented; links aren't followed, and `…` marks omissions, such as the content of folders
     that a build made (`is_made`)."""
     end = monotonic() + _SECONDS
@@ -125,7 +125,7 @@ class _GitOutput:
     text: str
 
 
-async def git_summary(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
+async def summarize_repository(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
     """Summarize the repository in a few lines for the model; reports if git is missing or too slow."""
     clean = {k: v for k, v in env.items() if k not in _REPOSITORY} | _QUIET
     log = _run_git(

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import BaseModel, Field, JsonValue, StrictBool, StrictStr, ValidationError
 
 from interlock.services.hooks.hook_settings import Hook
-from interlock.services.hooks.scripts import runs_isolated
+from interlock.services.hooks.scripts import can_run_isolated
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
 from interlock.state.messages import Frozen
@@ -87,12 +87,12 @@ class _Answer(BaseModel, defer_build=True):
     specific: _Specific | None = Field(None, alias="hookSpecificOutput")
 
 
-def stricter(*decisions: HookDecision) -> HookDecision:
+def strictest_decision(*decisions: HookDecision) -> HookDecision:
     """Return the strictest decision: block over ask, ask over allow."""
     return max(decisions, key=_ORDER.index)
 
 
-def read_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
+def parse_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
     """Parse a hook's result. Exit 0: stdout is the reply; 2: block, stderr says why; else warn (block if required)."""
     answer, unread = _parse_stdout(ended)
     reply, unfit = _build_reply(answer) if answer is not None else (Reply(), "")
@@ -142,7 +142,7 @@ def _build_reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
     specific = answer.specific or _Specific()
     reason = answer.reason or specific.permissionDecisionReason or ""
     reply = Reply(
-        decision=stricter(_to_decision(answer.decision), _to_decision(specific.permissionDecision)),
+        decision=strictest_decision(_to_decision(answer.decision), _to_decision(specific.permissionDecision)),
         reason=reason,
         stop=None if answer.goes_on else answer.stop_reason or reason or NO_REASON,
         message=answer.message or "",
@@ -187,7 +187,7 @@ def _restrict_failed_reply(answer: Mapping[str, Any], problem: str, required: bo
     """Reduce a failed hook's reply to its restrictions; a required hook blocks by failing."""
     specific: Any = answer.get("hookSpecificOutput")
     permission: object = cast(Any, specific).get("permissionDecision") if isinstance(specific, dict) else None
-    decision = stricter(_to_decision(answer.get("decision")), _to_decision(permission))
+    decision = strictest_decision(_to_decision(answer.get("decision")), _to_decision(permission))
     reason = answer.get("reason")
     text = reason if isinstance(reason, str) else ""
     if required and decision != "block":
@@ -206,16 +206,16 @@ _MODES = ("AUTO", "ANY", "NONE")
 _TOLD = HookVerdict.model_fields.keys() & Reply.model_fields.keys()
 
 
-class HookReply(NamedTuple):
+class SourcedReply(NamedTuple):
     name: str
     source: str
     reply: Reply
 
 
-def merged(event: HookEvent, replies: Sequence[HookReply]) -> HookOutcome:
+def merge_replies(event: HookEvent, replies: Sequence[SourcedReply]) -> HookOutcome:
     """Merge replies in settings order: texts are joined, later outputs win, the strictest decision applies."""
     decisions: list[HookDecision] = [one.reply.decision for one in replies]
-    decision = stricter("none", *decisions)
+    decision = strictest_decision("none", *decisions)
     stops = [one.reply.stop for one in replies if one.reply.stop is not None]
     return HookOutcome(
         decision=decision,
@@ -233,7 +233,7 @@ def merged(event: HookEvent, replies: Sequence[HookReply]) -> HookOutcome:
     )
 
 
-def changed(payload: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
+def next_hook_input(payload: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
     """Return the next sequential hook's input, including what this hook changed or added."""
     match event:
         case "BeforeTool":
@@ -336,11 +336,11 @@ async def run_hook(
         cwd=around.workspace,
         timeout_s=hook.timeout_s,
         limit_chars=OUTPUT_CHARS,
-        env={**around.environment(), **isolation(hook.command, around.workspace), **hook.env},
+        env={**around.environment(), **isolation_variables(hook.command, around.workspace), **hook.env},
         stdin=stdin,
         on_errors=lambda chunk: stderr.extend(chunk[: max(0, _KEPT - len(stderr))]),
     )
-    reply = read_reply(
+    reply = parse_reply(
         ended, bytes(stderr).decode("utf-8", "replace"), required=hook.required, timeout_s=hook.timeout_s
     )
     fields = reply.model_dump(exclude={"output"})
@@ -348,6 +348,6 @@ async def run_hook(
     return Reply(**around.redact.redact_json(fields), output=output)
 
 
-def isolation(command: str, workspace: Path) -> dict[str, str]:
+def isolation_variables(command: str, workspace: Path) -> dict[str, str]:
     """Keep Python from importing what lies in the workspace, where the model writes, if the hook needs none of it."""
-    return {"PYTHONSAFEPATH": "1"} if runs_isolated(command, workspace) else {}
+    return {"PYTHONSAFEPATH": "1"} if can_run_isolated(command, workspace) else {}

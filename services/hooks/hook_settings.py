@@ -7,7 +7,12 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.services.config.settings import HookLayer, expand, explain, shown
+from interlock.services.config.settings import (
+    HookLayer,
+    describe_validation_error,
+    expand_variables,
+    format_value,
+)
 from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, tool_names
 from interlock.state.errors import ConfigError
 from interlock.state.run import HookEvent
@@ -24,12 +29,12 @@ ALIASES: dict[str, HookEvent] = {
 """Claude Code's names, where they differ."""
 
 
-def event_named(name: str) -> HookEvent | None:
+def find_event(name: str) -> HookEvent | None:
     """Return the event with this name, ours or Claude Code's."""
     return name if name in EVENTS else ALIASES.get(name)
 
 
-def no_event(name: str) -> str:
+def unknown_event_message(name: str) -> str:
     """Explain that a name is not an event, suggesting the one probably meant."""
     if name in ("enabled", "disabled", "notifications"):
         return f"unknown event; write hooksConfig.{name}."
@@ -55,7 +60,7 @@ class Matcher:
         return any(self.pattern.is_found_in(s) if self.pattern else self.text == s for s in subjects)
 
 
-def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
+def build_matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
     """Build the matcher; if its pattern is unusable, one that compares literally, with the reason."""
     if event not in TOOL_EVENTS or text in _ALL:
         return Matcher(text), ""
@@ -66,7 +71,7 @@ def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
         return Matcher(text), why
 
 
-def subjects_of(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
+def event_subjects(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
     """Return all names of an event's subject: tools have aliases, and an agent also matches by its own name."""
     args = payload.get("tool_input")
     return tool_names(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
@@ -175,12 +180,12 @@ class _HookReader:
 
     def hooks(self, data: object) -> Iterator[Hook]:
         if not isinstance(data, dict):
-            self._report_skipped(f"hooks is {shown(data)}, expected an object.", data)
+            self._report_skipped(f"hooks is {format_value(data)}, expected an object.", data)
             return
         for name, groups in cast(dict[str, Any], data).items():
-            event = event_named(name)
+            event = find_event(name)
             if event is None:
-                self._report_skipped(f"hooks.{name}: {no_event(name)}", groups)
+                self._report_skipped(f"hooks.{name}: {unknown_event_message(name)}", groups)
             elif not isinstance(groups, list):
                 yield from self._keep_if_required(
                     event,
@@ -198,7 +203,7 @@ class _HookReader:
         except ConfigError as error:
             yield from self._keep_if_required(event, place, data, str(error))
             return
-        match, problem = matcher(event, group.matcher)
+        match, problem = build_matcher(event, group.matcher)
         if problem:
             self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
         for number, item in enumerate(group.hooks):
@@ -219,7 +224,7 @@ class _HookReader:
                 f"{command.timeout * 1000:g}."
             )
         unset: list[str] = []
-        env = {name: expand(value, self.env, unset) for name, value in command.env.items()}
+        env = {name: expand_variables(value, self.env, unset) for name, value in command.env.items()}
         self.problems += [f"{self.source}: {place}.env names ${name}, which is not set." for name in unset]
         yield Hook(
             event=event,
@@ -241,14 +246,14 @@ class _HookReader:
         try:
             found = model.model_validate(table)
         except ValidationError as error:
-            raise ConfigError(explain(self.source, table, error, f"{place}.")) from None
+            raise ConfigError(describe_validation_error(self.source, table, error, f"{place}.")) from None
         for key in found.model_extra or ():
             hint = nearest(key, model.model_fields, cutoff=0.6)
             self.problems.append(f"{self.source}: {place}: unknown setting {key!r}.{hint}")
         return found
 
     def _wrong_type_message(self, place: str, data: object, expected: str) -> str:
-        return f"{self.source}: {place} is {shown(data)}, expected {expected}."
+        return f"{self.source}: {place} is {format_value(data)}, expected {expected}."
 
     def _keep_if_required(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
         """Skip a malformed definition, unless it is marked required: then it blocks."""

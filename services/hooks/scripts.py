@@ -13,7 +13,7 @@ from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import is_file
 from interlock.services.files.stamps import note
 from interlock.services.shell.model import to_name_set
-from interlock.services.shell.simple import ASSIGNED, simple_commands
+from interlock.services.shell.simple import ASSIGNED, split_simple_commands
 
 _PROJECT = re.compile(r"\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJECT_DIR\b)/?")
 _OWN_FOLDER = re.compile(r"\$\(dirname [^)]*\)|\$\{(0|BASH_SOURCE[^}]*)%/\*\}")
@@ -37,7 +37,9 @@ _DEEPEST = 3
 _MOST_LINES = 400
 
 
-def scripts_of(command: str, root: Path, without: Callable[[Path], bool] = lambda _: False) -> Iterator[Path]:
+def find_scripts(
+    command: str, root: Path, without: Callable[[Path], bool] = lambda _: False
+) -> Iterator[Path]:
     """Yield what a command line runs from a folder, there or not: files that it names, the folders of those that it
     runs, and modules that Python would find before its own (`json.py`). `root` is a real path.
 
@@ -48,7 +50,7 @@ def scripts_of(command: str, root: Path, without: Callable[[Path], bool] = lambd
     yield from (path for path in line.read(command) if not without(path))
 
 
-def runs_isolated(command: str, root: Path) -> bool:
+def can_run_isolated(command: str, root: Path) -> bool:
     """Return whether Python, run by this command, needs no module from the folder, so that it can be kept from
     looking there (`PYTHONSAFEPATH`)."""
     found = _ScriptFinder(root)
@@ -80,7 +82,7 @@ class _ScriptFinder:
         self.without: Callable[[Path], bool] = lambda _: False
 
     def read(self, command: str) -> Iterator[Path]:
-        for words in simple_commands(_PROJECT.sub(f"{self.root}/", command)):
+        for words in split_simple_commands(_PROJECT.sub(f"{self.root}/", command)):
             if words[0] in ("cd", "pushd") and len(words) > 1:
                 self.base = self.base / words[-1]
             else:

@@ -13,7 +13,7 @@ _LOOK_S = 0.001
 
 
 @contextmanager
-def held_still(supervisors: Iterable[int]) -> Generator[None]:
+def freeze_commands(supervisors: Iterable[int]) -> Generator[None]:
     """Stop what runs below these supervisors (their sessions) for the length of the block. Blocks for milliseconds.
 
     Other processes are never touched: each is held by a descriptor, and its parent is looked at once more before it is

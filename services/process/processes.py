@@ -19,10 +19,16 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from interlock.services.process.freeze import held_still
-from interlock.services.process.supervisor_client import GIVEN, GRACE_S, Mode, Supervised, readable
-from interlock.services.sandbox.sandbox import Entered, Sandbox
-from interlock.services.sandbox.start_gate import ATTEMPTS, ChangedError
+from interlock.services.process.freeze import freeze_commands
+from interlock.services.process.supervisor_client import (
+    GIVEN,
+    GRACE_S,
+    Mode,
+    SupervisedCommand,
+    wait_readable,
+)
+from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
+from interlock.services.sandbox.start_gate import ATTEMPTS, WorkspaceChangedError
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs
@@ -32,7 +38,7 @@ from interlock.state.tooling import Ended, Outputs
 class _BackgroundCommand:
     """A command that runs on in the background."""
 
-    child: Supervised
+    child: SupervisedCommand
     label: str
     output_file: Path
 
@@ -57,7 +63,7 @@ class SupervisedProcesses:
         self._sandbox = sandbox
         self._held = ExitStack()
         """Resources of background commands' sandboxes."""
-        self._live: set[Supervised] = set()
+        self._live: set[SupervisedCommand] = set()
         """Commands in sandboxes."""
         self._making = asyncio.Lock()
 
@@ -80,14 +86,16 @@ class SupervisedProcesses:
         async def attempt(stack: ExitStack, last: bool) -> Ended:
             # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
             output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
-            watch = Watch(output, on_output)
+            watch = CommandWatch(output, on_output)
             async with self._freeze_others(ours):
                 inside = None if ours else await self._enter_sandbox(stack, cwd)
                 with ExitStack() as theirs:  # the command's ends of the pipes
                     write = watch.pipe(stack, theirs, watch.hear)
                     stderr = watch.pipe(stack, theirs, on_errors) if on_errors else None
                     whole = {**self._env, **(env or {})}
-                    make = partial(Supervised, cwd=cwd, env=whole, output=write, errors=stderr, stdin=stdin)
+                    make = partial(
+                        SupervisedCommand, cwd=cwd, env=whole, output=write, errors=stderr, stdin=stdin
+                    )
                     child = self._start_supervised(make, "once", argv, inside)
                 stack.callback(child.close)
                 stack.callback(output.discard)
@@ -122,7 +130,7 @@ class SupervisedProcesses:
                 failed.callback(path.unlink, missing_ok=True)
                 with path.open("wb") as file:
                     whole = {**self._env, **(env or {})}
-                    make = partial(Supervised, cwd=cwd, env=whole, output=file.fileno())
+                    make = partial(SupervisedCommand, cwd=cwd, env=whole, output=file.fileno())
                     child = self._start_supervised(make, "background", argv, inside)
                 failed.callback(child.close)
                 await self._release_command(stack, child, inside, last)
@@ -168,8 +176,12 @@ class SupervisedProcesses:
         self._held.close()
 
     def _start_supervised(
-        self, make: Callable[..., Supervised], mode: Mode, argv: Sequence[str], inside: Entered | None
-    ) -> Supervised:
+        self,
+        make: Callable[..., SupervisedCommand],
+        mode: Mode,
+        argv: Sequence[str],
+        inside: CommandSandbox | None,
+    ) -> SupervisedCommand:
         if inside is None:
             return make(argv, mode=mode, most=self._most)
         made = make(
@@ -192,11 +204,11 @@ class SupervisedProcesses:
                 child.listen()
             sessions = [c.session for c in self._live if c.session is not None and not c.over]
             with ExitStack() as stack:
-                await _run_in_thread(partial(stack.enter_context, held_still(sessions)))
+                await _run_in_thread(partial(stack.enter_context, freeze_commands(sessions)))
                 yield
 
     async def _release_command(
-        self, stack: ExitStack, child: Supervised, inside: Entered | None, last: bool
+        self, stack: ExitStack, child: SupervisedCommand, inside: CommandSandbox | None, last: bool
     ) -> None:
         """Let the command start in its sandbox. Raises `ChangedError`, `ValueError`."""
         if inside is None:
@@ -205,13 +217,17 @@ class SupervisedProcesses:
         stack.callback(self._live.discard, child)
         try:
             if not await _run_in_thread(inside.gate.open) and not last:
-                raise ChangedError("Bubblewrap ended.")  # its output says why; what was moved may be back
-        except ChangedError:
+                raise WorkspaceChangedError(
+                    "Bubblewrap ended."
+                )  # its output says why; what was moved may be back
+        except WorkspaceChangedError:
             raise
         except (OSError, InterlockError) as error:
             raise ValueError(_sandbox_failure(error)) from error
 
-    async def _enter_sandbox(self, stack: ExitStack, cwd: Path, *, alone: bool = True) -> Entered | None:
+    async def _enter_sandbox(
+        self, stack: ExitStack, cwd: Path, *, alone: bool = True
+    ) -> CommandSandbox | None:
         """Return what runs a command in the sandbox, if any, while `stack` is open. Raises `ValueError`."""
         if self._sandbox is None:
             return None
@@ -230,7 +246,7 @@ async def _retry_if_workspace_changed(attempt: Callable[[ExitStack, bool], Await
         with ExitStack() as stack:
             try:
                 return await attempt(stack, not left)
-            except ChangedError as error:
+            except WorkspaceChangedError as error:
                 if not left:
                     raise ValueError(_sandbox_failure(error)) from error
     raise AssertionError("the last attempt returns or raises")
@@ -388,7 +404,7 @@ _DRAIN_S = 1.0
 Why = Literal["exited", "timeout", "inactivity"]
 
 
-class Watch:
+class CommandWatch:
     """One run of one command."""
 
     def __init__(self, output: ProcessOutput, on_output: Callable[[str], None] | None) -> None:
@@ -404,7 +420,7 @@ class Watch:
         self._sources[read] = take
         return write
 
-    async def until_end(self, child: Supervised, timeout_s: float, inactivity_s: float) -> Ended:
+    async def until_end(self, child: SupervisedCommand, timeout_s: float, inactivity_s: float) -> Ended:
         """Wait for the command, all its descendants and all that they write."""
         self._child = child
         self._started, self._spoke = child.asked_at, time.monotonic()
@@ -444,7 +460,7 @@ class Watch:
 
     async def _pump_pipe(self, source: int, take: Callable[[bytes], None]) -> None:
         while True:
-            await readable(source)
+            await wait_readable(source)
             chunk = os.read(source, _CHUNK)
             self._spoke = time.monotonic()
             take(chunk)

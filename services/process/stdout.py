@@ -22,7 +22,7 @@ def own_stdout() -> TextIO:
 
 
 @contextmanager
-def kept_stdout() -> Generator[None]:
+def redirect_stdout_to_stderr() -> Generator[None]:
     """Within it, descriptor 1 is stderr, also in programs that are started; `own_stdout` is what it was before."""
     global _users
     with _lock:
@@ -39,9 +39,9 @@ def kept_stdout() -> Generator[None]:
 
 
 @contextmanager
-def printing_to_stderr() -> Generator[None]:
+def redirect_prints_to_stderr() -> Generator[None]:
     """Within it, what is printed goes to stderr; on a terminal what Python prints: a session may draw there."""
-    with nullcontext() if os.isatty(1) else kept_stdout(), redirect_stdout(sys.stderr):
+    with nullcontext() if os.isatty(1) else redirect_stdout_to_stderr(), redirect_stdout(sys.stderr):
         yield
 
 

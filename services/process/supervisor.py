@@ -47,7 +47,7 @@ _ROOM, _THREADS = 2, 2000
 """The kernel counts all the user's threads: it allows _ROOM × PROCESSES + _THREADS more than run on the machine."""
 
 
-def escape_note() -> str | None:
+def describe_escapes() -> str | None:
     """Describe what can outlive a killed run on this system, or None. For `doctor`."""
     if LINUX:
         return None
@@ -70,7 +70,7 @@ def _replace_keyring() -> None:
         raise OSError(error, os.strerror(error))
 
 
-def bound_note() -> str:
+def describe_process_limit() -> str:
     """Describe how the limit on a command's processes is enforced here. For `doctor`."""
     if not LINUX:
         return "commands have no limit on processes and memory"

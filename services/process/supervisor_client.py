@@ -38,7 +38,7 @@ Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
 """`once`: nothing outlives the command; `sandboxed`: under bubblewrap, reporting and signalling the inner command."""
 
 
-class Supervisors:
+class SupervisorSpawner:
     """The process that all supervisors of this process are forked from: it is started by the first, or ahead of it."""
 
     def __init__(self) -> None:
@@ -101,12 +101,12 @@ class Supervisors:
         self.__init__()
 
 
-SUPERVISORS = Supervisors()
+SUPERVISORS = SupervisorSpawner()
 atexit.register(SUPERVISORS.end)
 os.register_at_fork(after_in_child=SUPERVISORS.forget)
 
 
-class Supervised:
+class SupervisedCommand:
     """One command under its supervisor. `close` must be called; it kills whatever is left."""
 
     pid: int | None = None
@@ -191,13 +191,13 @@ class Supervised:
     async def started(self) -> None:
         """Return when `pid` or `error` is known, or the supervisor has exited."""
         while not (self.over or self.pid or self.error):
-            await readable(self._status)
+            await wait_readable(self._status)
             self.listen()
 
     async def finished(self) -> None:
         """Return when the supervisor has exited."""
         while not self.over:
-            await readable(self._status)
+            await wait_readable(self._status)
             self.listen()
         if self.lost:
             await asyncio.to_thread(self._kill_orphans)
@@ -231,7 +231,7 @@ class Supervised:
     def _kill_orphans(self) -> None:
         """Kill what the supervisors would have killed."""
         give_up = time.monotonic() + _REAP_S
-        while (found := orphans(self._mark, self.session)) and time.monotonic() < give_up:
+        while (found := find_orphans(self._mark, self.session)) and time.monotonic() < give_up:
             for pid in found:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -255,7 +255,7 @@ class Supervised:
                 self.error = value
 
 
-def orphans(mark: str, session: int | None) -> list[int]:
+def find_orphans(mark: str, session: int | None) -> list[int]:
     """List live processes that carry the mark, are in the session (None: not known), or descend from one of these."""
     found: set[int] = set()
     parents: dict[int, int] = {}
@@ -300,7 +300,7 @@ def _hold_data(stack: ExitStack, data: bytes) -> int:
     return file.fileno()
 
 
-async def readable(descriptor: int) -> None:
+async def wait_readable(descriptor: int) -> None:
     """Return when data can be read, or the other end is closed."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()

@@ -126,12 +126,12 @@ class _MountRow(NamedTuple):
         return self.device, self.root
 
 
-def numbers(made: str) -> set[str]:
+def mount_ids(made: str) -> set[str]:
     """Return the numbers of all mounts in a `/proc/PID/mountinfo`."""
     return {row.id for row in _parse_mountinfo(made)}
 
 
-def is_finished(made: str) -> bool:
+def is_setup_finished(made: str) -> bool:
     """Return whether a sandbox's `/proc/PID/mountinfo` shows bubblewrap's last step: its folder `newroot` is
     the root."""
     roots = [row for row in _parse_mountinfo(made) if row.point == "/"]

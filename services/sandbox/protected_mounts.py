@@ -97,7 +97,7 @@ class Survey:
             self.mounts.pin(parent)
 
     def note_programs(self, git: Path) -> None:
-        self.programs.update((str(git / name), commands_in(str(git / name))) for name in _TODO_LISTS)
+        self.programs.update((str(git / name), find_rebase_commands(str(git / name))) for name in _TODO_LISTS)
 
     def root_of(self, path: Path) -> Path | None:
         return max(
@@ -105,7 +105,7 @@ class Survey:
         )
 
 
-def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
+def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
     """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
     found = Survey(roots)
     configs = [*git_configuration_paths(env)]
@@ -142,7 +142,7 @@ def _survey_folders(
     pending = [str(root)]
     while pending:
         folder = pending.pop()
-        found.folders[folder] = stamp(folder)  # first: what comes later changes it
+        found.folders[folder] = folder_stamp(folder)  # first: what comes later changes it
         entries = _list_entries(folder)
         if is_repository({fold_name(entry.name) for entry in entries}):
             _mount_bare_repository(Path(folder), found)
@@ -231,7 +231,7 @@ def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path
         found.hold(own / "config.worktree", _NOTHING)
 
 
-def commands_in(todo: str) -> list[str]:
+def find_rebase_commands(todo: str) -> list[str]:
     """Return the lines of a rebase's list that run a command."""
     try:
         return [line.decode(errors="replace") for line in _EXEC.findall(read_file(Path(todo)))]
@@ -254,7 +254,7 @@ def _resolve_pointer(base: Path, name: str) -> Path:
 Stamp = tuple[int, int, int]
 
 
-def stamp(folder: str) -> Stamp | None:
+def folder_stamp(folder: str) -> Stamp | None:
     """Return a value that differs once an entry of the folder is new or gone; None if that can't be known yet."""
     try:
         status = os.lstat(folder)
@@ -294,7 +294,7 @@ def is_placeholder(path: Path, content: bytes | None) -> bool:
 
 
 @contextmanager
-def held(missing: Mapping[Path, bytes | None]) -> Generator[None]:
+def hold_placeholders(missing: Mapping[Path, bytes | None]) -> Generator[None]:
     """Hold placeholders: path → file content, or None for a folder. Skips what nobody can create. Raises `OSError`."""
     with ExitStack() as stack:
         for path, content in missing.items():
@@ -315,7 +315,7 @@ def _hold_placeholder(path: Path, content: bytes | None) -> Generator[None]:
         _remove_unless_held(descriptor, path, content)
 
 
-def remove_left(path: Path, content: bytes | None) -> None:
+def remove_leftover_placeholder(path: Path, content: bytes | None) -> None:
     """Remove the placeholder of a killed run, unless another holds it, too."""
     with suppress(OSError):
         _remove_unless_held(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), path, content)

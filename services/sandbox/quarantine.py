@@ -28,11 +28,11 @@ from interlock.services.sandbox.protected_mounts import (
     HERE,
     NOT_SEARCHED,
     Survey,
-    commands_in,
+    find_rebase_commands,
+    folder_stamp,
     is_placeholder,
     link_target,
-    remove_left,
-    stamp,
+    remove_leftover_placeholder,
 )
 from interlock.state.workspace import Place
 
@@ -45,7 +45,7 @@ _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass
-class Newcomers:
+class CreatedPaths:
     """What a command made, compared with a survey from before it."""
 
     before: Survey
@@ -61,7 +61,7 @@ class Newcomers:
         """
         kinds = self.protected.make_kind_lookup()
         folders = self.before.folders
-        changed = [f for f, old in folders.items() if old is None or stamp(f) != old]
+        changed = [f for f, old in folders.items() if old is None or folder_stamp(f) != old]
         anchors = {str(root): Anchor(root) for root in self.before.roots}
         while changed:
             folder = changed.pop()
@@ -76,7 +76,7 @@ class Newcomers:
             if os.path.lexists(path) and path not in self.protected.made and not self._quarantine_path(path):
                 self._quarantine_path(first)
         for path, commands in self.before.programs.items():
-            if {*commands_in(path)} - {*commands}:
+            if {*find_rebase_commands(path)} - {*commands}:
                 self._quarantine_path(os.path.dirname(path))  # noqa: PTH120 - a path as text
 
     def _list_new_folders(
@@ -153,7 +153,9 @@ def _hash_file(path: str) -> str | None:
 
 
 @contextmanager
-def noted(newcomers: Newcomers, state: Path, began: Callable[[], bool]) -> Generator[None]:
+def quarantine_after_command(
+    newcomers: CreatedPaths, state: Path, began: Callable[[], bool]
+) -> Generator[None]:
     """Run a command inside the block: note what is there before, and set aside what it made after. Raises `OSError`.
 
     `state`: the state directory; without one there is no note. `began`: whether the command was started at all.
@@ -167,7 +169,7 @@ def noted(newcomers: Newcomers, state: Path, began: Callable[[], bool]) -> Gener
 
 
 @contextmanager
-def _open_survey_journal(newcomers: Newcomers, folder: Path) -> Generator[None]:
+def _open_survey_journal(newcomers: CreatedPaths, folder: Path) -> Generator[None]:
     """One JSON text a line: what is there, then what tools make meanwhile. Locked for as long as its owner lives."""
     make_private_directory(folder)
     descriptor, name = tempfile.mkstemp(dir=folder)
@@ -194,7 +196,7 @@ def _open_survey_journal(newcomers: Newcomers, folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def set_aside_left(state: Path, root: Path) -> Iterator[str]:
+def quarantine_leftovers(state: Path, root: Path) -> Iterator[str]:
     """Set aside what sandboxed commands made in a workspace: those of killed runs, and those that other runs still have
     in the background. Yields a warning for each. Call it before anything in the workspace is obeyed."""
     for note in (state / _NOTES).glob("*.json"):
@@ -211,14 +213,14 @@ def set_aside_left(state: Path, root: Path) -> Iterator[str]:
                 programs=before["programs"],
                 folders=dict.fromkeys(before["roots"]),
             )
-            found = Newcomers(survey, ProtectedPaths(memory=before["memory"], made=tools))
+            found = CreatedPaths(survey, ProtectedPaths(memory=before["memory"], made=tools))
             found.set_aside()
             whose = "of another run"
             with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 whose = "of a killed run"
                 for path, text in before["held"].items():
-                    remove_left(Path(path), None if text is None else text.encode())
+                    remove_leftover_placeholder(Path(path), None if text is None else text.encode())
                 note.unlink()
             yield from (
                 f"A command {whose} made {p!r} in its sandbox; {SUFFIX!r} was added to its name."

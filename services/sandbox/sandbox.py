@@ -12,11 +12,18 @@ from functools import cache
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.sandbox.bubblewrap import HOLE, find_bwrap, kernel_mounts, remedy, supports, trouble
+from interlock.services.sandbox.bubblewrap import (
+    HOLE,
+    find_bwrap,
+    find_sandbox_problem,
+    has_option,
+    permission_advice,
+    read_only_proc_arguments,
+)
 from interlock.services.sandbox.mounts import Mounts
-from interlock.services.sandbox.protected_mounts import held, survey
-from interlock.services.sandbox.quarantine import SUFFIX, Newcomers, noted
-from interlock.services.sandbox.start_gate import ATTEMPTS, ChangedError, Gate, gate
+from interlock.services.sandbox.protected_mounts import hold_placeholders, survey_roots
+from interlock.services.sandbox.quarantine import SUFFIX, CreatedPaths, quarantine_after_command
+from interlock.services.sandbox.start_gate import ATTEMPTS, Gate, WorkspaceChangedError, open_gate
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended
@@ -42,7 +49,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Entered:
+class CommandSandbox:
     """The sandbox of one command."""
 
     begin: Sequence[str]
@@ -52,7 +59,7 @@ class Entered:
     gate: Gate
     """Open it once bubblewrap runs: the command waits behind it."""
     network: bool
-    newcomers: Newcomers
+    newcomers: CreatedPaths
 
     def argv(self, command: Sequence[str], info: int, wait: int) -> list[str]:
         """Return what runs a command; `info` and `wait`: as what numbers it gets the gate's descriptors."""
@@ -102,12 +109,12 @@ class Sandbox:
     protected: ProtectedPaths = field(default_factory=ProtectedPaths)
 
     @contextmanager
-    def entered(self, cwd: Path, *, alone: bool = True) -> Generator[Entered]:
+    def entered(self, cwd: Path, *, alone: bool = True) -> Generator[CommandSandbox]:
         """Yield what runs a command inside the block. `alone`: none of its children outlives it.
 
         Walks the workspace: call it in a thread. Raises `OSError` and `SandboxError`.
         """
-        found = survey(self.roots, self.env, self.protected)
+        found = survey_roots(self.roots, self.env, self.protected)
         mounts = system_mounts()
         for home in self.homes:
             mounts.scratch(home)
@@ -118,15 +125,15 @@ class Sandbox:
             mounts.writable(path)
         if self.state.exists() and mounts.shows(self.state):
             mounts.hide(self.state)
-        with held(found.missing), gate(mounts) as made:
+        with hold_placeholders(found.missing), open_gate(mounts) as made:
             # A new /dev would hide what was mounted below it before: a workspace in memory.
             memory = mounts.arguments(_MEMORY, below=True)
-            kernel = ["--proc", "/proc", *kernel_mounts(), "--dev", "/dev", *memory]
+            kernel = ["--proc", "/proc", *read_only_proc_arguments(), "--dev", "/dev", *memory]
             end = [*kernel, "--remount-ro", "/", "--chdir", str(cwd), "--"]
             prefix = [*mounts.arguments(_MEMORY, below=False), *end]
-            newcomers = Newcomers(found, self.protected)
-            with noted(newcomers, self.state, lambda: made.opened):
-                yield Entered(
+            newcomers = CreatedPaths(found, self.protected)
+            with quarantine_after_command(newcomers, self.state, lambda: made.opened):
+                yield CommandSandbox(
                     [self.program, *self._namespace_options(alone)], prefix, made, self.network, newcomers
                 )
 
@@ -135,7 +142,7 @@ class Sandbox:
         variables = [part for name in _AGENTS for part in ("--unsetenv", name)]
         # Without it a background command's own children may live on; the supervisor ends them with the run.
         death = ["--die-with-parent"] if alone else []
-        nested = [_NO_MORE] if supports(self.program, _NO_MORE) else []
+        nested = [_NO_MORE] if has_option(self.program, _NO_MORE) else []
         apart = [*_APART, *nested, *net, "--cap-drop", "ALL", "--new-session", *death]
         return [*apart, *variables, "--setenv", "TMPDIR", "/tmp"]
 
@@ -145,7 +152,7 @@ _WITHOUT = "or run without the sandbox (no -s; tools.sandbox, GEMINI_SANDBOX and
 _READ = ":ro"
 
 
-def cause(error: SandboxError) -> str:
+def sandbox_error_cause(error: SandboxError) -> str:
     """Return why there is no sandbox, without the advice to do without."""
     return str(error).removesuffix(".").removesuffix(f", {_WITHOUT}")
 
@@ -189,7 +196,7 @@ _NAMES = ("AGENTS.md", "GEMINI.md", ".gitattributes")
 _MAKES = f"for d in sub new; do mkdir -p $d; for f in {' '.join(_NAMES)}; do echo > $d/$f; done; done"
 
 
-def check_here(env: Mapping[str, str]) -> str:
+def check_sandbox_support(env: Mapping[str, str]) -> str:
     """Return bubblewrap's path if a sandbox works on this machine, and what was tried in it and is closed.
 
     Raises `SandboxError`.
@@ -200,11 +207,11 @@ def check_here(env: Mapping[str, str]) -> str:
         (root / "sub").mkdir()
         sandbox = _require_working_sandbox(Sandbox(program, [root], (), Path(os.devnull), env))
         with sandbox.entered(root) as entered:
-            trouble(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
+            find_sandbox_problem(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
         if left := [path.name for name in _NAMES for path in root.rglob(name)]:
             raise SandboxError(f"Bubblewrap's sandbox isn't closed here: a command can make {left[0]!r}.")
     closed = ["writing to /proc and /sys", "capabilities", "new privileges", *_NAMES]
-    older = "" if supports(program, _NO_MORE) else "; user namespaces are not: bubblewrap is older than 0.8"
+    older = "" if has_option(program, _NO_MORE) else "; user namespaces are not: bubblewrap is older than 0.8"
     closed += [] if older else ["user namespaces"]
     return f"{program}; tried and refused: {', '.join(closed)}{older}"
 
@@ -233,17 +240,19 @@ def _require_working_sandbox(sandbox: Sandbox) -> Sandbox:
             f"Bubblewrap's sandbox isn't closed here: {problem}; {_WITHOUT.removeprefix('or ')}."
         )
     if problem:
-        raise SandboxError(f"Bubblewrap can't make a sandbox here: {problem!r}; {remedy()}, {_WITHOUT}.")
+        raise SandboxError(
+            f"Bubblewrap can't make a sandbox here: {problem!r}; {permission_advice()}, {_WITHOUT}."
+        )
     return sandbox
 
 
 def _try_sandbox(sandbox: Sandbox, where: Path) -> str | None:
     """Try it, again if something moves in the workspace meanwhile. Raises `OSError`, `SandboxError`."""
     for _ in range(ATTEMPTS - 1):
-        with suppress(ChangedError), sandbox.entered(where) as entered:
-            return trouble(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
+        with suppress(WorkspaceChangedError), sandbox.entered(where) as entered:
+            return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
     with sandbox.entered(where) as entered:
-        return trouble(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
+        return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
 
 
 def _home_directories(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.services.sandbox.mounts import Mounts, is_finished, numbers
+from interlock.services.sandbox.mounts import Mounts, is_setup_finished, mount_ids
 from interlock.state.errors import SandboxError
 
 ATTEMPTS = 5
@@ -27,7 +27,7 @@ _CHANGED = (
 )
 
 
-class ChangedError(SandboxError):
+class WorkspaceChangedError(SandboxError):
     """The workspace changed while the sandbox was made."""
 
 
@@ -74,7 +74,7 @@ class Gate:
             return False
         host = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
         if difference := self.mounts.difference(made, host):
-            raise ChangedError(_CHANGED.format(difference=difference))
+            raise WorkspaceChangedError(_CHANGED.format(difference=difference))
         try:
             self._watch_mounts(pid, made)
         except OSError:  # it has ended
@@ -103,7 +103,7 @@ class Gate:
             changes.register(stop, select.POLLIN)
             while stop not in (descriptor for descriptor, _ in changes.poll()):
                 now = os.fsdecode(_read_proc_file(table))
-                if now and (lost := protecting.keys() - numbers(now)):
+                if now and (lost := protecting.keys() - mount_ids(now)):
                     self.uncovered = min(protecting[number] for number in lost)
                     with suppress(ProcessLookupError):
                         signal.pidfd_send_signal(first, signal.SIGKILL)
@@ -135,14 +135,14 @@ class Gate:
                 made = ""
             except OSError:
                 return None
-            if is_finished(made):
+            if is_setup_finished(made):
                 return made
             time.sleep(_LOOK_S)
         raise TimeoutError
 
 
 @contextmanager
-def gate(mounts: Mounts) -> Generator[Gate]:
+def open_gate(mounts: Mounts) -> Generator[Gate]:
     """Make a gate for one command. Raises `OSError`."""
     news, info = os.pipe()
     # A socket without a connection has no end-of-file, at which bubblewrap would start the command.

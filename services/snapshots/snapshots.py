@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file
 from interlock.services.files.ignore import find_git_directory, git_index_path
-from interlock.services.snapshots.workspace_tree import Change, Tree, kind_of
+from interlock.services.snapshots.workspace_tree import PathChange, WorkspaceTree, permission_kind
 from interlock.state.errors import RunError
 from interlock.state.workspace import Workspace
 
@@ -66,7 +66,7 @@ class SnapshotError(RunError):
     kind = "snapshot"
 
 
-class Kept(NamedTuple):
+class SnapshotFile(NamedTuple):
     """A file in a snapshot."""
 
     mode: int
@@ -75,7 +75,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beside:
+class BlobSource:
     """A repository of the user's whose blobs can be copied."""
 
     objects: Path
@@ -84,7 +84,7 @@ class Beside:
     wanted: set[str] = field(default_factory=set[str])
 
 
-class Piece(NamedTuple):
+class FileDiff(NamedTuple):
     """A file's part of a diff."""
 
     old: str
@@ -95,12 +95,12 @@ class Piece(NamedTuple):
     lines: list[str]
 
 
-def _parse_raw_line(line: str) -> list[Piece]:
+def _parse_raw_line(line: str) -> list[FileDiff]:
     """Return the pieces of a raw line: a file that became a link, or the reverse, has two."""
     about, *names = line.rstrip("\n").split("\t")
     status = about.rpartition(" ")[2][0]
     old, new = _unquote_name(names[0]), _unquote_name(names[-1])
-    return [Piece(old, new, status, []) for _ in range(2 if status == "T" else 1)]
+    return [FileDiff(old, new, status, []) for _ in range(2 if status == "T" else 1)]
 
 
 def _unquote_name(name: str) -> str:
@@ -115,10 +115,10 @@ def _unquote_name(name: str) -> str:
     )
 
 
-class Contents(NamedTuple):
+class SnapshotContents(NamedTuple):
     """Everything in a snapshot, by path."""
 
-    files: Mapping[str, Kept]
+    files: Mapping[str, SnapshotFile]
     folders: Mapping[str, int]
     """Permissions of every folder, empty ones included."""
 
@@ -128,7 +128,7 @@ def repository_name(root: Path) -> str:
     return hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-class Repository:
+class ShadowRepository:
     """A shadow repository, created on first write. Methods raise `SnapshotError` with a one-line message."""
 
     def __init__(self, folder: Path) -> None:
@@ -138,10 +138,10 @@ class Repository:
         self,
         ref: str,
         parent: str,
-        changes: Iterator[Change],
+        changes: Iterator[PathChange],
         layout: Callable[[], bytes],
         last: bytes,
-        beside: "Beside | None" = None,
+        beside: "BlobSource | None" = None,
     ) -> str:
         """Add a snapshot after `parent` (empty for the first); returns its id, or `parent` if nothing changed.
 
@@ -176,9 +176,9 @@ class Repository:
         self,
         ref: str,
         parent: str,
-        changes: Iterable[Change],
+        changes: Iterable[PathChange],
         layout: Callable[[], bytes],
-        beside: "Beside | None",
+        beside: "BlobSource | None",
     ) -> Iterator[bytes]:
         """Yield what fast-import reads. Files that need no data are noted in `beside`."""
         stamp = f"interlock <interlock@localhost> {time.time():.0f} +0000"
@@ -191,7 +191,7 @@ class Repository:
             yield _import_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
         yield _import_command(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
 
-    def beside(self, root: Path) -> "Beside | None":
+    def beside(self, root: Path) -> "BlobSource | None":
         """Return the blobs that the git repository around a folder has of files in it; None: there is none, or it
         is small.
 
@@ -221,9 +221,9 @@ class Repository:
             ).decode()
         except SnapshotError:  # of another format, or damaged: its files are read like any others
             return None
-        return Beside(objects, {line[:40] for line in lines.splitlines() if line[40:46] == " blob "})
+        return BlobSource(objects, {line[:40] for line in lines.splitlines() if line[40:46] == " blob "})
 
-    def _copy_blobs(self, beside: "Beside") -> None:
+    def _copy_blobs(self, beside: "BlobSource") -> None:
         """Copy the blobs that are wanted, each checked against its name, as they are compressed there."""
         if not beside.wanted:
             return
@@ -241,10 +241,10 @@ class Repository:
     def layout(self, commit: str) -> bytes:
         return self._run_git("cat-file", "blob", f"{commit}:{_LAYOUT}")
 
-    def contents(self, commit: str) -> Contents:
+    def contents(self, commit: str) -> SnapshotContents:
         layout = json.loads(self.layout(commit))
         usual, odd = layout["usual"], layout["odd"]
-        files: dict[str, Kept] = {}
+        files: dict[str, SnapshotFile] = {}
         for line in self._run_git("ls-tree", "-r", "-z", "--full-tree", commit, f"{_FILES}/").split(b"\0")[
             :-1
         ]:
@@ -252,13 +252,15 @@ class Repository:
             kind, _, blob = about.decode().split(" ")
             path, mode = os.fsdecode(name).removeprefix(f"{_FILES}/"), _KINDS[kind]
             if not stat.S_ISLNK(mode):
-                mode = stat.S_IFREG | odd.get(path, usual.get(kind_of(mode), mode & 0o777))
-            files[path] = Kept(mode, blob)
+                mode = stat.S_IFREG | odd.get(path, usual.get(permission_kind(mode), mode & 0o777))
+            files[path] = SnapshotFile(mode, blob)
         folders = dict.fromkeys(layout["empty"], 0)
         for path in (*files, *layout["empty"]):
             while (path := path.rpartition("/")[0]) and path not in folders:
                 folders[path] = 0
-        return Contents(files, {path: odd.get(path, usual.get("folder", 0)) for path in sorted(folders)})
+        return SnapshotContents(
+            files, {path: odd.get(path, usual.get("folder", 0)) for path in sorted(folders)}
+        )
 
     def blobs(self, names: Sequence[str]) -> Iterator[bytes]:
         """Yield the bytes of each blob, in the given order."""
@@ -284,14 +286,14 @@ class Repository:
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
         return b"".join(self._run_git(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
 
-    def steps(self, pairs: Sequence[tuple[str, str]]) -> list[list[Piece]]:
+    def steps(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
         """Return what changed from each snapshot to another, file by file, by one process of git."""
         shown = ("diff-tree", "--stdin", "-r", "--raw", "-p", "-M", "--always", f"--relative={_FILES}/")
         asked = "".join(f"{new} {old}\n" for old, new in pairs)
         text = self._run_git_with_input(
             *shown, "--no-ext-diff", "--no-textconv", "--no-color", "--abbrev=40", text=asked
         )
-        found, patches = list[list[Piece]](), -1
+        found, patches = list[list[FileDiff]](), -1
         for line in re.findall(
             r"[^\n]*\n", text.decode(errors="replace")
         ):  # a form feed ends no line of git's
@@ -348,7 +350,7 @@ class Repository:
                 assert git.stdout is not None
                 git.stdout.read()
 
-    def copy_from(self, other: "Repository", commits: Sequence[str]) -> None:
+    def copy_from(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
         """Take over those of the snapshots that the other repository has and this one lacks."""
         gone = {*other.lacking(commits)} if (wanted := self.lacking(commits)) else set[str]()
         if there := [commit for commit in wanted if commit not in gone]:
@@ -482,9 +484,9 @@ def _import_command(path: str, mode: int | None, data: bytes, there: str = "") -
 _INDEX = "interlock-index.json"
 
 
-def continue_after(folder: Path, commit: str) -> None:
+def set_parent_snapshot(folder: Path, commit: str) -> None:
     """Let the next snapshot in this repository continue a commit, whose files the workspace has."""
-    layout = json.loads(Repository(folder).layout(commit))
+    layout = json.loads(ShadowRepository(folder).layout(commit))
     known = {"commit": commit, "layout": json.dumps(layout, sort_keys=True), "folders": dict[str, Any]()}
     replace_file(folder / _INDEX, json.dumps(known).encode())
 
@@ -497,14 +499,14 @@ class WorkspaceSnapshots:
         home: Path,
         workspace: Workspace,
         limits: "SnapshotSettings",
-        repository: Repository | None = None,
+        repository: ShadowRepository | None = None,
     ) -> None:
         """`repository`: another one than the workspace's own."""
-        self.repository = repository or Repository(home / "snapshots" / repository_name(workspace.root))
+        self.repository = repository or ShadowRepository(home / "snapshots" / repository_name(workspace.root))
         self.name, self._folder = self.repository.name, self.repository.folder
         self._workspace, self._limits = workspace, limits
-        self._tree: Tree | None = None
-        self._under_way: Tree | None = None
+        self._tree: WorkspaceTree | None = None
+        self._under_way: WorkspaceTree | None = None
         self._commit, self._layout = "", b""
         self._saved = ""
         self._lock = threading.Lock()
@@ -529,7 +531,7 @@ class WorkspaceSnapshots:
                     ref, changed, None
                 )  # the other repository is damaged, or was changed meanwhile
 
-    def _take_with_source(self, ref: str, changed: str, beside: Beside | None) -> str:
+    def _take_with_source(self, ref: str, changed: str, beside: BlobSource | None) -> str:
         self._under_way = tree = self._tree or self._load_tree()
         self._tree = None  # invalid if this fails
         layout = b""
@@ -562,18 +564,18 @@ class WorkspaceSnapshots:
     def _index_path(self) -> Path:
         return self._folder / _INDEX
 
-    def _load_tree(self) -> Tree:
+    def _load_tree(self) -> WorkspaceTree:
         try:
             known = cast(dict[str, Any], json.loads(self._index_path.read_bytes()))
-            tree = Tree(self._workspace, self._limits, known["folders"])
+            tree = WorkspaceTree(self._workspace, self._limits, known["folders"])
             self._commit, self._layout = known["commit"], known["layout"].encode()
         except (OSError, ValueError, KeyError, TypeError):  # none yet, or of another version
             self._commit, self._layout = "", b""
-            return Tree(self._workspace, self._limits)
+            return WorkspaceTree(self._workspace, self._limits)
         self._saved = self._commit
         return tree
 
-    def _save_tree(self, tree: Tree) -> None:
+    def _save_tree(self, tree: WorkspaceTree) -> None:
         known = {"commit": self._commit, "layout": self._layout.decode(), "folders": tree.known()}
         replace_file(self._index_path, json.dumps(known).encode())
         self._saved = self._commit

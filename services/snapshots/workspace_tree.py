@@ -38,7 +38,7 @@ class TooManyFilesError(RunError):
     kind = "snapshot"
 
 
-class File(NamedTuple):
+class FileState(NamedTuple):
     mode: int
     """As in `lstat`: type and permissions."""
     blob: str
@@ -48,15 +48,15 @@ class File(NamedTuple):
 
 
 @dataclass
-class Folder:
+class FolderState:
     mode: int = 0
     mark: int | None = None
     """Change time; None if it must be listed again."""
-    files: dict[str, File] = field(default_factory=dict[str, File])
+    files: dict[str, FileState] = field(default_factory=dict[str, FileState])
     """By name."""
 
 
-class Change(NamedTuple):
+class PathChange(NamedTuple):
     """One path, relative to the workspace; `mode` None: it was removed."""
 
     path: str
@@ -66,7 +66,7 @@ class Change(NamedTuple):
     """git's id of the data."""
 
 
-class Tree:
+class WorkspaceTree:
     """One workspace folder, as of the last look."""
 
     def __init__(
@@ -76,23 +76,23 @@ class Tree:
         self._workspace, self._most = workspace, limits.max_files
         self._longest = round(limits.max_file_mb * (1 << 20))
         self._base = f"{workspace.root}/"
-        self.folders = {"": Folder()}
+        self.folders = {"": FolderState()}
         self.seen, self.due = 0, 0
         """Of a look under way: files read, and those to be read; 0 while the folders are listed."""
         self._layout = b""
         """The last result; empty once it may be stale."""
         for path, (mode, mark, files) in (known or {}).items():
             mine = {
-                name: File(kind, blob, tuple(seen) if seen else None)
+                name: FileState(kind, blob, tuple(seen) if seen else None)
                 for name, (kind, blob, seen) in files.items()
             }
-            self.folders[path] = Folder(mode, mark, mine)
+            self.folders[path] = FolderState(mode, mark, mine)
 
     def known(self) -> dict[str, Any]:
         """Return the state as JSON-like data."""
         return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
 
-    def changes(self, inside: str | None = None) -> Iterator[Change]:
+    def changes(self, inside: str | None = None) -> Iterator[PathChange]:
         """Yield changes since the last look, removals first. Must be consumed completely, or the tree becomes invalid.
 
         `inside`: if known, only direct entries of this folder can have changed.
@@ -108,7 +108,7 @@ class Tree:
             gone |= more
         self._check_count(sum(len(folder.files) for folder in self.folders.values()) + len(due))
         self.due = len(due)
-        yield from (Change(path, None) for path, file in gone.items() if file.blob)
+        yield from (PathChange(path, None) for path, file in gone.items() if file.blob)
         for folder, paths in groupby(sorted(due, key=_parent_folder), _parent_folder):
             yield from self._read_files(folder, paths)
 
@@ -116,17 +116,17 @@ class Tree:
         """Count the files of a tree that wasn't looked at yet; none is read. Raises `TooManyFilesError`."""
         return len(self._scan_folders([""])[0])
 
-    def _scan_folders(self, pending: list[str]) -> tuple[list[str], dict[str, File]]:
+    def _scan_folders(self, pending: list[str]) -> tuple[list[str], dict[str, FileState]]:
         """Return new or changed paths, and the files now removed or ignored."""
         due: list[str] = []
-        gone: dict[str, File] = {}
+        gone: dict[str, FileState] = {}
         while pending:
             path = pending.pop()
             try:
                 opened = os.open(self._base + path, _SEARCH)
             except OSError:
                 self._layout = b""
-                lost = self.folders.pop(path, Folder()).files
+                lost = self.folders.pop(path, FolderState()).files
                 gone |= {_join_name(path, name): file for name, file in lost.items()}
                 continue
             try:
@@ -142,9 +142,9 @@ class Tree:
                 f"more than {self._most:,} files lie in {self._base!r} (setting snapshots.maxFiles)"
             )
 
-    def _scan_folder(self, path: str, opened: int, due: list[str], gone: dict[str, File]) -> list[str]:
+    def _scan_folder(self, path: str, opened: int, due: list[str], gone: dict[str, FileState]) -> list[str]:
         """Examine one folder; returns its folders that weren't known."""
-        folder, folders = self.folders.setdefault(path, Folder()), list[str]()
+        folder, folders = self.folders.setdefault(path, FolderState()), list[str]()
         found, now_ns = os.fstat(opened), time.time_ns()
         if folder.mark != found.st_ctime_ns:
             names, inner = self._list_entries(path)
@@ -189,7 +189,7 @@ class Tree:
                     files.add(entry.name)
         return files, folders
 
-    def _read_files(self, path: str, paths: Iterable[str]) -> Iterator[Change]:
+    def _read_files(self, path: str, paths: Iterable[str]) -> Iterator[PathChange]:
         """Read files of one folder without following links on the way."""
         folder = self.folders[path]
         try:
@@ -199,28 +199,28 @@ class Tree:
         except OSError:  # the folder was removed; the next look detects that
             folder.mark = None
 
-    def _read_path(self, path: str, folder: Folder, place: Place) -> Iterator[Change]:
+    def _read_path(self, path: str, folder: FolderState, place: Place) -> Iterator[PathChange]:
         self.seen += 1
         before = folder.files.pop(place.name, None)
         now_ns = time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-            data = content_at(place, found, self._longest)
+            data = read_content(place, found, self._longest)
         except OSError:  # unreadable, or no longer a file
             found, data = None, None
         if found is None or data is None:
             self._layout = b""
-            mark = None if found is None else mark_of(found, now_ns)
-            folder.files[place.name] = File(0, "", mark)
+            mark = None if found is None else change_mark(found, now_ns)
+            folder.files[place.name] = FileState(0, "", mark)
             if before is not None and before.blob:
-                yield Change(path, None)
+                yield PathChange(path, None)
             return
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-        folder.files[place.name] = File(found.st_mode, blob, mark_of(found, now_ns))
+        folder.files[place.name] = FileState(found.st_mode, blob, change_mark(found, now_ns))
         if before is None or not before.blob or before.mode != found.st_mode:
             self._layout = b""
         if before is None or (before.blob, before.mode) != (blob, found.st_mode):
-            yield Change(path, found.st_mode, data, blob)
+            yield PathChange(path, found.st_mode, data, blob)
 
     def layout(self) -> bytes:
         """Return what git doesn't store (permissions, empty folders) as JSON."""
@@ -236,17 +236,17 @@ class Tree:
             modes |= {_join_name(path, name): mode for name, mode in kept.items() if not stat.S_ISLNK(mode)}
         counted: dict[str, Counter[int]] = {}
         for mode in modes.values():
-            counted.setdefault(kind_of(mode), Counter())[stat.S_IMODE(mode)] += 1
+            counted.setdefault(permission_kind(mode), Counter())[stat.S_IMODE(mode)] += 1
         usual = {kind: counts.most_common(1)[0][0] for kind, counts in counted.items()}
         odd = {
             path: stat.S_IMODE(mode)
             for path, mode in modes.items()
-            if stat.S_IMODE(mode) != usual[kind_of(mode)]
+            if stat.S_IMODE(mode) != usual[permission_kind(mode)]
         }
         return json.dumps({"usual": usual, "odd": odd, "empty": empty}, sort_keys=True).encode()
 
 
-def content_at(place: Place, found: os.stat_result, limit: int) -> bytes | None:
+def read_content(place: Place, found: os.stat_result, limit: int) -> bytes | None:
     """Return a file's bytes or a link's target; None if it is neither, or too large. Raises OSError."""
     if stat.S_ISLNK(found.st_mode):
         return os.fsencode(os.readlink(place.name, dir_fd=place.directory))
@@ -265,7 +265,7 @@ def content_at(place: Place, found: os.stat_result, limit: int) -> bytes | None:
         os.close(opened)
 
 
-def mark_of(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
+def change_mark(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
     """Return change time and inode; None if a further change might leave them as they are."""
     return (found.st_ctime_ns, found.st_ino) if _settled_time(found.st_ctime_ns, now_ns) else None
 
@@ -275,7 +275,7 @@ def _settled_time(changed_ns: int, now_ns: int) -> int | None:
     return changed_ns if changed_ns < now_ns - (_TICK_NS if changed_ns % 10**9 else _COARSE_TICK_NS) else None
 
 
-def kind_of(mode: int) -> str:
+def permission_kind(mode: int) -> str:
     """Kind by which the most common permissions are grouped."""
     return "folder" if stat.S_ISDIR(mode) else "program" if mode & 0o100 else "file"
 
