@@ -9,7 +9,8 @@ from langgraph.graph import END, START
 from langgraph.runtime import Runtime
 from pydantic import Field
 
-from interlock.graphs import load_pipeline, main, tools
+from interlock.graphs import load_pipeline as pipeline
+from interlock.graphs import main, tools
 from interlock.graphs.foreign import Workflow
 from interlock.graphs.graph import Graph
 from interlock.graphs.workflow_parts import agent, approve, ask_person, loop
@@ -53,12 +54,12 @@ __all__ = [
     "effect",
     "effect_sync",
     "guarded",
-    "load_pipeline",
     "loop",
     "main",
     "merge_by_key",
     "model",
     "node",
+    "pipeline",
     "place_calls",
     "results",
     "tools",
