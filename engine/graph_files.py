@@ -17,10 +17,10 @@ from typing import Any, cast
 
 from interlock.engine.options import LISTING
 from interlock.engine.user_code import check_user_code
-from interlock.graphs.foreign import Foreign, from_langgraph
+from interlock.graphs.foreign import ForeignWorkflow, from_langgraph
 from interlock.graphs.langgraph_internals import is_graph
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_values import is_of_data
+from interlock.graphs.stored_values import is_data_type
 from interlock.services.process.stdout import printing_to_stderr
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
@@ -86,7 +86,7 @@ def kept_graph(source: Mapping[str, str]) -> GraphFile | None:
 
 def recorded_kind(source: Mapping[str, str]) -> type[Pipeline]:
     """Return the class of the workflow that a run recorded, without loading it."""
-    return Foreign if kept_graph(source) else Pipeline
+    return ForeignWorkflow if kept_graph(source) else Pipeline
 
 
 def listed_in(folder: Path) -> dict[str, GraphFile]:
@@ -313,7 +313,7 @@ def _found(module: ModuleType, file: Path, attribute: str) -> Any:
 def _classes(module: ModuleType) -> list[type]:
     """Classes of values that the file has: such as an agent's `response_format`, which no type of its state names."""
     classes: list[type] = [one for one in vars(module).values() if isinstance(one, type)]
-    return [one for one in classes if is_of_data(one)]
+    return [one for one in classes if is_data_type(one)]
 
 
 def _first_line(module: ModuleType, found: Any) -> str:
