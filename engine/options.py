@@ -79,7 +79,7 @@ class Options:
     compress: bool = False
     """Compress the conversation of an ended run, instead of a prompt."""
     rights: Mapping[str, Any] | None = None
-    """Rules the run started with (`engine/driver/rights.py`); None: a new run."""
+    """Rules the run started with (`engine/driver/run_rules.py`); None: a new run."""
     source: Mapping[str, str] | None = None
     """Where the run's workflow is declared, with its hash (`engine/workflows.py`); None: a built-in."""
     context: Mapping[str, Any] | None = None

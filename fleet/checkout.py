@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.run_files import settings_of
+from interlock.engine.run_files import load_folder_settings
 from interlock.engine.store import kept_repository, reading
 from interlock.engine.store.blobs import blob, bring_commit
 from interlock.engine.store.connection import Connection
@@ -178,7 +178,7 @@ def kept_commits(home: Path, run: str) -> Commits | None:
 
 def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
     """Give a fresh clone the files of a snapshot."""
-    repository, settings = Snapshots(kept), settings_of(folder)
+    repository, settings = Snapshots(kept), load_folder_settings(folder)
     with reading(home) as conn:
         assert conn is not None
         bring_commit(conn, repository, snapshot)

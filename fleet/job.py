@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from interlock.engine.driver.of_run import WORKER
-from interlock.engine.driver.runner import go_on
-from interlock.engine.driver.stop import stoppable
+from interlock.engine.driver.run_definition import WORKER_DOOR
+from interlock.engine.driver.runner import resume_run
+from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.store import Store, kept_repository
 from interlock.engine.store.admission import put_back
@@ -44,7 +44,7 @@ def main(run: str, at: str) -> int:
     clear_own_environment()
     keep_only_for(_IDLE_S)
     limits, env = FleetLimits(), drop_store_variables(os.environ)
-    options = Options(home=home, door=WORKER, env=env, stale_after_s=STALE_S, limited=limits)
+    options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         check_run_id(run)  # it comes from a row, and names folders here
         if files := check_out(home, run, workspaces_of(os.environ)):
@@ -72,8 +72,8 @@ def main(run: str, at: str) -> int:
 
 
 async def _driven(run: str, options: Options) -> Outcome:
-    with stoppable() as stop:
-        return await go_on(run, [], None, options, [], stop)
+    with provide_stop() as stop:
+        return await resume_run(run, [], None, options, [], stop)
 
 
 def _given_up(home: Path, run: str, kind: str, why: str) -> int:

@@ -61,7 +61,7 @@ SERVICES_MAY_IMPORT = {
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
 ENGINE_ORDER = (
-    *("effect_hints", "masking", "rooms", "user_code", "working_folder"),
+    *("effect_hints", "masking", "optional_rooms", "user_code", "working_folder"),
     "store",
     "options",
     "read",

@@ -18,7 +18,7 @@ from interlock.cli.session.programs import show_printed, words
 from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
 from interlock.engine.client import RunRow, choices, travel
-from interlock.engine.client.changes import Change
+from interlock.engine.client.changes import FileChange
 from interlock.engine.client.requests import brief
 from interlock.engine.client.window import window
 from interlock.services.config.formats import changed_settings
@@ -272,7 +272,7 @@ async def rewind(session: Session, rest: str) -> None:
             return
         point = chosen.value
 
-    async def agrees(changes: Sequence[Change]) -> bool:
+    async def agrees(changes: Sequence[FileChange]) -> bool:
         _show_changes(session, changes)
         question = "Change these files, and go back?" if changes else "Go back? No file will change."
         return await session.terminal.confirm(question)
@@ -281,7 +281,7 @@ async def rewind(session: Session, rest: str) -> None:
         session.terminal.suggest(point.text)
 
 
-def _show_changes(session: Session, changes: Sequence[Change]) -> None:
+def _show_changes(session: Session, changes: Sequence[FileChange]) -> None:
     lines = Text("\n").join(Text(f"  {mark} {path}", CHANGED[mark]) for mark, path in changes[:_SHOWN])
     if len(changes) > _SHOWN:
         lines.append(f"\n  … and {len(changes) - _SHOWN} more", "dim")

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
-from interlock.engine.driver.compose import open_servers
+from interlock.engine.driver.compose import open_mcp_servers
 from interlock.engine.driver.hooks import RunHooks
-from interlock.engine.driver.prepare import check_hooks, prepare
+from interlock.engine.driver.run_config import check_hooks_trusted, prepare_run
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
@@ -81,7 +81,7 @@ class PolicyCheck:
 
     def __init__(self, options: Options) -> None:
         """Raises what would stop a run before it starts, except a missing API key."""
-        self._prepared = prepare(options, needs_model=False)
+        self._prepared = prepare_run(options, needs_model=False)
         self.warnings: Sequence[str] = self._prepared.warnings
         processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
         self._prepared.policy.set_checker_processes(processes)
@@ -232,7 +232,7 @@ class HookCheck:
     """Prepared once, for any number of events."""
 
     def __init__(self, options: Options) -> None:
-        self._prepared = prepare(options, needs_model=False)
+        self._prepared = prepare_run(options, needs_model=False)
         self._around = HookEnvironment(_SESSION, self._prepared.workspace.root, None)
         self.warnings: Sequence[str] = self._prepared.warnings
 
@@ -249,7 +249,7 @@ class HookCheck:
             event, *subjects_of(event, self._subject(event, payload), payload)
         )
         if not hooks and not self._prepared.trusted:
-            check_hooks(event, self._around.workspace, self._prepared.options)
+            check_hooks_trusted(event, self._around.workspace, self._prepared.options)
         stdin = self._around.input(event, payload)
         return {
             "event": event,
@@ -311,7 +311,7 @@ class McpCheck:
     """Prepared once; servers start on demand and stop with the answer."""
 
     def __init__(self, options: Options) -> None:
-        self._prepared = prepare(options, needs_model=False)
+        self._prepared = prepare_run(options, needs_model=False)
         self._outputs = OutputFiles(options.home, self._prepared.redact)
         self.warnings: Sequence[str] = self._prepared.warnings
         self.workspace: Path = self._prepared.workspace.root
@@ -320,7 +320,7 @@ class McpCheck:
         """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
         if server is not None:
             self._spec(server)
-        servers = open_servers(self._prepared, self._outputs, _unheard)
+        servers = open_mcp_servers(self._prepared, self._outputs, _unheard)
         began = time.monotonic()
         try:
             await servers.ready(server)

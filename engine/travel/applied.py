@@ -17,7 +17,7 @@ from typing import Any
 
 from langgraph.errors import GraphInterrupt
 
-from interlock.engine.masking import redactor_at
+from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store, checkpoint_of, options_of
 from interlock.engine.store.approvals import SqlApprovals
@@ -143,7 +143,7 @@ class _Record:
                 (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
                 for _, request, answer in answered_requests(home, row.run)
             ),
-            redactor_at(Path(row.workspace), home).redact_request,
+            load_folder_redactor(Path(row.workspace), home).redact_request,
         )
         self._sources = node_sources_of(options)
         self._today = node_sources(app)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.checkouts import at_hand, is_elsewhere, repository_of
+from interlock.engine.checkouts import files_on_this_host, is_on_other_host, run_repository
 from interlock.engine.read import RunRow, find_run
-from interlock.engine.run_files import RunFiles, commit_at
+from interlock.engine.run_files import RunFiles, find_commit_at_step
 from interlock.engine.store import Store, options_of
 from interlock.engine.store.blobs import brought, copy_plans
 from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
@@ -54,16 +54,16 @@ def fork_run(
     _refuse_open_subtask(home, run, point)
     files = RunFiles(home, run)
     if in_place:
-        files.refuse_driven()
+        files.check_not_driven()
         if step is not None and not point.parked:
-            files.put(files.to_step(step)[0])
+            files.put(files.plan_restore(step)[0])
         return _recorded(home, run, point, Path(run.workspace))
     snapshots = home / "snapshots"
     make_private_directory(snapshots)
     with lock_folder(snapshots):
-        beside = Path.cwd() / run.run if is_elsewhere(home, run) else Path(run.workspace)
+        beside = Path.cwd() / run.run if is_on_other_host(home, run) else Path(run.workspace)
         fork, folder = _begun(home, run, point, beside, workspace) or _new(beside, workspace)
-        with at_hand(home, run) as here:
+        with files_on_this_host(home, run) as here:
             staged = _staged(home, here, point, folder)
         made = _recorded(home, run, point, folder, fork)
         try:
@@ -111,12 +111,14 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
         raise UserError(f"{str(folder)!r} exists and isn't empty. Give a new folder: --workspace DIR")
     if not folder.parent.is_dir():
         raise UserError(f"No folder {str(folder.parent)!r} to make {folder.name!r} in.")
-    found = None if point.parked else commit_at(home, run.run, point.at.step)
+    found = None if point.parked else find_commit_at_step(home, run.run, point.at.step)
     if found is None:  # the run changed no files, or is parked here: use the current ones
         files = RunFiles(home, run)
         found = (files.folder.name, files.now())
     # Other hosts know a repository by their own folders.
-    repository = RunFiles(home, run).folder if repository_of(home, run.run) else home / "snapshots" / found[0]
+    repository = (
+        RunFiles(home, run).folder if run_repository(home, run.run) else home / "snapshots" / found[0]
+    )
     staged = folder.with_name(f".interlock-fork-{run.run}")
     shutil.rmtree(staged, ignore_errors=True)
     try:

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from interlock.engine.driver.lease import Lease, acquire
+from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import fence
@@ -32,7 +32,7 @@ def turn_clock(seconds: float) -> None:
 async def take(store: Store, run: str, options: dict[str, str]) -> Lease | None:
     me = this_process()
     try:
-        lease = await acquire(
+        lease = await acquire_lease(
             store,
             run,
             stale_after_s=float(options.get("stale", "30")),

@@ -16,7 +16,7 @@ import warm
 from patience import HANG_S, until
 
 from interlock.engine.driver import lease as leases
-from interlock.engine.driver.lease import Lease, acquire
+from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.runs import read_lease
 from interlock.services.process.identity import started_at, this_host, this_process
@@ -90,7 +90,7 @@ def start(store: Store) -> Iterator[Start]:
 
 
 def take(store: Store, stale_after_s: float = 30, *, wait: bool = True) -> Lease:
-    return asyncio.run(acquire(store, "r", stale_after_s=stale_after_s, wait=wait))
+    return asyncio.run(acquire_lease(store, "r", stale_after_s=stale_after_s, wait=wait))
 
 
 def test_a_run_that_the_store_did_not_take_back_is_given_back_later(
@@ -115,7 +115,7 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     async def watched(*_: object) -> None:
         pytest.fail("it waited for an owner that is gone")
 
-    monkeypatch.setattr("interlock.engine.driver.lease._outlive", watched)
+    monkeypatch.setattr("interlock.engine.driver.lease._wait_until_replaceable", watched)
 
 
 @pytest.mark.parametrize("races", [4, pytest.param(40, marks=pytest.mark.sweep)])
@@ -303,7 +303,7 @@ def test_a_challenger_that_was_stopped_itself_does_not_count_that_time(
 
 def test_a_run_that_was_removed_is_lost_to_its_driver(store: Store) -> None:
     told: list[bool] = []
-    lease = asyncio.run(acquire(store, "r", stale_after_s=0.6, on_lost=lambda: told.append(True)))
+    lease = asyncio.run(acquire_lease(store, "r", stale_after_s=0.6, on_lost=lambda: told.append(True)))
     conn = store.connect()
     conn.stored("delete from lease")
     until(lambda: told)
@@ -320,7 +320,7 @@ def test_a_heartbeat_that_finds_the_store_gone_ends_the_drive(tmp_path: Path) ->
     async def scene() -> bool:
         gone = asyncio.Event()
         loop = asyncio.get_running_loop()
-        lease = await acquire(
+        lease = await acquire_lease(
             store, "r", stale_after_s=0.06, on_lost=lambda: loop.call_soon_threadsafe(gone.set)
         )
         store.path.unlink()

@@ -1,4 +1,4 @@
-"""notify: tells an absent user that a run is waiting, by their own command or a webhook (`general.notify`).
+"""notifications: tells an absent user that a run is waiting, by their own command or a webhook (`general.notify`).
 
 It fires once each time a run parks, and omits what was pending before the drive. Failures don't affect the run; they
 become warnings.
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.outcome import result_event
-from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import find_run
 from interlock.engine.store.runs import topmost
@@ -31,7 +31,7 @@ _OUTPUT = 400
 
 
 @dataclass(frozen=True)
-class Notice:
+class WaitingNotification:
     """What a person is told about a run, and where."""
 
     prepared: RunConfig
@@ -43,20 +43,21 @@ class Notice:
     @classmethod
     def of(
         cls, outcome: Outcome, prepared: RunConfig, home: Path, before: Collection[str]
-    ) -> "Notice | None":
+    ) -> "WaitingNotification | None":
         """None: nothing waits that isn't among `before`, the ids of what waited before the drive."""
         new = [request for request in outcome.pending if request["id"] not in before]
         if outcome.status != "waiting" or not new:
             return None
         run = find_run(home, topmost(home, outcome.run))
+        summary = visible(_summarize_requests(new))
         payload = {
             "event": "waiting",
-            "text": f"Interlock: run {run.run} waits for you: {visible(_summary(new))} ({visible(run.title)})",
+            "text": f"Interlock: run {run.run} waits for you: {summary} ({visible(run.title)})",
             "run": run.run,
             "workflow": run.workflow,
             "title": run.title,
             "workspace": run.workspace,
-            "waiting": [_shown(request) for request in outcome.pending],
+            "waiting": [_request_payload(request) for request in outcome.pending],
             "resume_command": f"interlock resume {run.run}",
         }
         return cls(prepared, home, prepared.redact.redact_json(payload))
@@ -65,7 +66,7 @@ class Notice:
     def event(self) -> NotificationEvent | None:
         """The terminal's event, if it is configured to ring."""
         ways = self.prepared.settings.general.notify.terminal
-        what = visible(_summary(self.payload["waiting"]))
+        what = visible(_summarize_requests(self.payload["waiting"]))
         title = f"Interlock waits: {visible(self.payload['title'])}"[:_LINE]
         return NotificationEvent(title=title, message=what, ways=ways) if ways else None
 
@@ -102,7 +103,7 @@ class Notice:
             env={
                 "INTERLOCK_RUN": payload["run"],
                 "INTERLOCK_TITLE": visible(payload["title"]),
-                "INTERLOCK_WAITING": visible(_summary(payload["waiting"])),
+                "INTERLOCK_WAITING": visible(_summarize_requests(payload["waiting"])),
                 "INTERLOCK_RESUME": payload["resume_command"],
             },
             stdin=visible_json(payload).encode(),
@@ -139,7 +140,7 @@ class Notice:
         return "" if answer.is_success else f"{where}: HTTP {answer.status_code}."
 
 
-def _summary(waiting: list[Any]) -> str:
+def _summarize_requests(waiting: list[Any]) -> str:
     """One line: what the first request would do, and how many more there are."""
     first, more = waiting[0], len(waiting) - 1
     line = next((line for line in str(first["preview"]).splitlines() if line.strip()), "")
@@ -148,17 +149,17 @@ def _summary(waiting: list[Any]) -> str:
     return (text if len(text) <= _LINE else text[: _LINE - 1] + "…") + (f" and {more} more" if more else "")
 
 
-def _shown(request: Pending) -> dict[str, Any]:
+def _request_payload(request: Pending) -> dict[str, Any]:
     kept = ("id", "number", "kind", "agent", "tool_name", "args", "reason", "preview")
     return {**{key: request[key] for key in kept}, "preview": request["preview"][:_PREVIEW]}
 
 
-async def announced(outcome: Outcome, bus: EventBus, notice: Notice | None) -> Outcome:
+async def announce_outcome(outcome: Outcome, bus: EventBus, notice: WaitingNotification | None) -> Outcome:
     """Tell renderers and whoever wants a notification how the drive ended."""
     if notice and notice.event:
         bus(notice.event)
     if outcome.status in ("cancelled", "timeout"):
-        bus.cancel_running()
+        bus.report_cancelled_calls()
     if outcome.status == "cancelled":
         bus(Cancelled())
     bus(result_event(outcome))

@@ -1,4 +1,4 @@
-"""rooms: loads what the engine asks of rooms that not everybody needs, by the table of entry points."""
+"""optional_rooms: loads what the engine asks of rooms that not everybody needs, by the table of entry points."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ REPOSITORIES = ("interlock.repositories", "git")
 """Clones of the repositories that runs work on."""
 
 
-def lacks_folder(what: str, room: str) -> str:
+def missing_room_line(what: str, room: str) -> str:
     """Return the line that says what an installation without a room can't do. `what` ends with a verb."""
     return f"{what} the folder interlock/{room}/, which this installation lacks. Install Interlock again to get it."
 
 
-NO_EXPORTER = lacks_folder("telemetry.enabled needs", "telemetry")
+NO_EXPORTER = missing_room_line("telemetry.enabled needs", "telemetry")
 
 
 def load_fleet_entry(group: str, name: str, what: str) -> Any:
@@ -24,7 +24,7 @@ def load_fleet_entry(group: str, name: str, what: str) -> Any:
     """
     entry = find_entry_point(group, name)
     if entry is None:
-        raise ConfigError(lacks_folder(what, "fleet"))
+        raise ConfigError(missing_room_line(what, "fleet"))
     try:
         return entry.load()
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""prepare: loads a run's settings, environment, workspace, policy and model, before anything is written."""
+"""run_config: loads a run's settings, environment, workspace, policy and model, before anything is written."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -7,16 +7,16 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.engine.driver.budget import no_price
-from interlock.engine.driver.rights import (
+from interlock.engine.driver.budget import no_price_message
+from interlock.engine.driver.run_rules import (
     Definitions,
     RunRules,
-    fingerprint,
-    protected_paths,
-    rights_of,
-    run_rules,
+    find_protected_paths,
+    resolve_run_rules,
+    rights_to_store,
+    server_fingerprint,
 )
-from interlock.engine.masking import redactor_of
+from interlock.engine.masking import make_redactor
 from interlock.engine.options import Options
 from interlock.services.checks import VIEWS
 from interlock.services.config.settings import FOLDERS, read_object
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from interlock.services.policy.policy import RulePolicy
 
 
-def configuration_of(options: Options, root: Path) -> Configuration:
+def load_run_configuration(options: Options, root: Path) -> Configuration:
     """Return what the files of the folder `root`, of the user and the options configure a run by."""
     overrides: dict[str, Any] = dict(options.overrides)
     flags: tuple[tuple[str, str, object], ...] = (
@@ -75,7 +75,7 @@ def configuration_of(options: Options, root: Path) -> Configuration:
     )
 
 
-def check_model(configuration: Configuration, options: Options) -> None:
+def check_model_usable(configuration: Configuration, options: Options) -> None:
     """`check_credentials`, but raises `UntrustedError` for a key or an alias that only ignored files have."""
     try:
         check_credentials(configuration.loaded.settings, configuration.environment.values, options.model)
@@ -87,17 +87,17 @@ def check_model(configuration: Configuration, options: Options) -> None:
         found = _ignored_key(configuration) if keys else _ignored_alias(root, options.model)
         if found is None:
             raise
-        raise needed(*found, root) from error
+        raise untrusted_error(*found, root) from error
 
 
-def check_mode(configuration: Configuration, name: str | None) -> None:
+def check_mode_exists(configuration: Configuration, name: str | None) -> None:
     """Raise `InputError` for a mode of work that doesn't exist, `UntrustedError` for one only the project has."""
     modes, _ = configuration.modes
     if not name or modes.get(name):
         return
     root = configuration.sources.root
     if not configuration.trusted and configuration.if_trusted().modes[0].get(name):
-        raise needed(f"Mode {name!r}", root / PROJECT_FILE, root)
+        raise untrusted_error(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.all()]
     hint = nearest(name, slugs)
     raise InputError(
@@ -105,17 +105,17 @@ def check_mode(configuration: Configuration, name: str | None) -> None:
     )
 
 
-def check_hooks(event: HookEvent, root: Path, options: Options) -> None:
+def check_hooks_trusted(event: HookEvent, root: Path, options: Options) -> None:
     """Raises `UntrustedError` for hooks of the event that only the project has."""
     for file in project_files(root, options.user_home):
         named = [
             line.removeprefix("hook ").partition(":")[0] for line in file.runs if line.startswith("hook ")
         ]
         if event in map(event_named, named):
-            raise needed(f"A hook for {event}", file.path, root)
+            raise untrusted_error(f"A hook for {event}", file.path, root)
 
 
-def check_definitions(lost: Sequence[str], configuration: Configuration) -> None:
+def check_definitions_trusted(lost: Sequence[str], configuration: Configuration) -> None:
     """Raise `UntrustedError` if a resumed run would lack what it began with because its folder isn't trusted now.
 
     `lost`: the hooks, agents, modes and servers that it began with and that don't count now.
@@ -131,7 +131,7 @@ def check_definitions(lost: Sequence[str], configuration: Configuration) -> None
         )
 
 
-def needed(what: str, file: Path, root: Path) -> UntrustedError:
+def untrusted_error(what: str, file: Path, root: Path) -> UntrustedError:
     return UntrustedError(
         f"{what} stands only in {shown_path(file, root)}, which was ignored: the folder {str(root)!r} isn't trusted. "
         "See what would count, and trust it: interlock trust"
@@ -208,7 +208,7 @@ class RunConfig:
             return wanted == "small"
         return self.facts.is_small(resolve(self.settings, self.model))
 
-    def protocol_of(self, wanted: str) -> str:
+    def resolve_protocol(self, wanted: str) -> str:
         """How the main model calls tools, `auto` resolved as far as that is known."""
         fake = self.options.fake is not None
         if fake:
@@ -222,14 +222,14 @@ class RunConfig:
         return made(self.env, rules=self.settings.security.environment)
 
 
-def with_input(options: Options, input: WorkflowInput) -> Options:
+def apply_input(options: Options, input: WorkflowInput) -> Options:
     """Fill the fields every input has from flags; the input wins."""
     limits = {**options.limits, **input.limits.model_dump(exclude_unset=True)}
     workspace, model = (
         Path(input.workspace) if input.workspace else options.workspace,
         input.model or options.model,
     )
-    elsewhere = options.queue or not _is_here(workspace)
+    elsewhere = options.queue or not _is_current_folder(workspace)
     return replace(
         options,
         workspace=workspace,
@@ -241,7 +241,7 @@ def with_input(options: Options, input: WorkflowInput) -> Options:
     )
 
 
-def _is_here(workspace: Path | None) -> bool:
+def _is_current_folder(workspace: Path | None) -> bool:
     """Return whether a workspace is the folder of this process; not if one of them is gone."""
     try:
         return workspace is None or workspace.samefile(".")
@@ -249,35 +249,35 @@ def _is_here(workspace: Path | None) -> bool:
         return False
 
 
-def prepare(options: Options, needs_model: bool) -> RunConfig:
+def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
-    root = _root(options)
+    root = _resolve_root(options)
     left = [*set_aside_left(options.home, root)]  # first: below, files of the workspace are obeyed
-    configuration = configuration_of(options, root)
+    configuration = load_run_configuration(options, root)
     env, trusted = configuration.environment.values, configuration.trusted
     if needs_model and options.fake is None:
-        check_model(configuration, options)
-    _tidy_views(options.home)
-    hooks, own_redactor = configuration.hooks, partial(_redactor, configuration, options.home)
+        check_model_usable(configuration, options)
+    _remove_left_views(options.home)
+    hooks, own_redactor = configuration.hooks, partial(_load_redactor, configuration, options.home)
     (agents, bad), (skills, useless), (modes, broken) = (
         configuration.agents,
         configuration.skills,
         configuration.modes,
     )
-    check_mode(configuration, options.mode)
-    now = configuration.once(("rights", options.home), lambda: rights_of(configuration, own_redactor()))
-    rules = run_rules(options, configuration, now)
+    check_mode_exists(configuration, options.mode)
+    now = configuration.once(("rights", options.home), lambda: rights_to_store(configuration, own_redactor()))
+    rules = resolve_run_rules(options, configuration, now)
     if rules.changed and not trusted and options.repository is None:
-        check_definitions(
+        check_definitions_trusted(
             [name for name in rules.kept["defined"] if name not in now["defined"]], configuration
         )
-    settings, protected = rules.settings, _protected(options, rules, configuration)
+    settings, protected = rules.settings, _drive_protected_paths(options, rules, configuration)
     workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
-    books, problems = _books(options, rules, configuration, workspace)
+    books, problems = _load_rules(options, rules, configuration, workspace)
     defined_tools = configuration.once(
         "tools", lambda: {**agent_tools(agents), **skill_tools(skills), **restrict_mode_tools(modes)}
     )
-    sandbox = _sandbox(options, workspace, settings, env)
+    sandbox = _open_sandbox(options, workspace, settings, env)
     warnings = [*configuration.loaded.warnings, *configuration.environment.warnings, *rules.warnings()]
     warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.ignored]
     warnings += new_hooks(root, options.user_home, hooks.hooks) if trusted else []
@@ -289,7 +289,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         workspace=workspace,
         approval_mode=options.approval_mode or settings.general.default_approval_mode,
         books=books,
-        limits=_limits(options, settings, env),
+        limits=_resolve_limits(options, settings, env),
         trusted=trusted,
         warnings=[*warnings, *left],
         agents=agents,
@@ -302,7 +302,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     )
 
 
-def _tidy_views(home: Path) -> None:
+def _remove_left_views(home: Path) -> None:
     """Remove the views in which killed runs ran their checks."""
     if (home / VIEWS).is_dir():
         from interlock.services.checks.view import remove_left_views  # deferred: most have none
@@ -310,12 +310,12 @@ def _tidy_views(home: Path) -> None:
         remove_left_views(home)
 
 
-def _redactor(configuration: Configuration, home: Path) -> Redactor:
+def _load_redactor(configuration: Configuration, home: Path) -> Redactor:
     settings, env = configuration.loaded.settings, configuration.environment.values
-    return configuration.once(("redactor", home), lambda: redactor_of(settings, env, home))
+    return configuration.once(("redactor", home), lambda: make_redactor(settings, env, home))
 
 
-def _root(options: Options) -> Path:
+def _resolve_root(options: Options) -> Path:
     try:
         root = Path(options.workspace or Path.cwd()).expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as error:  # no such home, a symlink loop, a null byte
@@ -334,23 +334,23 @@ def _root(options: Options) -> Path:
     return root
 
 
-def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
+def check_agent_trusted(input: WorkflowInput, prepared: RunConfig) -> None:
     """Raises `UntrustedError` for a named agent that only the untrusted project has."""
     name, root = getattr(input, "agent", None), prepared.workspace.root
     if not prepared.trusted and isinstance(name, str) and name not in prepared.agents:
-        theirs = configuration_of(prepared.options, root).if_trusted().agents[0].get(name)
+        theirs = load_run_configuration(prepared.options, root).if_trusted().agents[0].get(name)
         if theirs is not None:
-            raise needed(f"Agent {name!r}", Path(theirs.source), root)
+            raise untrusted_error(f"Agent {name!r}", Path(theirs.source), root)
 
 
-def _books(
+def _load_rules(
     options: Options, rules: RunRules, configuration: Configuration, workspace: FolderWorkspace
 ) -> tuple[WorkspaceRules, list[str]]:
     """Return the rules of a run, and a line for each that can't count."""
     scope, settings = Scope(interactive=options.interactive), rules.settings
 
     def made() -> tuple[WorkspaceRules, list[str]]:
-        programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
+        programs = {name: server_fingerprint(server) for name, server in settings.mcp_servers.items()}
         of = partial(WorkspaceRules, settings=settings, workspace=workspace, scope=scope, programs=programs)
         books = of(rules.now, began=of(rules.then) if rules.changed else None)
         idle = books.find_unmatchable_rules(configuration.agents[0], settings.mcp_servers)
@@ -360,18 +360,18 @@ def _books(
     return books.in_workspace(workspace), problems
 
 
-def _protected(options: Options, rules: RunRules, configuration: Configuration) -> ProtectedPaths:
+def _drive_protected_paths(options: Options, rules: RunRules, configuration: Configuration) -> ProtectedPaths:
     """Return the protected paths for one drive, which notes what its tools make."""
 
     def made() -> ProtectedPaths:
-        return protected_paths(options, configuration, rules.now)
+        return find_protected_paths(options, configuration, rules.now)
 
     own = rules.now is configuration.rules.rules
     known = configuration.once(("protected", options.home, options.check), made) if own else made()
     return ProtectedPaths(known.memory, known.places, known.home)
 
 
-def _sandbox(
+def _open_sandbox(
     options: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str]
 ) -> Sandbox | None:
     if not settings.tools.sandbox:
@@ -387,7 +387,7 @@ def _sandbox(
     )
 
 
-def without_secrets(prompt: str, prepared: RunConfig) -> str:
+def redact_prompt(prompt: str, prepared: RunConfig) -> str:
     """The prompt as stored and sent; a secret in it adds a warning."""
     shown = prepared.redact(prompt)
     if shown != prompt:
@@ -398,11 +398,11 @@ def without_secrets(prompt: str, prepared: RunConfig) -> str:
     return shown
 
 
-def _limits(options: Options, settings: Settings, env: Mapping[str, str]) -> Limits:
+def _resolve_limits(options: Options, settings: Settings, env: Mapping[str, str]) -> Limits:
     limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **options.limits})
     if limits.max_budget_usd is not None:
         name, facts = settings.model.name, ModelFacts(settings, env)
         for model in (resolve(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):
             if facts.prices(model) is None:
-                raise InputError(no_price(model), "limits.max_budget_usd")
+                raise InputError(no_price_message(model), "limits.max_budget_usd")
     return limits

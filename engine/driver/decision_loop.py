@@ -1,4 +1,4 @@
-"""settling: from a run that waits to one that doesn't: ask, resume with what was decided, ask again.
+"""decision_loop: from a run that waits to one that doesn't: ask, resume with what was decided, ask again.
 
 The one loop of its kind. A headless command, a session, an MCP client and a replay differ in who is asked (`Asker`),
 and in how the run is driven on.
@@ -38,7 +38,7 @@ Follow = Callable[[str], Awaitable[str]]
 """Shows what another process does with the run; returns the status in which it leaves it."""
 
 
-async def settled(
+async def ask_until_settled(
     home: Path,
     outcome: Outcome,
     asker: Asker,
@@ -58,22 +58,24 @@ async def settled(
             outcome, requests = replace(outcome, status=await follow(outcome.run), pending=[]), ()
         if outcome.status != "waiting":
             break
-        requests = [one for one in requests or _waiting(home, outcome.run) if one["id"] not in later]
+        requests = [one for one in requests or _waiting_fields(home, outcome.run) if one["id"] not in later]
         decisions = await asker.decide(outcome, requests) if requests else ()
         later |= {request["id"] for request in requests} - {decision.approval for decision in decisions}
         if not decisions:
-            status = await _without_us(home, outcome.run) if follow else "waiting"
+            status = await _status_after_grace(home, outcome.run) if follow else "waiting"
             if status == "waiting":
                 break
             if status != "interrupted":  # resumed elsewhere, or already over
                 outcome, requests = replace(outcome, status="running"), ()
                 continue
-        outcome = await _resumed(outcome, decisions, asker, resume)
+        outcome = await _resume_with_decisions(outcome, decisions, asker, resume)
         requests = outcome.pending
     return outcome
 
 
-async def _resumed(outcome: Outcome, decisions: Sequence[Decision], asker: Asker, resume: Resume) -> Outcome:
+async def _resume_with_decisions(
+    outcome: Outcome, decisions: Sequence[Decision], asker: Asker, resume: Resume
+) -> Outcome:
     warnings = outcome.warnings
     try:
         outcome = await resume(outcome.run, decisions)
@@ -85,11 +87,11 @@ async def _resumed(outcome: Outcome, decisions: Sequence[Decision], asker: Asker
     return replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
 
 
-def _waiting(home: Path, run: str) -> list[Pending]:
+def _waiting_fields(home: Path, run: str) -> list[Pending]:
     return [request.fields for request in waiting_requests(home, run)]
 
 
-async def _without_us(home: Path, run: str) -> str:
+async def _status_after_grace(home: Path, run: str) -> str:
     """The run's status, giving whoever decided elsewhere a moment to resume it."""
     import asyncio  # deferred: it costs the fast commands 20 ms
 
@@ -100,7 +102,7 @@ async def _without_us(home: Path, run: str) -> str:
     return find_run(home, run).status
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
+def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that never suspends, without an event loop: each of its drives has its own."""
     try:
         work.send(None)

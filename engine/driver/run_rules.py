@@ -1,4 +1,4 @@
-"""rights: the rules a run started with, how they have changed since, and the paths that are protected."""
+"""run_rules: the rules a run started with, how they have changed since, and the paths that are protected."""
 
 import json
 import shlex
@@ -49,9 +49,9 @@ _SETTINGS = (
     *("task.allowedCommands", "task.deniedCommands"),
 )
 """Settings that decide what a run may do, besides the trust in MCP servers and their tools."""
-_OF_HOST = ("tools.sandbox", "context.includeDirectories", "security.")
+_HOST_SETTINGS = ("tools.sandbox", "context.includeDirectories", "security.")
 """Beginnings of the settings that are about a host's own files, keys and network: a worker obeys its own."""
-_TRUST = "mcpServers"
+_SERVER_TRUST = "mcpServers"
 
 
 @dataclass(frozen=True)
@@ -101,53 +101,59 @@ class Definitions:
             name = f"hook {hook.title!r} for {hook.event}"
             hooks.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
         agents = {
-            f"agent {a.name!r}": _hash(a.model_dump_json()) for a in self.agents if a.source != BUILT_IN
+            f"agent {a.name!r}": _short_hash(a.model_dump_json()) for a in self.agents if a.source != BUILT_IN
         }
         modes = {
             f"mode {m.slug!r}": m.model_dump(mode="json", include={"slug", "name", "groups"})
             for m in self.modes
         }
-        servers = {f"MCP server {name!r}": _mark(name, server) for name, server in self.servers.items()}
+        servers = {
+            f"MCP server {name!r}": _server_mark(name, server) for name, server in self.servers.items()
+        }
         return {**hooks, **agents, **modes, **servers}
 
 
-def rights_of(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
+def rights_to_store(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
     """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
-    rights = _rights(configuration.rules.texts, configuration.loaded.settings)
+    rights = _rules_and_settings(configuration.rules.texts, configuration.loaded.settings)
     return redact.redact_json({**rights, "defined": Definitions.of(configuration).kept()})
 
 
-def run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
+def resolve_run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
     """`now`: its `rights_of`; `options.rights`: what the run started with."""
     (texts, rules, problems), settings = configuration.rules, configuration.loaded.settings
     if options.rights is None or options.new_rules or options.rights == now:
         return RunRules(rules, problems, rules, settings, now, ())
     if options.repository:
-        return _of_another_host(options.rights, texts, settings)
-    then = _begun_with(options.rights, now, options)
+        return _submitted_rules(options.rights, texts, settings)
+    then = _rights_with_confirmed_flags(options.rights, now, options)
     before = parse_rule_files([RuleText(*file) for file in then["files"]])[0]
-    changed = _changes(then, now)
-    before += [rule for name in changed if (rule := _until_confirmed(name, then["defined"].get(name)))]
+    changed = _changed_names(then, now)
+    before += [
+        rule for name in changed if (rule := _rule_for_changed_definition(name, then["defined"].get(name)))
+    ]
     modes = [
         Mode.model_validate(then["defined"][n])
         for n in changed
         if n.startswith("mode ") and n in then["defined"]
     ]
-    return RunRules(rules, problems, before, _as_then(settings, then), then, changed, modes)
+    return RunRules(rules, problems, before, _settings_as_begun(settings, then), then, changed, modes)
 
 
-def _of_another_host(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:
+def _submitted_rules(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:
     """The rules a run was submitted with, and on top of them the admin's of the host that drives it."""
     then: dict[str, Any] = {"defined": dict[str, Any](), **kept}
     files = [RuleText(*file) for file in then["files"]]
     admins, own = [t for t in texts if t.tier == ADMIN], [t for t in files if t.tier != ADMIN]
     (before, _), (rules, problems) = parse_rule_files(files), parse_rule_files([*admins, *own])
     changed = ["the admin's policies"] if {*admins} != {t for t in files if t.tier == ADMIN} else []
-    theirs = {key: value for key, value in then["settings"].items() if not key.startswith(_OF_HOST)}
-    return RunRules(rules, problems, before, _as_then(settings, {"settings": theirs}), then, changed)
+    theirs = {key: value for key, value in then["settings"].items() if not key.startswith(_HOST_SETTINGS)}
+    return RunRules(
+        rules, problems, before, _settings_as_begun(settings, {"settings": theirs}), then, changed
+    )
 
 
-def _until_confirmed(name: str, before: Any) -> Rule | None:
+def _rule_for_changed_definition(name: str, before: Any) -> Rule | None:
     """A rule that asks about what a definition that has changed was to refuse, or newly allows."""
     tools: tuple[str, ...] = ()
     if name.startswith("agent "):
@@ -160,18 +166,20 @@ def _until_confirmed(name: str, before: Any) -> Rule | None:
     return Rule(f"{name} (changed since)", tools, "ask", ADMIN, 999, lowers=True) if tools else None
 
 
-def _rights(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
+def _rules_and_settings(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
     whole = settings.model_dump(mode="json", by_alias=True)
     kept = {key: whole[section][name] for key in _SETTINGS for section, name in [key.split(".")]}
     # Earlier versions kept what was given of it, without the defaults.
     filtering = settings.context.file_filtering
     kept["context.fileFiltering"] = filtering.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     servers = settings.mcp_servers.items()
-    kept[_TRUST] = sorted(mark for name, server in servers for mark in _trusted(name, server))
+    kept[_SERVER_TRUST] = sorted(mark for name, server in servers for mark in _trust_marks(name, server))
     return {"files": [list(text) for text in texts], "settings": kept}
 
 
-def _begun_with(kept: Mapping[str, Any], now: Mapping[str, Any], options: Options) -> dict[str, Any]:
+def _rights_with_confirmed_flags(
+    kept: Mapping[str, Any], now: Mapping[str, Any], options: Options
+) -> dict[str, Any]:
     """The original rights plus what a person has since added by flags, which counts as confirmed."""
     settings, current = {**kept["settings"]}, now["settings"]
     if options.allowed_tools:
@@ -191,57 +199,59 @@ def _begun_with(kept: Mapping[str, Any], now: Mapping[str, Any], options: Option
     }
 
 
-def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _changed_names(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     files = {f[0] for f in (*then["files"], *now["files"]) if f not in then["files"] or f not in now["files"]}
     settings = [key for key, value in now["settings"].items() if then["settings"].get(key, value) != value]
     old, new = then["defined"], now["defined"]
     return [*sorted(files), *settings, *(name for name in {**old, **new} if old.get(name) != new.get(name))]
 
 
-def _as_then(settings: Settings, then: Mapping[str, Any]) -> Settings:
+def _settings_as_begun(settings: Settings, then: Mapping[str, Any]) -> Settings:
     whole: dict[str, Any] = settings.model_dump(by_alias=True)
     for key, value in then["settings"].items():
-        if key != _TRUST:
+        if key != _SERVER_TRUST:
             section, name = key.split(".")
             whole[section][name] = value
-    for name, server in whole[_TRUST].items():
+    for name, server in whole[_SERVER_TRUST].items():
         now = settings.mcp_servers[name]
-        mark, kept = _mark(name, now), then["settings"][_TRUST]
+        mark, kept = _server_mark(name, now), then["settings"][_SERVER_TRUST]
         server["trust"] = mark in kept
         server["alwaysAllow"] = [tool for tool in now.always_allow if f"{mark} {tool}" in kept]
     return Settings.model_validate(whole)
 
 
-def _trusted(name: str, server: McpServer) -> Iterator[str]:
+def _trust_marks(name: str, server: McpServer) -> Iterator[str]:
     """What needs no approval: all of the server's tools, or these."""
-    mark = _mark(name, server)
+    mark = _server_mark(name, server)
     yield from ([mark] if server.trust else [])
     yield from (f"{mark} {tool}" for tool in server.always_allow)
 
 
-def _mark(name: str, server: McpServer) -> str:
-    return f"{name} {fingerprint(server)}"
+def _server_mark(name: str, server: McpServer) -> str:
+    return f"{name} {server_fingerprint(server)}"
 
 
-def fingerprint(server: McpServer) -> str:
+def server_fingerprint(server: McpServer) -> str:
     """What a server is: another program or address under its name has none of its rights. Tokens may change."""
     env = {key: value for key, value in server.env.items() if not is_secret_name(key)}
     reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
-    return _hash(json.dumps(reached, sort_keys=True))
+    return _short_hash(json.dumps(reached, sort_keys=True))
 
 
-def _hash(text: str) -> str:
+def _short_hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def protected_paths(options: Options, configuration: Configuration, rules: Sequence[Rule]) -> ProtectedPaths:
+def find_protected_paths(
+    options: Options, configuration: Configuration, rules: Sequence[Rule]
+) -> ProtectedPaths:
     """Return the files that control the program, wherever they are. `rules`: those of the run, with their checkers."""
     settings, env, places = (
         configuration.loaded.settings,
         configuration.environment.values,
         configuration.places,
     )
-    programs = _commands_of(settings, configuration.hooks.hooks, rules)
+    programs = _configured_commands(settings, configuration.hooks.hooks, rules)
     names, home = settings.context.file_names, places.home
     roots = [places.root, *(places.root / Path(d).expanduser() for d in settings.context.include_directories)]
     custom = settings.context.file_filtering.custom_ignore_files
@@ -252,12 +262,12 @@ def protected_paths(options: Options, configuration: Configuration, rules: Seque
             script for line in programs for script in scripts_of(line, places.root)
         ),
         "what tools leave alone": (places.root / name for name in custom),
-        "what the check runs": _of_check(options.check, places.root),
+        "what the check runs": _check_scripts(options.check, places.root),
         "policies": (*places.named, *places.admin),
         "nodes of your own": settings.processor_files(places.root, home),
         "instructions for the model": (path for file in memory for path in file.sources),
         "the system prompt": filter(None, [replacement_file(env, places.root, home)]),
-        "what git runs and believes": (path for root in roots for path in _of_git(root, env)),
+        "what git runs and believes": (path for root in roots for path in _git_program_paths(root, env)),
     }
     # These also where they are the workspace.
     own = {
@@ -273,7 +283,7 @@ def protected_paths(options: Options, configuration: Configuration, rules: Seque
     return made
 
 
-def _of_check(command: str, root: Path) -> Iterator[Path]:
+def _check_scripts(command: str, root: Path) -> Iterator[Path]:
     """Yield the scripts that the check's command names. Tests may change, and what a runner is given to test."""
     if not command:
         return
@@ -297,14 +307,14 @@ def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str
             yield real(path.parent) / path.name, what
 
 
-def _of_git(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _git_program_paths(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
     if (tree := git_root(root)) is not None:
         for config in (find_git_directory(tree) / "config", *git_configuration_paths(env)):
             yield from (path for path, _ in paths_named_by_git(config, tree))
 
 
-def _commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
+def _configured_commands(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
     """The command lines of hooks, safety checkers, MCP servers and discovered tools."""
     yield from (shlex.join(f"{k}={v}" for k, v in hook.env.items()) + f" {hook.command}" for hook in hooks)
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)

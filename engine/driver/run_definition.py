@@ -1,4 +1,4 @@
-"""of_run: what a run was begun with, by which it goes on: its workflow, and its own nodes from files and packages.
+"""run_definition: loads what a run was begun with: its workflow, its options, and nodes from users' files and packages.
 
 A file named in settings, or an entry point of `interlock.processors`, holds `PROCESSORS = {PLACE: [node, …]}`; inside a
 workspace it counts only if that is trusted. A run on a git repository has no files here until a worker clones it.
@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.engine.driver.prepare import RunConfig, prepare
-from interlock.engine.graph_files import named
+from interlock.engine.driver.run_config import RunConfig, prepare_run
+from interlock.engine.graph_files import parse_graph_path
 from interlock.engine.options import WORKFLOWS_FOLDER, Options
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, explained, options_of
@@ -21,7 +21,7 @@ from interlock.engine.store.places import move_task
 from interlock.engine.store.runs import read_lease
 from interlock.engine.store.seals import Definition, is_sealed, read_definition
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
-from interlock.engine.workflows import MisdeclaredError, begun_with, executed, line_of
+from interlock.engine.workflows import MisdeclaredError, error_line, execute_file, load_recorded_workflow
 from interlock.graphs.additions import COMPRESS, PLACES, Processor, place_processors
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.files.disk import make_private_directory
@@ -34,7 +34,7 @@ from interlock.state.repository import Repository, RepositoryError, repository, 
 from interlock.state.settings import Settings
 
 
-def workflow_of(
+def load_workflow_and_config(
     row: RunRow, options: Options, defined: Definition | None = None
 ) -> tuple[Pipeline, RunConfig]:
     """The workflow of a run, and what a drive of it needs. Raises `InterlockError`.
@@ -42,14 +42,14 @@ def workflow_of(
     `defined`: of a run that is to be driven, its definition, which was checked; None: it is only looked at.
     """
     began = options_of(options.home, row.run) if defined is None else defined.options
-    kept = restored(options, began, row.workspace)
+    kept = restore_options(options, began, row.workspace)
     if options.workspace is None and not kept.repository and not Path(row.workspace).is_dir():
         raise UserError(
             f"No directory {row.workspace!r}, in which run {row.run!r} works. If it was moved, say where it is: "
             f"interlock resume {row.run} -C DIR"
         )
-    chosen, changed = begun_with(row.run, row.workflow, kept)
-    prepared = prepare(kept, chosen.needs_model)
+    chosen, changed = load_recorded_workflow(row.run, row.workflow, kept)
+    prepared = prepare_run(kept, chosen.needs_model)
     prepared.warnings.extend(changed)
     return chosen, prepared
 
@@ -58,7 +58,7 @@ class DefinedElsewhereError(UserError):
     """A process that serves others was to drive a run that this host didn't define."""
 
 
-def check_to_drive(row: RunRow, options: Options) -> tuple[RunRow, Definition, list[str]]:
+def check_drivable(row: RunRow, options: Options) -> tuple[RunRow, Definition, list[str]]:
     """Return a run that is to be driven as its row is now, its definition, and a warning if this host didn't write it.
 
     Raises `DefinedElsewhereError` where others asked for the drive. A person at a terminal decides: then what it brings
@@ -68,11 +68,13 @@ def check_to_drive(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     with explained(store.path), closing(store.connect()) as conn:
         defined, lease = read_definition(conn, row.run), read_lease(conn, row.run)
     row = row._replace(workflow=defined.workflow, workspace=defined.workspace)
-    check_served(row, defined, options)
-    if not store.blobs or options.door == WORKER or is_sealed(store.home, row.run, defined):
+    check_servable(row, defined, options)
+    if not store.blobs or options.door == WORKER_DOOR or is_sealed(store.home, row.run, defined):
         return row, defined, []
     if brings := [
-        what for what, folder in _brought(row, defined.options, options) if not options.trusts(folder)
+        what
+        for what, folder in _programs_and_files(row, defined.options, options)
+        if not options.trusts(folder)
     ]:
         raise UntrustedError(
             f"{ELSEWHERE.format(run=row.run)}, and brings what would run here: {', '.join(brings)}. That counts only "
@@ -81,7 +83,7 @@ def check_to_drive(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     whose: Mapping[str, str] = defined.options.get("submitted") or {}
     told = [f"started by {whose['user']!r}"] if "user" in whose else []
     told += [f"last driven on {lease.owner.host!r}"] if lease else []
-    told += [what for what, _ in _brought(row, defined.options, options)]
+    told += [what for what, _ in _programs_and_files(row, defined.options, options)]
     if (mode := defined.options.get("approval_mode") or "default") != "default":
         told.append(f"approval mode {mode!r}")
     return (
@@ -91,7 +93,7 @@ def check_to_drive(row: RunRow, options: Options) -> tuple[RunRow, Definition, l
     )
 
 
-def check_served(row: RunRow, defined: Definition, options: Options) -> None:
+def check_servable(row: RunRow, defined: Definition, options: Options) -> None:
     """Raise `DefinedElsewhereError` if others ask for the drive of a run that this host didn't define."""
     if not options.serves_others or not Store(options.home).blobs:
         return
@@ -105,12 +107,12 @@ def check_served(row: RunRow, defined: Definition, options: Options) -> None:
 ELSEWHERE = "Run {run!r} wasn't begun on this host, or was changed elsewhere since"
 
 
-def _brought(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator[tuple[str, Path]]:
+def _programs_and_files(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator[tuple[str, Path]]:
     """Yield what a run's definition names of programs and files, each with the folder that has to be trusted."""
     folder = options.workspace or Path(row.workspace)
     overrides: Mapping[str, Any] = kept.get("overrides") or {}
     source: Mapping[str, str] = kept.get("source") or {}
-    graph, own = named(row.workflow), options.user_home / WORKFLOWS_FOLDER
+    graph, own = parse_graph_path(row.workflow), options.user_home / WORKFLOWS_FOLDER
     files = [source.get("file"), str(graph.file) if graph else "", *(kept.get("policy_files") or ())]
     files += [*overrides.get("processors", ()), *map(kept.get, ("record_to", "fake", "ide_context"))]
     for file in dict.fromkeys(Path(folder, file) for file in files if file):
@@ -127,15 +129,15 @@ def _brought(row: RunRow, kept: Mapping[str, Any], options: Options) -> Iterator
     yield from ((what, folder) for what in found)
 
 
-def check_code_of(row: RunRow, options: Options) -> None:
+def check_run_code_trusted(row: RunRow, options: Options) -> None:
     """Raise `CodeForbiddenError` if a run's row in a shared database names a file that isn't trusted on this host.
 
     Others may write such rows, and nobody who looks at a run asked for its file to run here.
     """
     if options.submitted is None:
         return
-    kept = kept_source(options.home, row.run)
-    graph = named(row.workflow)
+    kept = recorded_source(options.home, row.run)
+    graph = parse_graph_path(row.workflow)
     for file in ([Path(kept["file"])] if "file" in kept else []) + ([graph.file] if graph else []):
         if not options.trusts(file.parent):
             raise CodeForbiddenError(
@@ -144,12 +146,12 @@ def check_code_of(row: RunRow, options: Options) -> None:
             )
 
 
-def kept_source(home: Path, run: str) -> Mapping[str, str]:
+def recorded_source(home: Path, run: str) -> Mapping[str, str]:
     """What a run recorded of where its workflow comes from; empty: it is one of ours."""
     return options_of(home, run).get("source") or {}
 
 
-def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
+def move_run_if_folder_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
     """Let a run whose folder isn't there any more work in the one that was named instead, from now on."""
     folder = str(prepared.workspace.root)
     if Path(row.workspace).is_dir() or folder == row.workspace or prepared.options.repository:
@@ -158,17 +160,17 @@ def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
     prepared.warnings.append(f"Run {row.run!r} now works in {folder!r}: {row.workspace!r} no longer exists.")
 
 
-def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
+def with_user_processors(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
     """Add the processors from settings and installed packages; none where code of users may not run.
 
     Raises `ConfigError`: one line with file, line, expected.
     """
     named = prepared.settings.processors or find_entry_points(_PROCESSORS_GROUP)
-    if FORBIDDEN.get() or chosen.name not in _TALKING or not named:
+    if FORBIDDEN.get() or chosen.name not in _WORKFLOWS_WITH_PLACES or not named:
         return chosen
     root, home = prepared.workspace.root, prepared.options.user_home
     files = processor_files(prepared.settings, root, home, prepared.trusted)
-    found = [p for source in (*map(_processors_in, files), *_installed_processors()) for p in source]
+    found = [p for source in (*map(_read_processors, files), *_installed_processors()) for p in source]
     if twice := next((p.name for p in found if sum(p.name == o.name for o in found) > 1), None):
         raise ConfigError(
             f"Two processors are called {twice!r} (place and function). Rename one of the functions."
@@ -221,7 +223,7 @@ _FOR_WORKERS = {
 """Settings of a run that a worker obeys: others could name its files, its programs, or who gets its keys."""
 
 
-def kept_options(options: Options) -> dict[str, Any]:
+def options_to_store(options: Options) -> dict[str, Any]:
     """The options persisted in a run's row, JSON-like."""
     kept: dict[str, Any] = {}
     for name in _KEPT:
@@ -232,7 +234,7 @@ def kept_options(options: Options) -> dict[str, Any]:
     return kept
 
 
-def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Options:
+def restore_options(options: Options, kept: Mapping[str, Any], workspace: str) -> Options:
     """The run's persisted options, overridden by those passed now."""
     changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
     left = _OF_HOST if kept.get("repository") else ()
@@ -277,7 +279,7 @@ _PROGRAM_SETTINGS = ("discoveryCommand", "callCommand", "browser", "webSearch")
 _PROCESSORS_GROUP = "interlock.processors"
 
 _HOW_PROCESSORS = "expected `PROCESSORS = {PLACE: [node, …]}` with the places " + ", ".join(PLACES)
-_TALKING = ("main", "task")
+_WORKFLOWS_WITH_PLACES = ("main", "task")
 """Workflows that have these places."""
 
 
@@ -290,7 +292,7 @@ def processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -
 def _installed_processors() -> Iterator[list[Processor]]:
     for point in find_entry_points(_PROCESSORS_GROUP):
         try:
-            yield [*_declared_processors(point.load())]
+            yield [*_check_processors(point.load())]
         except THEIR_ERRORS as error:
             what = " ".join(str(error).split())
             raise ConfigError(
@@ -298,30 +300,30 @@ def _installed_processors() -> Iterator[list[Processor]]:
             ) from error
 
 
-def _processors_in(file: Path) -> list[Processor]:
+def _read_processors(file: Path) -> list[Processor]:
     try:
         code = file.read_bytes()
     except OSError as error:
         raise ConfigError(
             f"{file}: can't be read ({error.strerror}); setting `processors` names it."
         ) from None
-    return _loaded_processors(file, code)
+    return _execute_processors(file, code)
 
 
 @cache
-def _loaded_processors(file: Path, code: bytes) -> list[Processor]:
+def _execute_processors(file: Path, code: bytes) -> list[Processor]:
     """Cached by content."""
     try:
-        return [*_declared_processors(executed(file, code).__dict__.get("PROCESSORS"))]
+        return [*_check_processors(execute_file(file, code).__dict__.get("PROCESSORS"))]
     except THEIR_ERRORS as error:
-        line = line_of(file, code, error, "PROCESSORS")
+        line = error_line(file, code, error, "PROCESSORS")
         kind = "" if isinstance(error, MisdeclaredError) else f"{type(error).__name__}: "
         raise ConfigError(
             f"{file}:{line}: {kind}{' '.join(str(error).split())}; {_HOW_PROCESSORS}."
         ) from error
 
 
-def _declared_processors(found: Any) -> Iterator[Processor]:
+def _check_processors(found: Any) -> Iterator[Processor]:
     if not isinstance(found, Mapping):
         raise MisdeclaredError(f"PROCESSORS is {found!r}" if found is not None else "there is no PROCESSORS")
     for place, nodes in cast(Mapping[Any, Any], found).items():
@@ -329,10 +331,10 @@ def _declared_processors(found: Any) -> Iterator[Processor]:
             raise MisdeclaredError(f"unknown place {place!r}")
         several = isinstance(nodes, list | tuple)
         for node in cast(Sequence[Any], nodes) if several else [nodes]:
-            yield _processor(place, node)
+            yield _make_processor(place, node)
 
 
-def _processor(place: str, node: Any) -> Processor:
+def _make_processor(place: str, node: Any) -> Processor:
     if node == COMPRESS:
         if place != "after_tool":
             raise MisdeclaredError(f"{COMPRESS!r} may stand at after_tool, not at {place}")
@@ -343,7 +345,7 @@ def _processor(place: str, node: Any) -> Processor:
     return Processor(place, f"{place}_{node.__name__}", cast(Any, node))
 
 
-WORKER = "worker"
+WORKER_DOOR = "worker"
 """The door through which workers drive."""
 _FLAGS = {
     "include_directories": "--include-directories",
@@ -354,7 +356,7 @@ _FLAGS = {
 _NO_FILE = "{what} names a file of this host, and a worker has other files. Leave it out with --repo."
 
 
-def as_option(text: str, deliver: str) -> dict[str, str]:
+def parse_repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` for `--repo URL[@REF]`. Raises `UserError`."""
     try:
         found = repository(text)
@@ -367,7 +369,7 @@ def as_option(text: str, deliver: str) -> dict[str, str]:
     return {"url": found.url, "ref": found.ref, "deliver": deliver}
 
 
-def submitted(options: Options) -> Options:
+def prepare_submission(options: Options) -> Options:
     """Options of a run that names a repository, in a folder without files. Raises `UserError`."""
     if not options.repository or "at" in options.repository:
         return options
@@ -385,20 +387,20 @@ def submitted(options: Options) -> Options:
     return replace(options, workspace=empty, skip_trust=False)
 
 
-def needs_model(chosen: Pipeline, options: Options) -> bool:
+def needs_model_here(chosen: Pipeline, options: Options) -> bool:
     """Whether this host must have a model's key: a run on a repository uses the worker's."""
     return chosen.needs_model and not options.repository
 
 
-def place_of(options: Options) -> str:
+def repository_place(options: Options) -> str:
     """What stands for the folder of such a run, until a worker has one."""
     found = options.repository
     return str(Repository(found["url"], found["ref"])) if found and "at" not in found else ""
 
 
-def check_prompt(store: Store, row: RunRow, prompt: str | None, options: Options) -> None:
+def check_prompt_allowed(store: Store, row: RunRow, prompt: str | None, options: Options) -> None:
     """Raises `UserError` for a prompt that a worker would have to send, or to a run whose files are a worker's."""
-    if not prompt or options.door == WORKER:
+    if not prompt or options.door == WORKER_DOOR:
         return
     if options.queue:
         raise UserError("--detach: a worker takes no prompt. Without it, this process sends the prompt.")
