@@ -21,7 +21,7 @@ from interlock.graphs.foreign import ForeignWorkflow, from_langgraph
 from interlock.graphs.langgraph_internals import is_graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.stored_values import is_data_type
-from interlock.services.process.stdout import printing_to_stderr
+from interlock.services.process.stdout import redirect_prints_to_stderr
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
 
@@ -236,7 +236,7 @@ def _add_to_sys_path(folder: Path) -> None:
 def _import_file(file: Path, code: bytes) -> ModuleType:
     """Import the file; cached by content. What it prints goes to stderr."""
     try:
-        with printing_to_stderr():
+        with redirect_prints_to_stderr():
             return _import_from_package(file) or _import_by_path(file, code)
     except ModuleNotFoundError as error:
         if error.name is None or (file.parent / error.name.replace(".", "/")).exists():

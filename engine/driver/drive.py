@@ -31,7 +31,7 @@ from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
-from interlock.services.context.references import attachments
+from interlock.services.context.references import build_attachments
 from interlock.services.models.names import turn_tracing_off
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
@@ -284,7 +284,7 @@ def _attachment_messages(prepared: RunConfig) -> list[Message]:
     if not (options.attach or options.notes):
         return []
     heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
-    parts = attachments(options.attach, options.notes)
+    parts = build_attachments(options.attach, options.notes)
     return [Message(role="user", origin="context", content=(heading, *parts))]
 
 

@@ -18,8 +18,8 @@ from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.langgraph_internals import has_due_work
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder
-from interlock.services.snapshots.restore import apply, between
-from interlock.services.snapshots.snapshots import Contents
+from interlock.services.snapshots.restore import apply_restore, plan_restore
+from interlock.services.snapshots.snapshots import SnapshotContents
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
 
@@ -123,9 +123,11 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
     shutil.rmtree(staged, ignore_errors=True)
     try:
         staged.mkdir()
-        nothing = Contents({}, {})
-        apply(
-            between(nothing, brought(home, repository, [found[1]]).contents(found[1]), staged, repository),
+        nothing = SnapshotContents({}, {})
+        apply_restore(
+            plan_restore(
+                nothing, brought(home, repository, [found[1]]).contents(found[1]), staged, repository
+            ),
             durable=False,
         )
     except OSError as error:
