@@ -21,7 +21,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
-from interlock.graphs.additions import nondeterministic, with_node, with_replayed
+from interlock.graphs.additions import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
@@ -353,12 +353,12 @@ class Seen:
         """Substitute the recorded writes for these nodes, once for each time they ran."""
         if own.name != self._row.workflow or (own.name == "context" and not self._alike):
             return own
-        for name, function in nondeterministic(own).items():
+        for name, function in nondeterministic_nodes(own).items():
             written = self._written.get(name, [])
             if function:
-                own = with_node(own, name, *_again(function, written))
+                own = replace_node_when(own, name, *_again(function, written))
             else:
-                own = with_replayed(own, name, partial(_next, written))
+                own = replay_subgraph(own, name, partial(_next, written))
         return own
 
 
