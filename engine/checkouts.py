@@ -16,7 +16,7 @@ from interlock.engine.store import Store, reading
 from interlock.engine.store.blobs import keep_commit
 from interlock.engine.store.runs import kept_repository
 from interlock.engine.store.workspaces import change_files
-from interlock.services.snapshots.snapshots import Repository as Snapshots
+from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.errors import UserError
 

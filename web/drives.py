@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock.cli.warm.forked import FORKER, Child
 from interlock.engine.client import Client, RunRow
-from interlock.services.process.identity import Owner, is_alive, this_host
+from interlock.services.process.identity import ProcessIdentity, host_name, is_alive
 from interlock.state.errors import BusyError, UserError
 from interlock.web import driver
 from interlock.web.driver import Work, live_file
@@ -23,7 +23,7 @@ from interlock.web.driver import Work, live_file
 class Elsewhere:
     """A drive's process that another server started, or an earlier one."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: ProcessIdentity) -> None:
         self._owner = owner
 
     def poll(self) -> int | None:
@@ -84,7 +84,7 @@ def stop(client: Client, run: str) -> None:
 
 def is_driven(client: Client, row: RunRow) -> bool:
     """Whether a server's drive works on the run."""
-    return row.owner == f"{this_host()}:{_driver_of(client.home, row.run)}"
+    return row.owner == f"{host_name()}:{_driver_of(client.home, row.run)}"
 
 
 def _driver_of(home: Path, run: str) -> int:

@@ -112,7 +112,7 @@ def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
 
 def damage(home: Path, run: str) -> Iterator[str]:
     """One line per conversation record that is missing or was altered."""
-    from interlock.services.transcript import continued_by, record_id
+    from interlock.services.transcript import continued_head, record_hash
 
     with reading(home) as conn:
         if conn is None:
@@ -125,9 +125,9 @@ def damage(home: Path, run: str) -> Iterator[str]:
         head = _newest(home, conn, run)
         for row in rows:
             body = blobs.read_body(row["body"], row["file"])
-            if not isinstance(body, bytes) or record_id(row["parent"], body) != row["id"]:
+            if not isinstance(body, bytes) or record_hash(row["parent"], body) != row["id"]:
                 yield f"record {row['id'][:12]}… was changed, or its file is missing"
-            elif not row["parent"] and (old := continued_by(body)) and old not in known:
+            elif not row["parent"] and (old := continued_head(body)) and old not in known:
                 yield f"record {old[:12]}… is missing; the chain {row['id'][:12]}… continues it"
             if row["parent"] and row["parent"] not in known:
                 yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"
@@ -315,14 +315,14 @@ def _read(body: str | None) -> dict[str, Any]:
 
 def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
     """Calls and results are named by the hashes of their messages, which this compares with the messages."""
-    from interlock.services.transcript import record_id
+    from interlock.services.transcript import record_hash
 
     blobs = blobs_of(conn, home / "outputs")
     known: set[str] = set()
     for name, run, parent, body, file in conn.execute("select id, run, parent, body, file from chain"):
         known.add(name)
         data = blobs.read_body(body, file)
-        if not isinstance(data, bytes) or record_id(parent, data) != name:
+        if not isinstance(data, bytes) or record_hash(parent, data) != name:
             yield f"message {name[:12]}… of run {run} was changed, or its file is missing"
     for run, name in conn.execute(
         "select run, message from journal union select run, record from journal where record is not null"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.queries import Row
 from interlock.engine.store.queue import (
     DRIVE,
     HELD,
@@ -22,8 +23,8 @@ from interlock.engine.store.queue import (
     submitted,
 )
 from interlock.engine.store.runs import note_error
-from interlock.engine.store.tables import Row, Statement
-from interlock.services.models.known import Prices, cost_of
+from interlock.engine.store.tables import Statement
+from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.messages import Usage
 
 EACH = "*"
@@ -282,7 +283,7 @@ class LimitedCalls:
         if in_dollars and prices is None:
             whose = in_dollars[0].whose
             return Wait(whose, f"The limit of {whose} in US dollars needs the price of {model!r}", None)
-        usd = cost_of(prices, Usage(input=tokens)) if prices else 0.0
+        usd = request_cost(prices, Usage(input=tokens)) if prices else 0.0
         count_alone(self.conn)
         if wait := wait_for(self.conn, limits, tokens, usd):
             return wait

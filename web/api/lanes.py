@@ -12,7 +12,7 @@ from uuid import uuid4
 from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
 from interlock.engine.client.program_drive import Call
 from interlock.engine.client.served import Served
-from interlock.services.process.identity import Owner, is_alive, started_at, this_process
+from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
 from interlock.state.errors import InterlockError, bug
 from interlock.web import drives
 from interlock.web.answers import RefusedError, check_role, submitted
@@ -47,7 +47,7 @@ class Lanes:
         self._children: dict[str, drives.Child | drives.Elsewhere] = {}
         """Drive → process of those that this server follows."""
         self._stopping = set[str]()
-        self._me = [*this_process()]
+        self._me = [*current_process()]
         self._turns = Turns(self.client.options)
 
     async def begun(
@@ -224,7 +224,7 @@ class Lanes:
         if drive in self._stopping:
             raise InterlockError("It was cancelled before it began.")
         self._children[drive] = child
-        process = [*this_process()._replace(pid=child.pid, started=started_at(child.pid))]
+        process = [*current_process()._replace(pid=child.pid, started=process_start_time(child.pid))]
         about = {"status": "running", "before": before, "process": process, "begun": False}
         served.change(self.home, "drive", drive, about, run)
 
@@ -269,7 +269,7 @@ class Lanes:
             )
         self._stopping.add(one.id)
         if one.id not in self._children and now.body.get("process"):
-            self._children[one.id] = drives.Elsewhere(Owner(*now.body["process"]))
+            self._children[one.id] = drives.Elsewhere(ProcessIdentity(*now.body["process"]))
         if child := self._children.get(one.id):
             child.send_signal(signal.SIGINT)
         until = time.monotonic() + _STOP_S
@@ -308,7 +308,7 @@ class Lanes:
         self._turns.resume([one.run for one in [*busy, *of_people]])
         for one in reversed(found):
             server = one.body.get("server")
-            if one.body["status"] in BUSY and not (server and is_alive(Owner(*server))):
+            if one.body["status"] in BUSY and not (server and is_alive(ProcessIdentity(*server))):
                 served.change(self.home, "drive", one.id, {"server": self._me})
                 work = self._adopted(one) if one.body["status"] == "running" else None
                 self._enter(one.thread, first=work)
@@ -324,7 +324,9 @@ class Lanes:
 
     async def _adopted(self, one: Served) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
-        self._children[one.id] = process = drives.Elsewhere(Owner(*one.body.get("process", _NOBODY)))
+        self._children[one.id] = process = drives.Elsewhere(
+            ProcessIdentity(*one.body.get("process", _NOBODY))
+        )
         while process.poll() is None or self._goes(one.run):
             await asyncio.sleep(LOOK_S)
         await self._over(one.id, one.run)
