@@ -36,7 +36,7 @@ from interlock.graphs._stored import Storable
 from interlock.nodes import guarded
 from interlock.state.deps import Deps
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
-from interlock.web.looks import state as state_on_page
+from interlock.web.page_views import get_state as state_on_page
 
 AGENT = '''
 """Plans, and carries its plan out."""
