@@ -19,7 +19,7 @@ from interlock.web import drive_process
 from interlock.web.drive_process import DriveJob, live_events_file
 
 
-class ForeignProcess:
+class AdoptedProcess:
     """A drive's process that another server started, or an earlier one."""
 
     def __init__(self, owner: Owner) -> None:

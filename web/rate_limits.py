@@ -11,7 +11,7 @@ from interlock.engine.client import Options
 from interlock.engine.client.served import Served
 from interlock.engine.client.turns import Turn, leave_others
 from interlock.state.errors import BusyError, InterlockError, StoreError
-from interlock.web.drive_launcher import ForeignProcess
+from interlock.web.drive_launcher import AdoptedProcess
 
 LOOK_S = 0.02
 """Seconds between two looks at a process."""
@@ -61,7 +61,7 @@ class RateLimits:
         await self.release(run)
         return False
 
-    async def wait_for_exit(self, run: str, process: "Child | ForeignProcess") -> None:
+    async def wait_for_exit(self, run: str, process: "Child | AdoptedProcess") -> None:
         """Wait for the end of a drive's process, and stop it if somebody cancels the run elsewhere."""
         looked = time.monotonic()
         while process.poll() is None:

@@ -126,7 +126,7 @@ class RunResumer:
                 began.set_result(waits)
 
         while one := self._stored_prompt(run):
-            process = drive_launcher.ForeignProcess(Owner(*one.body.get("process", self._me)))
+            process = drive_launcher.AdoptedProcess(Owner(*one.body.get("process", self._me)))
             if one.body["status"] == "pending":
                 await self._turns.wait_for_turn(one, run, one.body["workflow"], waits=told)
                 process = await self._start_process(one)

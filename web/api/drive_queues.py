@@ -46,7 +46,7 @@ class DriveQueues:
         self.about, self.assistants = about, assistants
         self.client, self.home = about.client, about.home
         self._lanes: dict[str, asyncio.Task[None]] = {}
-        self._children: dict[str, drive_launcher.Child | drive_launcher.ForeignProcess] = {}
+        self._children: dict[str, drive_launcher.Child | drive_launcher.AdoptedProcess] = {}
         """Drive → process of those that this server follows."""
         self._stopping = set[str]()
         self._me = [*this_process()]
@@ -285,7 +285,7 @@ class DriveQueues:
             )
         self._stopping.add(one.id)
         if one.id not in self._children and now.body.get("process"):
-            self._children[one.id] = drive_launcher.ForeignProcess(Owner(*now.body["process"]))
+            self._children[one.id] = drive_launcher.AdoptedProcess(Owner(*now.body["process"]))
         if child := self._children.get(one.id):
             child.send_signal(signal.SIGINT)
         until = time.monotonic() + _STOP_S
@@ -340,7 +340,7 @@ class DriveQueues:
 
     async def _adopt_drive(self, one: Served) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
-        self._children[one.id] = process = drive_launcher.ForeignProcess(
+        self._children[one.id] = process = drive_launcher.AdoptedProcess(
             Owner(*one.body.get("process", _NOBODY))
         )
         while process.poll() is None or self._is_run_driven(one.run):
