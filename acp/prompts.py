@@ -21,7 +21,7 @@ from interlock.state.command import NAME
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.client.changes import Change
+    from interlock.engine.client.changes import FileChange
     from interlock.engine.client.conversation import Conversation
 
 Block = Mapping[str, Any]
@@ -179,7 +179,7 @@ async def _rewind(session: Session, rest: str) -> None:
     if chosen is None:
         return
 
-    async def agrees(changes: "Sequence[Change]") -> bool:
+    async def agrees(changes: "Sequence[FileChange]") -> bool:
         return await session.choose("Change the files, and go back?", _listed(changes), ["yes"]) == 0
 
     before = points[chosen].before
@@ -239,5 +239,5 @@ def offered(own: Available) -> Update:
     return {"sessionUpdate": "available_commands_update", "availableCommands": commands}
 
 
-def _listed(changes: "Sequence[Change]") -> str:
+def _listed(changes: "Sequence[FileChange]") -> str:
     return "\n".join(f"- {change.mark} `{change.path}`" for change in changes)

@@ -124,7 +124,7 @@ def fuse_nothing() -> None:
 
     `docs/internals.md#what-a-commit-waits-for`.
     """
-    from interlock.graphs._together import Wiring
+    from interlock.graphs.supersteps import Wiring
 
     Wiring.share = lambda *_: None  # pyright: ignore
 

@@ -14,7 +14,7 @@ from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.client.diagrams import RunPath
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
 
 
 def load_workflow(workflow: str, options: Options) -> "Pipeline":

@@ -29,7 +29,7 @@ from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible, visible_json
 
 if TYPE_CHECKING:
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
 
 _RESERVED = ("workspace", "model", "approval_mode", "limits")
 """Input fields of runs reserved for whoever started the server."""

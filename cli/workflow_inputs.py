@@ -12,7 +12,7 @@ from interlock.state.run import WorkflowInput
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
 
 _TYPES = {str: "TEXT", int: "N", float: "NUMBER", bool: "BOOLEAN", list: "LIST", tuple: "LIST", set: "LIST"}
 

@@ -10,7 +10,7 @@ from interlock.engine.options import Decision, Options, Outcome, Pending, Render
 if TYPE_CHECKING:
     from interlock.engine.driver.stop import Stop
     from interlock.engine.travel.fork import Forked
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
     from interlock.state.events import Event
     from interlock.state.run import WorkflowInput
 
@@ -36,10 +36,10 @@ async def run(
     Raises `InterlockError` for errors before the run exists; later errors are in the outcome.
     """
     from interlock.engine.driver import runner
-    from interlock.engine.driver.stop import stoppable
+    from interlock.engine.driver.stop import provide_stop
 
-    with stoppable(stop) as stop:
-        return await runner.begin(workflow, input, options, renderers, run_id, stop, follow)
+    with provide_stop(stop) as stop:
+        return await runner.begin_run(workflow, input, options, renderers, run_id, stop, follow)
 
 
 async def resume(
@@ -58,10 +58,10 @@ async def resume(
     `stop`, `follow`: as for `run`. `instead`: the prompt replaces whatever an interrupted run was about to do.
     """
     from interlock.engine.driver import runner
-    from interlock.engine.driver.stop import stoppable
+    from interlock.engine.driver.stop import provide_stop
 
-    with stoppable(stop) as stop:
-        return await runner.go_on(
+    with provide_stop(stop) as stop:
+        return await runner.resume_run(
             run, decisions, prompt, options, renderers, stop, instead=instead, follow=follow
         )
 
@@ -121,24 +121,24 @@ def fork_sync(
     return fork_run(home, run, at, workspace=workspace, in_place=in_place)
 
 
-def in_own_loop(function: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, _T]:
+def make_sync(function: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, _T]:
     """`function` for callers without an event loop; the first signal stops what it drives."""
 
     @wraps(function)
     def alone(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         import asyncio  # deferred: it costs the fast commands 20 ms
 
-        from interlock.engine.driver.stop import signals_held
+        from interlock.engine.driver.stop import hold_signals
 
-        with signals_held():
+        with hold_signals():
             return asyncio.run(function(*args, **kwargs))
 
     return alone
 
 
-run_sync = in_own_loop(run)
+run_sync = make_sync(run)
 """`run` in its own event loop."""
-resume_sync = in_own_loop(resume)
+resume_sync = make_sync(resume)
 """`resume` in its own event loop."""
 
 __all__ = [

@@ -9,38 +9,38 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import RunRow
-from interlock.engine.rooms import load_fleet_entry
-from interlock.engine.run_files import RunFiles, taken
+from interlock.engine.run_files import RunFiles, snapshot_folder
 from interlock.engine.store import Store, kept_repository, reading
 from interlock.engine.store.blobs import keep_commit
 from interlock.engine.store.places import change_files
-from interlock.services.snapshots.snapshots import Repository as Snapshots
+from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.errors import UserError
 
 
-def repository_of(home: Path, run: str) -> dict[str, str]:
+def run_repository(home: Path, run: str) -> dict[str, str]:
     """What a run's options say of its repository; empty: it works in a folder."""
     with reading(home) as conn:
         return kept_repository(conn, run) if conn else {}
 
 
-def is_elsewhere(home: Path, run: RunRow) -> bool:
+def is_on_other_host(home: Path, run: RunRow) -> bool:
     """Whether a run works in a clone that isn't on this host."""
-    repository = repository_of(home, run.run)
+    repository = run_repository(home, run.run)
     at_host = repository.get("at", "").startswith(f"{os.uname().nodename}:")
     return bool(repository) and not (at_host and Path(run.workspace).is_dir())
 
 
 @contextmanager
-def at_hand(home: Path, run: RunRow, *, files: bool = True) -> Generator[RunRow]:
+def files_on_this_host(home: Path, run: RunRow, *, files: bool = True) -> Generator[RunRow]:
     """Yield the run with its files on this host: a clone for the block, where the run's own is on another host.
 
     `files`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
     """
     known = not files and Snapshots(home / "snapshots" / repository_name(Path(run.workspace))).borrows
-    if known or not is_elsewhere(home, run):
+    if known or not is_on_other_host(home, run):
         yield run
         return
     made = load_fleet_entry("interlock.repositories", "git", "Files of a run on another host need").check_out(
@@ -52,20 +52,20 @@ def at_hand(home: Path, run: RunRow, *, files: bool = True) -> Generator[RunRow]
         shutil.rmtree(made.folder, ignore_errors=True)
 
 
-def refuse_delivered(home: Path, run: RunRow) -> None:
+def check_not_delivered(home: Path, run: RunRow) -> None:
     """Raises `UserError` for a run on a repository whose changes have left its clone."""
-    if run.status == "done" and repository_of(home, run.run):
+    if run.status == "done" and run_repository(home, run.run):
         raise UserError(
             f"Run {run.run!r} is done, and what it changed was delivered: it can't be undone here. Go on from one of "
             f"its steps: interlock fork {run.run} --at STEP"
         )
 
 
-def keep_changed(home: Path, run: RunRow, here: RunRow) -> None:
+def record_changed_files(home: Path, run: RunRow, here: RunRow) -> None:
     """After a person changed a run's files: whoever drives a run on a repository next has them, too."""
-    if not repository_of(home, run.run):
+    if not run_repository(home, run.run):
         return
-    commit = taken(home, Path(here.workspace), run.run)
+    commit = snapshot_folder(home, Path(here.workspace), run.run)
     with Store(home).writing() as conn:
         keep_commit(conn, RunFiles(home, here).repository, commit)
         change_files(conn, run.run, commit, elsewhere=here != run)

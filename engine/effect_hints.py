@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes import effects
 
 _MODULES = frozenset({"subprocess", "requests", "httpx", "shutil", "smtplib", "ftplib", "paramiko", "boto3"})
@@ -42,7 +42,7 @@ class Hint(NamedTuple):
     """FILE:LINE"""
 
 
-def effect_hints(workflow: Pipeline) -> list[Hint]:
+def find_effect_hints(workflow: Pipeline) -> list[Hint]:
     """Calls in the code of its nodes and tools, and in functions of theirs, that write files, start processes or send.
 
     A call is judged by its name alone: what a library does isn't seen. Calls inside `effect(…)` and functions that are
@@ -50,11 +50,11 @@ def effect_hints(workflow: Pipeline) -> list[Hint]:
     """
     found: dict[Hint, None] = {}
     for node, function in workflow.node_functions():
-        found.update(dict.fromkeys(Hint(node, *about) for about in _calls(function, set())))
+        found.update(dict.fromkeys(Hint(node, *about) for about in _suspicious_calls(function, set())))
     return [*found]
 
 
-def _calls(function: Any, seen: set[Any]) -> Iterator[tuple[str, str]]:
+def _suspicious_calls(function: Any, seen: set[Any]) -> Iterator[tuple[str, str]]:
     """Text and place of each suspicious call."""
     if _is_durable(function):
         return
@@ -68,11 +68,11 @@ def _calls(function: Any, seen: set[Any]) -> Iterator[tuple[str, str]]:
     except (OSError, SyntaxError, TypeError):
         return
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
-    for call in _outside_effects(tree):
-        if text := _suspicious(call):
+    for call in _unguarded_calls(tree):
+        if text := _describe_suspicious_call(call):
             yield text, f"{Path(code.co_filename).name}:{code.co_firstlineno + call.lineno - 1}"
         elif isinstance(call.func, ast.Name) and inspect.isfunction(known.get(call.func.id)):
-            yield from _calls(known[call.func.id], seen)
+            yield from _suspicious_calls(known[call.func.id], seen)
 
 
 def _is_durable(function: Any) -> bool:
@@ -80,17 +80,17 @@ def _is_durable(function: Any) -> bool:
     return code is not None and code.co_filename == effects.__file__
 
 
-def _outside_effects(tree: ast.AST) -> Iterator[ast.Call]:
+def _unguarded_calls(tree: ast.AST) -> Iterator[ast.Call]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.Call):
             name = ast.unparse(child.func).rpartition(".")[2]
             if name in _GUARDED:
                 continue
             yield child
-        yield from _outside_effects(child)
+        yield from _unguarded_calls(child)
 
 
-def _suspicious(call: ast.Call) -> str:
+def _describe_suspicious_call(call: ast.Call) -> str:
     name = ast.unparse(call.func)
     top, _, last = name.rpartition(".")
     if last == "open":

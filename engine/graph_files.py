@@ -17,15 +17,15 @@ from typing import Any, cast
 
 from interlock.engine.options import LISTING
 from interlock.engine.user_code import check_user_code
-from interlock.graphs._langgraph import is_graph
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._stored import is_of_data
 from interlock.graphs.foreign import Foreign, from_langgraph
-from interlock.services.process.stdout import printing_to_stderr
+from interlock.graphs.langgraph_internals import is_graph
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_values import is_of_data
+from interlock.services.process.stdout import redirect_prints_to_stderr
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
 
-_USUAL = ("graph", "agent", "app", "workflow")
+_USUAL_NAMES = ("graph", "agent", "app", "workflow")
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class GraphFile:
         check_user_code(str(self.file))
         if not self.file.is_file():
             raise ConfigError(f"No file {str(self.file)!r}; expected a Python file with a LangGraph graph.")
-        settings = _prepare(self.listing) if self.listing else {}
-        module = _module(self.file, self.file.read_bytes())
-        found = _found(module, self.file, self.attribute)
+        settings = _apply_listing(self.listing) if self.listing else {}
+        module = _import_file(self.file, self.file.read_bytes())
+        found = _find_graph(module, self.file, self.attribute)
         try:
-            made = from_langgraph(found, name, _first_line(module, found), types=_classes(module))
+            made = from_langgraph(found, name, _graph_summary(module, found), types=_data_classes(module))
         except InterlockError as error:
             raise ConfigError(f"{self.file}: {error}") from error
         ranks = isinstance(store := settings.get("store"), dict) and "index" in store
@@ -66,7 +66,7 @@ _NO_INDEX = (
 )
 
 
-def named(text: str) -> GraphFile | None:
+def parse_graph_path(text: str) -> GraphFile | None:
     """The graph file that a person typed: `agent.py:graph` or `agent.py`; None: it is a workflow's name."""
     path, colon, attribute = text.rpartition(":")
     if not colon:
@@ -76,7 +76,7 @@ def named(text: str) -> GraphFile | None:
     return GraphFile(Path(os.path.realpath(Path(path).expanduser())), attribute)
 
 
-def kept_graph(source: Mapping[str, str]) -> GraphFile | None:
+def recorded_graph(source: Mapping[str, str]) -> GraphFile | None:
     """The graph that a run recorded; None: its source is another."""
     if "graph" not in source:
         return None
@@ -84,12 +84,12 @@ def kept_graph(source: Mapping[str, str]) -> GraphFile | None:
     return GraphFile(Path(source["file"]), source["graph"], listing)
 
 
-def recorded_kind(source: Mapping[str, str]) -> type[Pipeline]:
+def recorded_pipeline_class(source: Mapping[str, str]) -> type[Pipeline]:
     """Return the class of the workflow that a run recorded, without loading it."""
-    return Foreign if kept_graph(source) else Pipeline
+    return Foreign if recorded_graph(source) else Pipeline
 
 
-def listed_in(folder: Path) -> dict[str, GraphFile]:
+def read_listing(folder: Path) -> dict[str, GraphFile]:
     """Name → graph of a folder's `langgraph.json`. Raises `ConfigError` if that can't be read."""
     listing = folder / LISTING
     if not listing.is_file():
@@ -106,12 +106,12 @@ def listed_in(folder: Path) -> dict[str, GraphFile]:
         if path.endswith(".py"):
             found[name] = GraphFile(Path(os.path.realpath(folder / path)), attribute, listing)
         elif all(part.isidentifier() for part in path.split(".")):
-            file = _file_of(path, [*_own_folders(listing, settings), folder])
+            file = _find_module_file(path, [*_project_folders(listing, settings), folder])
             found[name] = GraphFile(file, attribute, listing)
     return found
 
 
-def _file_of(module: str, folders: Iterable[Path]) -> Path:
+def _find_module_file(module: str, folders: Iterable[Path]) -> Path:
     """Where a module's code is, or would be in the last folder, without importing anything."""
     package, *parts = module.split(".")
     spec = find_spec(package)
@@ -123,7 +123,7 @@ def _file_of(module: str, folders: Iterable[Path]) -> Path:
     return places[-1].joinpath(*parts).with_suffix(".py")
 
 
-def _own_folders(listing: Path, settings: Mapping[str, Any]) -> list[Path]:
+def _project_folders(listing: Path, settings: Mapping[str, Any]) -> list[Path]:
     """The project's own folders, which its `dependencies` name beside packages."""
     named = [
         listing.parent / str(place) for place in settings.get("dependencies", ()) if str(place)[:1] == "."
@@ -145,19 +145,19 @@ class ListedApp:
     """Its `http`."""
 
 
-def listed_app(folder: Path) -> ListedApp | None:
+def load_listed_app(folder: Path) -> ListedApp | None:
     """What the `langgraph.json` of a trusted folder asks of a server; None: there is none. Raises `ConfigError`."""
     listing = folder / LISTING
-    if not (graphs := listed_in(folder)):
+    if not (graphs := read_listing(folder)):
         return None
-    settings = _prepare(listing)
+    settings = _apply_listing(listing)
     if "encryption" in settings:
         raise ConfigError(
             f"{listing}: `encryption` isn't supported: state would be stored as it is. Remove it."
         )
     http: dict[str, Any] = settings.get("http") or {}
     auth: dict[str, Any] = settings.get("auth") or {}
-    theirs, routes = (_object_at(listing, place) for place in (auth.get("path"), http.get("app")))
+    theirs, routes = (_load_listed_object(listing, place) for place in (auth.get("path"), http.get("app")))
     if auth and not hasattr(theirs, "_authenticate_handler"):
         raise ConfigError(
             f"{listing}: `auth` must name LangGraph's `Auth`, as ./auth.py:auth; found {theirs!r}."
@@ -169,29 +169,33 @@ def listed_app(folder: Path) -> ListedApp | None:
     return ListedApp(listing, frozenset(graphs), theirs, routes, http)
 
 
-def _object_at(listing: Path, place: object) -> Any:
+def _load_listed_object(listing: Path, place: object) -> Any:
     """What `./file.py:name` or `package.module:name` of a `langgraph.json` names; None for no text."""
     if not isinstance(place, str):
         return None
     path, _, name = place.rpartition(":")
-    folders = [*_own_folders(listing, json.loads(listing.read_text(encoding="utf-8"))), listing.parent]
-    file = Path(os.path.realpath(listing.parent / path)) if path.endswith(".py") else _file_of(path, folders)
+    folders = [*_project_folders(listing, json.loads(listing.read_text(encoding="utf-8"))), listing.parent]
+    file = (
+        Path(os.path.realpath(listing.parent / path))
+        if path.endswith(".py")
+        else _find_module_file(path, folders)
+    )
     if not file.is_file():
         raise ConfigError(f"{listing}: there is no file for {place!r}; expected FILE.py:NAME.")
-    module = _module(file, file.read_bytes())
+    module = _import_file(file, file.read_bytes())
     if not hasattr(module, name):
         raise ConfigError(f"{listing}: {file} has no {name!r}.")
     return getattr(module, name)
 
 
-def _prepare(listing: Path) -> dict[str, Any]:
+def _apply_listing(listing: Path) -> dict[str, Any]:
     """Make a project's own folders importable, and its variables known, as LangGraph's server does; its settings."""
     settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
     for place in map(str, settings.get("dependencies", ())):
         if not place.startswith("."):
             _check_installed(listing, place)
-    for folder in _own_folders(listing, settings):
-        _importable(folder)
+    for folder in _project_folders(listing, settings):
+        _add_to_sys_path(folder)
     env: Any = settings.get("env") or {}
     file = listing.parent / env if isinstance(env, str) else None
     if file is not None:
@@ -223,32 +227,34 @@ def _check_installed(listing: Path, dependency: str) -> None:
         )
 
 
-def _importable(folder: Path) -> None:
+def _add_to_sys_path(folder: Path) -> None:
     if (place := os.path.realpath(folder)) not in sys.path:
         sys.path.insert(0, place)
 
 
 @cache
-def _module(file: Path, code: bytes) -> ModuleType:
+def _import_file(file: Path, code: bytes) -> ModuleType:
     """Import the file; cached by content. What it prints goes to stderr."""
     try:
-        with printing_to_stderr():
-            return _in_package(file) or _alone(file, code)
+        with redirect_prints_to_stderr():
+            return _import_from_package(file) or _import_by_path(file, code)
     except ModuleNotFoundError as error:
         if error.name is None or (file.parent / error.name.replace(".", "/")).exists():
-            raise ConfigError(_broken(file, error)) from error
-        raise ConfigError(f"{file}:{_line(file, error)}: {_absent(file, error.name)}") from error
+            raise ConfigError(_import_error_message(file, error)) from error
+        raise ConfigError(
+            f"{file}:{_error_line(file, error)}: {_missing_module_message(file, error.name)}"
+        ) from error
     except THEIR_ERRORS as error:
-        raise ConfigError(_broken(file, error)) from error
+        raise ConfigError(_import_error_message(file, error)) from error
 
 
-def _absent(file: Path, module: str) -> str:
+def _missing_module_message(file: Path, module: str) -> str:
     """What to do about a module that can't be found."""
     package, pip = module.partition(".")[0], f"{sys.executable} -m pip install"
     found = find_spec(package)
     if package != module and found and found.origin:
         return f"no module {module!r} in the {package!r} that is installed; expected a version that has it."
-    if project := _project_of(file, package):
+    if project := _find_project_with(file, package):
         return (
             f"no module {module!r} here; install the project that has it beside Interlock: {pip} -e {project}"
         )
@@ -256,7 +262,7 @@ def _absent(file: Path, module: str) -> str:
     return f"no module {module!r} here; install what has it beside Interlock: {pip} {wanted}"
 
 
-def _project_of(file: Path, package: str) -> Path | None:
+def _find_project_with(file: Path, package: str) -> Path | None:
     """The project around a file that holds the package, and isn't installed: a registry may have others of its name."""
     for folder in file.parents:
         if (folder / "pyproject.toml").is_file() or (folder / "setup.py").is_file():
@@ -265,12 +271,12 @@ def _project_of(file: Path, package: str) -> Path | None:
     return None
 
 
-def _alone(file: Path, code: bytes) -> ModuleType:
+def _import_by_path(file: Path, code: bytes) -> ModuleType:
     """Import under a name made of the path: a run finds the classes of its state there again."""
     name = f"{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
     spec = spec_from_file_location(name, file)
     assert spec is not None
-    _importable(file.parent)
+    _add_to_sys_path(file.parent)
     made = module_from_spec(spec)
     sys.modules[name] = made
     try:
@@ -281,7 +287,7 @@ def _alone(file: Path, code: bytes) -> ModuleType:
     return made
 
 
-def _in_package(file: Path) -> ModuleType | None:
+def _import_from_package(file: Path) -> ModuleType | None:
     """Import a file of a package by its own name, so that its relative imports work; None: it is in none."""
     parts, folder = [file.stem] * (file.name != "__init__.py"), file.parent
     while (folder / "__init__.py").is_file():
@@ -289,19 +295,19 @@ def _in_package(file: Path) -> ModuleType | None:
         folder = folder.parent
     if folder == file.parent:
         return None
-    _importable(folder)
+    _add_to_sys_path(folder)
     made = importlib.import_module(".".join(parts))
     return made if os.path.realpath(made.__file__ or "") == str(file) else None
 
 
-def _found(module: ModuleType, file: Path, attribute: str) -> Any:
+def _find_graph(module: ModuleType, file: Path, attribute: str) -> Any:
     graphs = {name: one for name, one in vars(module).items() if is_graph(one) and not name.startswith("_")}
     if attribute:
         if not hasattr(module, attribute):
             hint = nearest(attribute, graphs) or f" It has the graphs: {', '.join(graphs) or 'none'}."
             raise ConfigError(f"{file} has no {attribute!r}.{hint}")
         return getattr(module, attribute)
-    usual = [name for name in _USUAL if name in graphs]
+    usual = [name for name in _USUAL_NAMES if name in graphs]
     if not (chosen := usual[:1] or ([*graphs] if len(graphs) == 1 else [])):
         several = f"Name one: {file.name}:{'|'.join(graphs)}" if graphs else "Expected one, such as `graph`."
         raise ConfigError(
@@ -310,24 +316,24 @@ def _found(module: ModuleType, file: Path, attribute: str) -> Any:
     return graphs[chosen[0]]
 
 
-def _classes(module: ModuleType) -> list[type]:
+def _data_classes(module: ModuleType) -> list[type]:
     """Classes of values that the file has: such as an agent's `response_format`, which no type of its state names."""
     classes: list[type] = [one for one in vars(module).values() if isinstance(one, type)]
     return [one for one in classes if is_of_data(one)]
 
 
-def _first_line(module: ModuleType, found: Any) -> str:
+def _graph_summary(module: ModuleType, found: Any) -> str:
     text = str(module.__doc__ or getattr(found, "name", "") or "").strip().partition("\n")[0]
     return text.rstrip(".") or "a LangGraph graph"
 
 
-def _broken(file: Path, error: BaseException) -> str:
+def _import_error_message(file: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f"{file}:{error.lineno or 1}: {error.msg}; expected what this Python can read."
     what = " ".join(str(error).split()).rstrip(".")
-    return f"{file}:{_line(file, error)}: {type(error).__name__}: {what}; the file can't be imported."
+    return f"{file}:{_error_line(file, error)}: {type(error).__name__}: {what}; the file can't be imported."
 
 
-def _line(file: Path, error: BaseException) -> int:
+def _error_line(file: Path, error: BaseException) -> int:
     frames = traceback.extract_tb(error.__traceback__)
     return next((f.lineno for f in reversed(frames) if f.filename == str(file) and f.lineno), 1)

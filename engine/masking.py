@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.services.configuration import configuration_here
+from interlock.services.configuration import load_default_configuration
 from interlock.services.mcp.tokens import TokenFile
 from interlock.services.secrets.environment import secret_headers, secret_variables
 from interlock.services.secrets.redaction import Redactor
@@ -12,7 +12,7 @@ from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
 
 
-def redactor_of(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
+def make_redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
     """Return what replaces the secrets of a run. `env`: with `.env` files; `home`: the state directory, with tokens."""
     secrets = secret_variables(env, settings.security.environment)
     for name, server in settings.mcp_servers.items():
@@ -27,27 +27,29 @@ def redactor_of(settings: Settings, env: Mapping[str, str], home: Path) -> Redac
     return Redactor(secrets, enabled=settings.security.redact_secrets)
 
 
-def redactor_at(root: Path, home: Path) -> Redactor:
+def load_folder_redactor(root: Path, home: Path) -> Redactor:
     """Return the same for a command that only looks at a run of this folder, as the folder and the user are now.
 
     Settings that can't be read mask as the default does.
     """
-    configuration = configuration_here(root)
+    configuration = load_default_configuration(root)
     env = configuration.environment.values
     try:
         settings = configuration.loaded.settings
     except ConfigError:
         settings = Settings()
-    return redactor_of(settings, env, home)
+    return make_redactor(settings, env, home)
 
 
-def masked(value: Any, redact: Redactor) -> Any:
+def mask_secrets(value: Any, redact: Redactor) -> Any:
     """Return a JSON-like value with a mark in place of each secret, in keys, too."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list | tuple):
-        return [masked(item, redact) for item in cast("list[Any]", value)]
+        return [mask_secrets(item, redact) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         pairs = cast("dict[Any, Any]", value).items()
-        return {(redact(key) if isinstance(key, str) else key): masked(item, redact) for key, item in pairs}
+        return {
+            (redact(key) if isinstance(key, str) else key): mask_secrets(item, redact) for key, item in pairs
+        }
     return value

@@ -79,7 +79,7 @@ class Options:
     compress: bool = False
     """Compress the conversation of an ended run, instead of a prompt."""
     rights: Mapping[str, Any] | None = None
-    """Rules the run started with (`engine/driver/rights.py`); None: a new run."""
+    """Rules the run started with (`engine/driver/run_rules.py`); None: a new run."""
     source: Mapping[str, str] | None = None
     """Where the run's workflow is declared, with its hash (`engine/workflows.py`); None: a built-in."""
     context: Mapping[str, Any] | None = None
@@ -138,12 +138,14 @@ class Options:
     def configuration(self, folder: Path) -> "Configuration":
         """Return what configures runs of a folder, without the flags that aren't settings."""
         from interlock.services.configuration import (  # deferred: fast commands don't ask
-            Sources,
+            ConfigurationSources,
             load_configuration,
         )
 
         return load_configuration(
-            Sources(folder, self.user_home, self.env, self.overrides, trusted=self.skip_trust or None)
+            ConfigurationSources(
+                folder, self.user_home, self.env, self.overrides, trusted=self.skip_trust or None
+            )
         )
 
 

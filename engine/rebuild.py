@@ -10,24 +10,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.driver.drive import pending
+from interlock.engine.driver.drive import pending_interrupts
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store, explained
 from interlock.engine.store.approvals import set_interrupts, stored_interrupts
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import set_status, stored_statuses
 from interlock.engine.store.saver import Saver, child_in, status_of
-from interlock.graphs import is_known, pipeline
-from interlock.graphs._graph import Compiled
-from interlock.graphs._langgraph import lost_nodes
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import is_pipeline, load_pipeline
+from interlock.graphs.graph import Compiled
+from interlock.graphs.langgraph_internals import lost_nodes
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.subagent import MOST_DEPTH
 
-Told = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Hears how many runs are done, of how many."""
 
 
-class Truth(NamedTuple):
+class CheckpointStatus(NamedTuple):
     """A run's status according to its checkpoints."""
 
     status: str
@@ -37,12 +37,12 @@ class Truth(NamedTuple):
     """Key of each request the graph is interrupted for → LangGraph's id."""
 
 
-def rebuild(home: Path, told: Told = lambda _done, _total: None) -> list[str]:
+def rebuild_rows(home: Path, told: OnProgress = lambda _done, _total: None) -> list[str]:
     """Make the rows agree with the checkpoints; return one line per run whose rows didn't."""
-    return asyncio.run(_rebuilt(home, told))
+    return asyncio.run(_rebuild_all_rows(home, told))
 
 
-async def _rebuilt(home: Path, told: Told) -> list[str]:
+async def _rebuild_all_rows(home: Path, told: OnProgress) -> list[str]:
     store = Store(home)
     with explained(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
@@ -51,22 +51,26 @@ async def _rebuilt(home: Path, told: Told) -> list[str]:
 
         @cache  # a graph of thousands of runs is compiled once
         def compiled(workflow: str) -> Compiled:
-            return pipeline(workflow).compile(saver, MOST_DEPTH)
+            return load_pipeline(workflow).compile(saver, MOST_DEPTH)
 
         stored = stored_statuses(conn)
         for number, (run, workflow, *row) in enumerate(stored, 1):
             told(number, len(stored))
-            known = is_known(workflow) and run not in driven
-            truth = await _truth(saver, run, pipeline(workflow), compiled) if known else None
+            known = is_pipeline(workflow) and run not in driven
+            truth = (
+                await _read_checkpoint_status(saver, run, load_pipeline(workflow), compiled)
+                if known
+                else None
+            )
             if truth is not None and (row[0], truth.status) != ("cancelled", "open"):  # a person ended it
-                found += _differing(conn, run, tuple(row), truth)
-                _mend(conn, run, truth)
+                found += _describe_differences(conn, run, tuple(row), truth)
+                _write_status(conn, run, truth)
         return found
 
 
-async def _truth(
+async def _read_checkpoint_status(
     saver: Saver, run: str, declared: Pipeline, compiled: Callable[[str], Compiled]
-) -> Truth | None:
+) -> CheckpointStatus | None:
     """None: killed before its first checkpoint, or waiting for a node unknown here."""
     config: Any = {"configurable": {"thread_id": run}}
     newest = saver.get_tuple({"configurable": {"thread_id": run, "checkpoint_ns": ""}})
@@ -77,13 +81,15 @@ async def _truth(
     if lost_nodes(newest.checkpoint["channel_values"], app.nodes):
         return None  # a processor is due, which is known only in the run's folder
     snapshot = await app.aget_state(config, subgraphs=True)
-    waits = {item.value: item.id for item in pending(snapshot) if not child_in(item.value)}
+    waits = {item.value: item.id for item in pending_interrupts(snapshot) if not child_in(item.value)}
     if (status == "open") != bool(snapshot.tasks):
         status = "open" if snapshot.tasks else "done"
-    return Truth(status, outcome, newest.metadata.get("step", 0), waits)
+    return CheckpointStatus(status, outcome, newest.metadata.get("step", 0), waits)
 
 
-def _differing(conn: Connection, run: str, row: tuple[Any, ...], truth: Truth) -> list[str]:
+def _describe_differences(
+    conn: Connection, run: str, row: tuple[Any, ...], truth: CheckpointStatus
+) -> list[str]:
     found: list[str] = []
     if row != truth[:3]:
         found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
@@ -98,7 +104,7 @@ def _differing(conn: Connection, run: str, row: tuple[Any, ...], truth: Truth) -
     return found
 
 
-def _mend(conn: Connection, run: str, truth: Truth) -> None:
+def _write_status(conn: Connection, run: str, truth: CheckpointStatus) -> None:
     with conn.transaction():
         set_status(conn, run, truth.status, truth.outcome, truth.step)
         set_interrupts(conn, run, truth.waits)

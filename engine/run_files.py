@@ -8,24 +8,30 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.engine.masking import redactor_at
+from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
-from interlock.services.configuration import configuration_here
+from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_text
 from interlock.services.files.ignore import find_generated_paths
 from interlock.services.files.workspace import open_workspace
-from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
+from interlock.services.snapshots.restore import (
+    RestorePlan,
+    find_blocked_paths,
+    finish_pending_restore,
+    plan_restore,
+    run_restore,
+)
 from interlock.services.snapshots.snapshots import (
-    Contents,
-    Kept,
-    Repository,
+    ShadowRepository,
+    SnapshotContents,
+    SnapshotFile,
     WorkspaceSnapshots,
     repository_name,
 )
-from interlock.services.snapshots.tree import TooManyFilesError
+from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import counted, listed
@@ -35,7 +41,7 @@ _NAMED = 5
 """Maximum paths listed in an error."""
 
 
-def commit_at(home: Path, run: str, step: int) -> tuple[str, str] | None:
+def find_commit_at_step(home: Path, run: str, step: int) -> tuple[str, str] | None:
     """Repository and commit of the files at a root step; None: the run has no snapshots."""
     found = snapshots(home, run)
     done = [s for s in found if s.root_step + 1 <= step and s.after]
@@ -56,8 +62,8 @@ class RunFiles:
         return self.home / "snapshots" / repository_name(Path(self.run.workspace))
 
     @cached_property
-    def repository(self) -> Repository:
-        return Repository(self.folder)
+    def repository(self) -> ShadowRepository:
+        return ShadowRepository(self.folder)
 
     def now(self) -> str:
         """Snapshot the current workspace, after finishing what an earlier command left half done."""
@@ -67,10 +73,10 @@ class RunFiles:
                 f"No directory {str(root)!r}, in which run {self.run.run!r} worked. If it was moved, say where it is: "
                 f"interlock resume {self.run.run} -C DIR"
             )
-        finish_pending(self.folder)
-        return taken(self.home, root, self.run.run)
+        finish_pending_restore(self.folder)
+        return snapshot_folder(self.home, root, self.run.run)
 
-    def refuse_driven(self) -> None:
+    def check_not_driven(self) -> None:
         """Raises `UserError` while a run is working in the folder, as its files would change under it."""
         for other in list_runs(self.home, "running"):
             if other.workspace == self.run.workspace:
@@ -78,39 +84,39 @@ class RunFiles:
                     f"Run {other.run!r} is working in {other.workspace!r}. Stop it first (Ctrl-C there)."
                 )
 
-    def to_step(self, step: int) -> tuple[Work, Contents]:
+    def plan_restore(self, step: int) -> tuple[RestorePlan, SnapshotContents]:
         """The work that restores the workspace to a root step, and its current contents."""
-        found = commit_at(self.home, self.run.run, step)
+        found = find_commit_at_step(self.home, self.run.run, step)
         now = self.repository.contents(self.now())
         if found is None:
-            return Work(self.run.workspace, str(self.folder)), now
+            return RestorePlan(self.run.workspace, str(self.folder)), now
         name, commit = found
         folder = self.home / "snapshots" / name
         then = brought(self.home, folder, [commit]).contents(commit)
-        work = between(now, then, Path(self.run.workspace), folder)
-        if inside := blocked(work, now):
+        work = plan_restore(now, then, Path(self.run.workspace), folder)
+        if inside := find_blocked_paths(work, now):
             raise UserError(
-                f"{_named(inside)} would be overwritten, and isn't in any snapshot (ignored, too large or private). "
-                "Move it away, or fork into a new folder: interlock fork RUN --at STEP"
+                f"{_list_paths(inside)} would be overwritten, and isn't in any snapshot (ignored, too large or "
+                "private). Move it away, or fork into a new folder: interlock fork RUN --at STEP"
             )
         return work, now
 
-    def put(self, work: Work) -> None:
+    def put(self, work: RestorePlan) -> None:
         if work:
-            carry_out(work)
+            run_restore(work)
 
-    def touched(self, chosen: Iterable[Snapshot]) -> "Touched":
+    def touched_by_calls(self, chosen: Iterable[Snapshot]) -> "TouchedPaths":
         """What these calls changed, path by path."""
-        found = Touched()
+        found = TouchedPaths()
         for snapshot in chosen:
             if snapshot.before != snapshot.after:
                 found.add(*(self.contents(s or self.now()) for s in (snapshot.before, snapshot.after)))
         return found
 
-    def generated(self, chosen: Iterable[Snapshot]) -> set[str]:
+    def generated_by_calls(self, chosen: Iterable[Snapshot]) -> set[str]:
         """Of the files that these calls changed, those that builds and caches made (`__pycache__`, build output)."""
         found = [*chosen]
-        if not (changed := self.touched(found).first.keys()):
+        if not (changed := self.touched_by_calls(found).first.keys()):
             return set()
         there = self.contents(found[-1].after or self.now()).files.keys() | changed
         return (
@@ -126,7 +132,7 @@ class RunFiles:
             str((root / path).relative_to(root)) for _, path in planned if (root / path).is_relative_to(root)
         }
 
-    def diffs(self, chosen: Sequence[Snapshot]) -> Iterator[str]:
+    def diff_each_call(self, chosen: Sequence[Snapshot]) -> Iterator[str]:
         """The diff of each of these calls, in their order, as git shows it; each has the state after it."""
         ends = [commit for s in chosen for commit in (s.before, s.after)]
         brought(self.home, self.folder, dict.fromkeys(ends))
@@ -145,52 +151,54 @@ class RunFiles:
             if changed - self.written:
                 generated = find_generated_paths(names | changed, before, self.written) & changed
             own = (piece for piece in pieces if not {piece.old, piece.new} <= generated)
-            yield "".join(line for piece in own for line in piece.lines) + _left_out(generated)
+            yield "".join(line for piece in own for line in piece.lines) + _generated_files_line(generated)
 
-    def contents(self, commit: str) -> Contents:
+    def contents(self, commit: str) -> SnapshotContents:
         if commit not in self._read:
             self._read[commit] = brought(self.home, self.folder, [commit]).contents(commit)
         return self._read[commit]
 
-    _read: dict[str, Contents] = field(default_factory=dict[str, Contents])
+    _read: dict[str, SnapshotContents] = field(default_factory=dict[str, SnapshotContents])
 
-    def undo(self, chosen: list[Snapshot]) -> Work:
+    def undo(self, chosen: list[Snapshot]) -> RestorePlan:
         """The work that undoes these calls. Raises `UserError` naming paths changed since.
 
         Generated files that changed since stay as they are.
         """
-        done = self.touched(chosen)
+        done = self.touched_by_calls(chosen)
         now = self.contents(self.now())
         changed = {path for path in done.last if not done.can_go_back(path, now.files.get(path))}
-        for path in changed & self.generated(chosen):
+        for path in changed & self.generated_by_calls(chosen):
             del done.first[path], done.last[path]
             changed.remove(path)
         if changed:
             raise UserError(
-                f"{_named(sorted(changed))} changed since, by somebody else or by a later call, so nothing was undone. "
-                f"See what this run did: interlock diff {self.run.run} --files"
+                f"{_list_paths(sorted(changed))} changed since, by somebody else or by a later call, so nothing was "
+                f"undone. See what this run did: interlock diff {self.run.run} --files"
             )
         then = {path: kept for path, kept in {**now.files, **done.first}.items() if kept}
         folders = {path: mode for path, mode in now.folders.items() if path not in done.folders_made}
-        folders = dict(sorted({**folders, **_folders_of(then, now), **done.folders_gone}.items()))
-        work = between(now, Contents(then, folders), Path(self.run.workspace), self.folder)
-        if inside := blocked(work, now):
-            raise UserError(f"{_named(inside)} is there again, and no snapshot has it. Move it away first.")
+        folders = dict(sorted({**folders, **_parent_folders(then, now), **done.folders_gone}.items()))
+        work = plan_restore(now, SnapshotContents(then, folders), Path(self.run.workspace), self.folder)
+        if inside := find_blocked_paths(work, now):
+            raise UserError(
+                f"{_list_paths(inside)} is there again, and no snapshot has it. Move it away first."
+            )
         return work
 
 
 @dataclass
-class Touched:
+class TouchedPaths:
     """Paths changed by calls, with their state before the first call and after the last."""
 
-    first: dict[str, Kept | None] = field(default_factory=dict[str, Kept | None])
-    last: dict[str, Kept | None] = field(default_factory=dict[str, Kept | None])
+    first: dict[str, SnapshotFile | None] = field(default_factory=dict[str, SnapshotFile | None])
+    last: dict[str, SnapshotFile | None] = field(default_factory=dict[str, SnapshotFile | None])
     mixed: set[str] = field(default_factory=set[str])
     """Paths changed by something else between two calls."""
     folders_made: set[str] = field(default_factory=set[str])
     folders_gone: dict[str, int] = field(default_factory=dict[str, int])
 
-    def add(self, before: Contents, after: Contents) -> None:
+    def add(self, before: SnapshotContents, after: SnapshotContents) -> None:
         for path in before.files.keys() | after.files.keys():
             was, now = before.files.get(path), after.files.get(path)
             if was == now:
@@ -202,11 +210,11 @@ class Touched:
         self.folders_made |= after.folders.keys() - before.folders.keys()
         self.folders_gone |= {p: m for p, m in before.folders.items() if p not in after.folders}
 
-    def can_go_back(self, path: str, now: Kept | None) -> bool:
+    def can_go_back(self, path: str, now: SnapshotFile | None) -> bool:
         return now == self.first[path] or (now == self.last[path] and path not in self.mixed)
 
 
-def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
+def _parent_folders(files: Iterable[str], now: SnapshotContents) -> dict[str, int]:
     """The files' parent folders, with their modes."""
     found: dict[str, int] = {}
     for path in files:
@@ -215,29 +223,29 @@ def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
     return found
 
 
-def settings_of(root: Path) -> Settings:
+def load_folder_settings(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
-    return configuration_here(root).loaded.settings
+    return load_default_configuration(root).loaded.settings
 
 
-def text_of(home: Path, run: RunRow, path: str, limit: int) -> str:
+def read_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:
     """The text of a file as the run's tools may read it, without secrets.
 
     Raises `PathRefused` for one that they may not, and `UnreadableError`.
     """
     root = Path(os.path.realpath(run.workspace))
-    settings = settings_of(root)
+    settings = load_folder_settings(root)
     workspace = open_workspace(root, settings, home / "outputs")
     real = workspace.readable(path)
     within = next((one for one in workspace.roots if real.is_relative_to(one)), None)
     if within is None:  # a long output or a plan: none is changed by a request
         raise PathRefused(f"{path!r} is outside the run's folder.")
-    return redactor_at(root, home)(read_text(real, limit, within), lines=True)
+    return load_folder_redactor(root, home)(read_text(real, limit, within), lines=True)
 
 
-def taken(home: Path, root: Path, run: str) -> str:
+def snapshot_folder(home: Path, root: Path, run: str) -> str:
     """Snapshot a folder's current contents."""
-    settings = settings_of(root)
+    settings = load_folder_settings(root)
     made = WorkspaceSnapshots(home, open_workspace(root, settings, home / "outputs"), settings.snapshots)
     try:
         return made.take(f"refs/runs/{run}")
@@ -249,7 +257,7 @@ def taken(home: Path, root: Path, run: str) -> str:
         made.close()
 
 
-def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
+def find_call_snapshots(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
     """The snapshots of a run's own calls, or of one of them. Raises `UserError` if there are none."""
     found = [s for s in snapshots(home, run.run) if not s.inherited]
     if call is not None:
@@ -267,14 +275,14 @@ def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
     return found
 
 
-def inherited_here(home: Path, run: RunRow) -> list[Snapshot]:
+def find_inherited_snapshots(home: Path, run: RunRow) -> list[Snapshot]:
     """All snapshots of a fork in its parent's folder, with those it inherited; empty for any other run."""
     found = snapshots(home, run.run)
     here = repository_name(Path(run.workspace))
     return found if found and found[0].inherited and all(s.repository == here for s in found) else []
 
 
-def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
+def diff_calls(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
     ends = [(s.before, s.after or files.now()) for s in chosen if s.before != s.after]
@@ -289,17 +297,17 @@ def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     generated = find_generated_paths({*last} | changed, first, files.written) & changed
     paths = sorted(changed - generated)
     shown = files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths) if paths else ""
-    return f"{shown}{_left_out(generated)}"
+    return f"{shown}{_generated_files_line(generated)}"
 
 
-def _left_out(generated: set[str]) -> str:
+def _generated_files_line(generated: set[str]) -> str:
     """A line that no diff has, and that programs which read diffs pass over."""
     if not generated:
         return ""
     return f"{counted(len(generated), 'generated file')} not shown: {listed(sorted(generated), _NAMED)}\n"
 
 
-def unkept(home: Path, run: RunRow) -> str:
+def unrestorable_line(home: Path, run: RunRow) -> str:
     """A line on what can't be taken back: calls without snapshots, and files of included directories; else empty."""
     return " ".join(line for line in (_unsaved_line(home, run.run), _included_line(home, run)) if line)
 
@@ -324,30 +332,30 @@ def _included_line(home: Path, run: RunRow) -> str:
     with reading(home) as conn:
         included: list[str] = (read_options(conn, run.run) if conn else {}).get("include_directories") or []
     root = Path(run.workspace)
-    known = settings_of(root).context.include_directories if root.is_dir() else []
+    known = load_folder_settings(root).context.include_directories if root.is_dir() else []
     if not (
         found := sorted({str((root / Path(name).expanduser()).resolve()) for name in (*included, *known)})
     ):
         return ""
-    return f"Of the files in included directories nothing is kept, so they are left as they are: {_named(found)}."
+    return f"Of the files in included directories nothing is kept, so they are left as they are: {_list_paths(found)}."
 
 
-def refuse_unkept(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> None:
+def check_restorable(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> None:
     """Raises `UserError` if one of these calls wrote a file outside the workspace."""
     keys, root = {s.key for s in chosen}, Path(run.workspace)
     paths = [str(root / path) for key, path in planned_paths(home, run.run) if key in keys]
     if outside := [path for path in paths if not Path(path).is_relative_to(root)]:
         raise UserError(
-            f"{_named(outside)} lies in an included directory, of whose files nothing is kept, so nothing was taken "
-            f"back. Take back single calls: interlock undo {run.run} --call N"
+            f"{_list_paths(outside)} lies in an included directory, of whose files nothing is kept, so nothing was "
+            f"taken back. Take back single calls: interlock undo {run.run} --call N"
         )
 
 
-def _named(paths: list[str]) -> str:
+def _list_paths(paths: list[str]) -> str:
     return listed([*map(repr, paths)], _NAMED)
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """One file."""
 
     mark: str
@@ -355,7 +363,7 @@ class Change(NamedTuple):
     path: str
 
 
-def changes_by(work: Work, now: Contents) -> Iterator[Change]:
+def list_changes(work: RestorePlan, now: SnapshotContents) -> Iterator[FileChange]:
     """Each change the work makes."""
-    yield from (Change("D", path) for path in work.gone)
-    yield from (Change("M" if path in now.files else "A", path) for path, _, _ in work.files)
+    yield from (FileChange("D", path) for path in work.gone)
+    yield from (FileChange("M" if path in now.files else "A", path) for path, _, _ in work.files)

@@ -22,11 +22,11 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
 from interlock.engine.client.threads import Waiting, decision_of
-from interlock.engine.driver.drive import Drive, context_of, first_state, pending
+from interlock.engine.driver.drive import Drive, first_state, pending_interrupts, workflow_context
 from interlock.engine.driver.event_bus import EventBus
-from interlock.engine.driver.lease import acquire
-from interlock.engine.driver.of_run import kept_options, restored
-from interlock.engine.driver.prepare import RunConfig, prepare, with_input
+from interlock.engine.driver.lease import acquire_lease
+from interlock.engine.driver.run_config import RunConfig, apply_input, prepare_run
+from interlock.engine.driver.run_definition import options_to_store, restore_options
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, exact_run
@@ -35,9 +35,9 @@ from interlock.engine.store.address import state_home
 from interlock.engine.store.approvals import decide
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.engine.workflows import Source
-from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._graph import Compiled
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import PIPELINES, load_pipeline
+from interlock.graphs.graph import Compiled
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import Answer
 from interlock.state.clock import unix_time
 from interlock.state.deps import Deps
@@ -54,16 +54,18 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
         """Raises `UserError` for an unusable answer, `InputError` for an invalid input."""
         run = str(config["configurable"]["thread_id"])
         waiting = (
-            [] if not isinstance(input, Command) else pending(await self.aget_state(config, subgraphs=True))
+            []
+            if not isinstance(input, Command)
+            else pending_interrupts(await self.aget_state(config, subgraphs=True))
         )
-        async with _driven(self.workflow, run, input) as (drive, prepared):
+        async with _open_drive(self.workflow, run, input) as (drive, prepared):
             for item in waiting:
-                _answer(
+                _record_answer(
                     drive, item.value, _resume_value(cast(Command[Any], input).resume, item.id, len(waiting))
                 )
             if isinstance(input, Mapping):
                 own = self.workflow.validated(cast(Mapping[str, Any], input))
-                input = first_state(self.workflow, own, drive, context_of(drive, prepared), prepared)
+                input = first_state(self.workflow, own, drive, workflow_context(drive, prepared), prepared)
             kwargs["context"] = _with_emit(drive.services.deps)
             stream = cast(Any, super()).astream
             async for part in stream(input, config, **kwargs):
@@ -81,24 +83,24 @@ def graph(workflow: str | Path | Pipeline) -> Compiled:
     """Return a workflow, by name, file or object, as a graph for `langgraph.json`."""
     if isinstance(workflow, Path):
         workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
-    found = pipeline(workflow) if isinstance(workflow, str) else workflow
+    found = load_pipeline(workflow) if isinstance(workflow, str) else workflow
     compiled = found.compile()
     compiled.__class__ = type(f"{found.name} graph", (StudioGraph,), {"workflow": found})
     return compiled
 
 
 @asynccontextmanager
-async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tuple[Drive, RunConfig]]:
+async def _open_drive(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tuple[Drive, RunConfig]]:
     """Open a run's connections. The run is the server's thread; `input` starts it unless it exists."""
     store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio")).open()
-    lease = await acquire(store, run)
+    lease = await acquire_lease(store, run)
     try:
         begun = exact_run(store.home, run)
-        prepared = prepare(_options(store, begun, workflow, input), workflow.needs_model)
+        prepared = prepare_run(_run_options(store, begun, workflow, input), workflow.needs_model)
         drive = Drive(store, lease, workflow, prepared, EventBus([], redact=prepared.redact), Stop())
         try:
             if begun is None:
-                kept = prepared.redact.redact_json(kept_options(prepared.options))
+                kept = prepared.redact.redact_json(options_to_store(prepared.options))
                 insert_run(drive.conn, NewRun(run, workflow.name, str(prepared.workspace.root), "", kept, {}))
             yield drive, prepared
         finally:
@@ -108,12 +110,12 @@ async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tu
         lease.release()
 
 
-def _options(store: Store, begun: RunRow | None, workflow: Pipeline, input: Any) -> Options:
+def _run_options(store: Store, begun: RunRow | None, workflow: Pipeline, input: Any) -> Options:
     """Options from the input, or those the run started with."""
     options = Options(home=store.home, env=dict(os.environ))
     if begun is None:
-        return with_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
-    return restored(options, options_of(store.home, begun.run), begun.workspace)
+        return apply_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
+    return restore_options(options, options_of(store.home, begun.run), begun.workspace)
 
 
 def _with_emit(deps: Deps) -> Deps:
@@ -132,7 +134,7 @@ def _resume_value(resume: Any, interrupt: str, waiting: int) -> Any:
     return cast(Any, resume) if waiting == 1 else None
 
 
-def _answer(drive: Drive, key: str, reply: Any) -> None:
+def _record_answer(drive: Drive, key: str, reply: Any) -> None:
     approvals = drive.services.deps.approvals
     request = approvals.get(key)
     if reply is None or request is None or approvals.answer(key) is not None:

@@ -17,17 +17,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from interlock.engine.graph_files import GraphFile, kept_graph, listed_in, named
+from interlock.engine.graph_files import GraphFile, parse_graph_path, read_listing, recorded_graph
 from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.engine.user_code import FORBIDDEN, check_user_code
 from interlock.engine.working_folder import working_in
-from interlock.graphs import PIPELINES, offer, pipeline
-from interlock.graphs._langgraph import is_graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import PIPELINES, load_pipeline, offer_workflows
 from interlock.graphs.foreign import from_langgraph, is_factory
+from interlock.graphs.langgraph_internals import is_graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.services.config.settings import project_paths
-from interlock.services.process.stdout import printing_to_stderr
-from interlock.services.trust import ProjectFile, ignored_line, shown_path
+from interlock.services.process.stdout import redirect_prints_to_stderr
+from interlock.services.trust import ProjectFile, display_path, ignored_files_warning
 from interlock.state.entry_points import EntryPoint, find_entry_points
 from interlock.state.errors import (
     THEIR_ERRORS,
@@ -38,7 +38,7 @@ from interlock.state.errors import (
     UserError,
 )
 
-_HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"
+_EXPECTED = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Source:
         if self.graph is not None:
             return self.graph.kept
         if self.file is not None:
-            return {"file": str(self.file), "sha256": hashlib.sha256(_read(self.file)).hexdigest()}
+            return {"file": str(self.file), "sha256": hashlib.sha256(_read_code(self.file)).hexdigest()}
         return {"entry_point": self.name}
 
     def load(self) -> Pipeline:
@@ -79,12 +79,12 @@ class Source:
                 )
             return self.graph.load(self.name)
         if self.file is not None:
-            return _from_file(self.file, self.name, _read(self.file))
-        return _from_entry_point(self)
+            return _load_file(self.file, self.name, _read_code(self.file))
+        return _load_entry_point(self)
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedWorkflow:
     """One line of `interlock workflows`."""
 
     name: str
@@ -95,48 +95,52 @@ class Listed:
     """Why it can't be run; empty: it can."""
 
 
-def workspace_of(options: Options) -> Path:
+def workspace_path(options: Options) -> Path:
     return Path(os.path.realpath(options.workspace or Path.cwd()))
 
 
-def sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
+def find_sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
     """Name → where it is declared; the project's win over the user's, the user's over installed ones."""
     found = {
         point.name: Source(point.name, entry_point=point) for point in find_entry_points(WORKFLOWS_GROUP)
     }
-    folders = [home / WORKFLOWS_FOLDER, *(_project(root, home) if trusted else ())]
-    for name, graph in (listed_in(root) if trusted else {}).items():
+    folders = [home / WORKFLOWS_FOLDER, *(_project_folders(root, home) if trusted else ())]
+    for name, graph in (read_listing(root) if trusted else {}).items():
         found[name] = Source(name, graph=graph)
-    for file in (file for folder in folders for file in _files(folder)):
-        found[_named(file)] = Source(_named(file), file)
+    for file in (file for folder in folders for file in _workflow_files(folder)):
+        found[_workflow_name(file)] = Source(_workflow_name(file), file)
     return found
 
 
-def listed(options: Options) -> list[Listed]:
+def list_workflows(options: Options) -> list[ListedWorkflow]:
     """Every non-built-in workflow available here, and what is wrong with those that can't be run.
 
     Where code of users may not run, only names and places are known.
     """
-    found: list[Listed] = []
-    for source in _offered(options).values():
+    found: list[ListedWorkflow] = []
+    for source in _register_sources(options).values():
         if FORBIDDEN.get():
-            found.append(Listed(source.name, "", source.place))
+            found.append(ListedWorkflow(source.name, "", source.place))
             continue
         try:
-            found.append(Listed(source.name, source.load().summary, source.place))
+            found.append(ListedWorkflow(source.name, source.load().summary, source.place))
         except ConfigError as error:
-            found.append(Listed(source.name, "", source.place, str(error)))
+            found.append(ListedWorkflow(source.name, "", source.place, str(error)))
     return found
 
 
-def ignored(options: Options) -> list[str]:
+def ignored_workflows(options: Options) -> list[str]:
     """One line naming an untrusted folder's ignored files."""
-    root = workspace_of(options)
+    root = workspace_path(options)
     if options.trusts(root):
         return []
-    files = [ProjectFile(f) for folder in _project(root, options.user_home) for f in _files(folder)]
-    files += [ProjectFile(root / LISTING)] if listed_in(root) else []
-    return ignored_line(files, root)
+    files = [
+        ProjectFile(f)
+        for folder in _project_folders(root, options.user_home)
+        for f in _workflow_files(folder)
+    ]
+    files += [ProjectFile(root / LISTING)] if read_listing(root) else []
+    return ignored_files_warning(files, root)
 
 
 def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
@@ -146,54 +150,54 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     untrusted folder has it.
     """
     if name in PIPELINES:
-        return pipeline(name), None
-    graph, root = named(name), workspace_of(options)  # a path counts from where it was typed
+        return load_pipeline(name), None
+    graph, root = parse_graph_path(name), workspace_path(options)  # a path counts from where it was typed
     with working_in(root):
         if graph:
             return graph.load(name), graph.kept
-        found = _offered(options)
+        found = _register_sources(options)
         if name in found:
-            return pipeline(name), found[name].kept
-    for file in (f for folder in _project(root, options.user_home) for f in _files(folder)):
-        if _named(file) == name:
-            raise _untrusted(name, file, root)
-    if not options.trusts(root) and name in listed_in(root):
-        raise _untrusted(name, root / LISTING, root)
-    return pipeline(name), None
+            return load_pipeline(name), found[name].kept
+    for file in (f for folder in _project_folders(root, options.user_home) for f in _workflow_files(folder)):
+        if _workflow_name(file) == name:
+            raise _untrusted_error(name, file, root)
+    if not options.trusts(root) and name in read_listing(root):
+        raise _untrusted_error(name, root / LISTING, root)
+    return load_pipeline(name), None
 
 
-def only_graph(options: Options) -> str:
+def find_only_graph(options: Options) -> str:
     """The graph that the folder's `langgraph.json` names, if there is one. Raises `UserError`."""
-    names = [name for name, source in _offered(options).items() if source.graph]
+    names = [name for name, source in _register_sources(options).items() if source.graph]
     if len(names) != 1:
         has = f"the {LISTING} here names {', '.join(names)}" if names else f"no {LISTING} counts here"
         raise UserError(f"Which graph? Give it first: FILE.py:graph, or a name; {has}.")
     return names[0]
 
 
-def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
+def load_recorded_workflow(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
     """The workflow of a run resumed with these options, and warnings about it.
 
     A file is loaded from where the run found it, inside the run's folder. Raises `RunError` if it is gone,
     `UntrustedError` if its folder is no longer trusted.
     """
     if workflow in PIPELINES:
-        return pipeline(workflow), []
-    with working_in(workspace_of(options)):
-        return _load_recorded(run, workflow, options)
+        return load_pipeline(workflow), []
+    with working_in(workspace_path(options)):
+        return _load_in_run_folder(run, workflow, options)
 
 
-def _load_recorded(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
-    _offered(options)
+def _load_in_run_folder(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
+    _register_sources(options)
     if not options.source or "file" not in options.source:
-        return pipeline(workflow), []
-    if graph := kept_graph(options.source):
+        return load_pipeline(workflow), []
+    if graph := recorded_graph(options.source):
         if graph.listing and not options.trusts(graph.listing.parent):
-            raise _untrusted(workflow, graph.listing, graph.listing.parent)
-        loaded, shown = graph.load(workflow), shown_path(graph.file, workspace_of(options))
+            raise _untrusted_error(workflow, graph.listing, graph.listing.parent)
+        loaded, shown = graph.load(workflow), display_path(graph.file, workspace_path(options))
         same = graph.kept == options.source
         return loaded, [] if same else [_CHANGED.format(what="file", shown=shown)]
-    file, root = Path(options.source["file"]), workspace_of(options)
+    file, root = Path(options.source["file"]), workspace_path(options)
     if not file.is_file():
         raise RunError(
             f"Run {run!r} is one of the workflow file {str(file)!r}, which no longer exists. Put it back, then: "
@@ -201,12 +205,12 @@ def _load_recorded(run: str, workflow: str, options: Options) -> tuple[Pipeline,
         )
     folder = file.parent.parent.parent
     if folder != options.user_home and not options.trusts(folder):
-        raise _untrusted(workflow, file, folder)
+        raise _untrusted_error(workflow, file, folder)
     source = Source(workflow, file)
     chosen = source.load()
     if source.kept == options.source:
         return chosen, []
-    shown = shown_path(file, root)
+    shown = display_path(file, root)
     return chosen, [_CHANGED.format(what="workflow file", shown=shown)]
 
 
@@ -215,39 +219,39 @@ _CHANGED = (
 )
 
 
-def _offered(options: Options) -> dict[str, Source]:
+def _register_sources(options: Options) -> dict[str, Source]:
     """Register what is available here for lookup by name."""
-    root = workspace_of(options)
-    found = sources(root, options.user_home, options.trusts(root))
+    root = workspace_path(options)
+    found = find_sources(root, options.user_home, options.trusts(root))
     own = {name: source for name, source in found.items() if name not in PIPELINES}
-    offer({name: source.load for name, source in own.items()})
+    offer_workflows({name: source.load for name, source in own.items()})
     return found
 
 
-def _untrusted(name: str, file: Path, root: Path) -> UntrustedError:
+def _untrusted_error(name: str, file: Path, root: Path) -> UntrustedError:
     return UntrustedError(
-        f"Workflow {name!r} stands only in {shown_path(file, root)}, which was ignored: the folder {str(root)!r} isn't "
-        "trusted. See what would count, and trust it: interlock trust"
+        f"Workflow {name!r} stands only in {display_path(file, root)}, which was ignored: the folder {str(root)!r} "
+        "isn't trusted. See what would count, and trust it: interlock trust"
     )
 
 
-def _project(root: Path, home: Path) -> list[Path]:
+def _project_folders(root: Path, home: Path) -> list[Path]:
     settings, name = WORKFLOWS_FOLDER.parts
     return [path for path in project_paths(root, home, name) if path.parent.name == settings]
 
 
-def _files(folder: Path) -> list[Path]:
+def _workflow_files(folder: Path) -> list[Path]:
     """Workflow files; names that start with an underscore are skipped."""
     return (
         sorted(p for p in folder.glob("*.py") if not p.name.startswith(("_", "."))) if folder.is_dir() else []
     )
 
 
-def _named(file: Path) -> str:
+def _workflow_name(file: Path) -> str:
     return file.stem.replace("_", "-")
 
 
-def _read(file: Path) -> bytes:
+def _read_code(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
@@ -255,28 +259,28 @@ def _read(file: Path) -> bytes:
 
 
 @cache
-def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
+def _load_file(file: Path, name: str, code: bytes) -> Pipeline:
     """Cached by content: the bytes checked and hashed are the bytes run."""
     if name in PIPELINES:
         raise ConfigError(
             f"{file}:1: {name!r} is one of Interlock's own workflows; expected another file name."
         )
     try:
-        made = executed(file, code)
-        with printing_to_stderr():
-            return _checked(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
+        made = execute_file(file, code)
+        with redirect_prints_to_stderr():
+            return _check_workflow(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
     except THEIR_ERRORS as error:
-        raise ConfigError(_explained(file, name, code, error)) from error
+        raise ConfigError(_load_error_message(file, name, code, error)) from error
 
 
-def executed(file: Path, code: bytes) -> ModuleType:
+def execute_file(file: Path, code: bytes) -> ModuleType:
     """Execute the file as its own module, its output redirected to stderr. Raises whatever the file raises."""
     check_user_code(str(file))
     made = ModuleType(f"interlock_file_{hashlib.sha256(code).hexdigest()[:16]}", f"File {file}.")
     made.__file__ = str(file)
     sys.modules[made.__name__] = made  # annotations are resolved through it
     try:
-        with printing_to_stderr():
+        with redirect_prints_to_stderr():
             exec(compile(code, str(file), "exec"), made.__dict__)
     except THEIR_ERRORS:
         del sys.modules[made.__name__]
@@ -285,26 +289,26 @@ def executed(file: Path, code: bytes) -> ModuleType:
 
 
 @cache
-def _from_entry_point(source: Source) -> Pipeline:
+def _load_entry_point(source: Source) -> Pipeline:
     point = source.entry_point
     assert point is not None
     try:
         if source.name in PIPELINES:
             raise ValueError(f"{source.name!r} is one of Interlock's own workflows; expected another name")
-        with printing_to_stderr():
+        with redirect_prints_to_stderr():
             found = point.load()
             module = sys.modules.get(getattr(found, "__module__", ""), None)
-            return _checked(found, source.name, str(getattr(module, "__doc__", "") or ""))
+            return _check_workflow(found, source.name, str(getattr(module, "__doc__", "") or ""))
     except THEIR_ERRORS as error:
         file = Path(getattr(sys.modules.get(point.module), "__file__", None) or point.value)
-        raise ConfigError(_explained(file, source.name, b"", error)) from error
+        raise ConfigError(_load_error_message(file, source.name, b"", error)) from error
 
 
 class MisdeclaredError(Exception):
     """The value of WORKFLOW or PROCESSORS can't be used."""
 
 
-def _checked(found: Any, name: str, doc: str) -> Pipeline:
+def _check_workflow(found: Any, name: str, doc: str) -> Pipeline:
     if is_graph(found) or is_factory(found):
         found = from_langgraph(found, name)
     if not isinstance(found, Pipeline):
@@ -318,24 +322,24 @@ def _checked(found: Any, name: str, doc: str) -> Pipeline:
             "way, or a person"
         )
     found.compile()
-    return found if found.summary else replace_summary(found, doc)
+    return found if found.summary else set_summary(found, doc)
 
 
-def replace_summary(found: Pipeline, doc: str) -> Pipeline:
+def set_summary(found: Pipeline, doc: str) -> Pipeline:
     """Set the summary to the docstring's first line, without a leading `NAME: `."""
     first = doc.strip().partition("\n")[0].removeprefix(f"{found.name}: ").rstrip(".")
     object.__setattr__(found, "summary", first or "a workflow of yours")
     return found
 
 
-def _explained(file: Path, name: str, code: bytes, error: BaseException) -> str:
+def _load_error_message(file: Path, name: str, code: bytes, error: BaseException) -> str:
     """`FILE:LINE: what, expected …`."""
-    line, what = line_of(file, code, error), " ".join(str(error).split()).rstrip(".")
+    line, what = error_line(file, code, error), " ".join(str(error).split()).rstrip(".")
     if isinstance(error, SyntaxError):
         version = ".".join(map(str, sys.version_info[:2]))
         return f"{file}:{error.lineno or 1}: {error.msg}; expected what Python {version} can read."
     if isinstance(error, MisdeclaredError):
-        expected = "" if "expected" in what else f"; {_HOW.format(name=name)}"
+        expected = "" if "expected" in what else f"; {_EXPECTED.format(name=name)}"
         return f"{file}:{line}: {what}{expected}."
     if isinstance(error, InterlockError):
         return f"{file}:{line}: {what}."
@@ -343,7 +347,7 @@ def _explained(file: Path, name: str, code: bytes, error: BaseException) -> str:
     return f"{file}:{line}: {kind}: {what}; expected a file that declares a workflow."
 
 
-def line_of(file: Path, code: bytes, error: BaseException, variable: str = "WORKFLOW") -> int:
+def error_line(file: Path, code: bytes, error: BaseException, variable: str = "WORKFLOW") -> int:
     """The line in the file where the error occurred; else of the statement that assigns `variable`."""
     frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
     if frames and frames[-1]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @dataclass
-class _Entered:
+class _EnteredFolder:
     """The folder that this process works in for its runs. A process has one, whatever it drives."""
 
     folder: str = ""
@@ -21,7 +21,7 @@ class _Entered:
     """A descriptor of the folder to return to; None: it is gone, or could not be opened."""
 
 
-_entered, _lock = _Entered(), threading.Lock()
+_entered, _lock = _EnteredFolder(), threading.Lock()
 
 
 @contextmanager
@@ -31,20 +31,20 @@ def working_in(folder: Path) -> Generator[bool]:
     Yields False, and changes nothing, if the folder can't be entered, or if the process is inside another folder for
     another run: a process has only one.
     """
-    inside = _enter(os.path.realpath(folder))
+    inside = _enter_folder(os.path.realpath(folder))
     try:
         yield inside
     finally:
         if inside:
-            _leave()
+            _leave_folder()
 
 
-def _enter(folder: str) -> bool:
+def _enter_folder(folder: str) -> bool:
     with _lock:
         if _entered.count and _entered.folder != folder:
             return False
         if not _entered.count:
-            before = _open_current()
+            before = _open_current_folder()
             try:
                 os.chdir(folder)
             except OSError:
@@ -56,7 +56,7 @@ def _enter(folder: str) -> bool:
         return True
 
 
-def _leave() -> None:
+def _leave_folder() -> None:
     with _lock:
         _entered.count -= 1
         if _entered.count or _entered.before is None:
@@ -68,7 +68,7 @@ def _leave() -> None:
             _entered.before = None
 
 
-def _open_current() -> int | None:
+def _open_current_folder() -> int | None:
     try:
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.checkouts import repository_of
-from interlock.engine.driver.delegation import linked_id
-from interlock.engine.driver.of_run import restored
-from interlock.engine.driver.runner import begin
-from interlock.engine.driver.stop import stoppable
+from interlock.engine.checkouts import run_repository
+from interlock.engine.driver.delegation import derive_run_id
+from interlock.engine.driver.run_definition import restore_options
+from interlock.engine.driver.runner import begin_run
+from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, exact_run, find_run
 from interlock.engine.store import Store, options_of, reading
@@ -37,7 +37,7 @@ from interlock.fleet.checkout import (
 from interlock.fleet.commits import CloneCommits, objects_of
 from interlock.fleet.left_behind import MOST, left_behind
 from interlock.fleet.mirrors import Mirror, git
-from interlock.services.snapshots.snapshots import Repository as Snapshots
+from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.calls import ToolResult, failure
 from interlock.state.errors import InterlockError, RunError
@@ -77,7 +77,7 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
         first, last = first_snapshot(conn, outcome.run), newest_snapshot(conn, outcome.run)
     if files.options["deliver"] == "none":
         return False
-    what, kept = {**files.options}, repository_of(home, outcome.run)
+    what, kept = {**files.options}, run_repository(home, outcome.run)
     what |= {UNKEPT: kept[UNKEPT]} if UNKEPT in kept else {}
     elsewhere = (place for place in what.get(UNKEPT, "").splitlines() if place != what["at"])
     unread, commits = [f"{_GIT} in {place}: its commits couldn't be kept" for place in elsewhere], None
@@ -166,9 +166,9 @@ def _kept_back(what: Mapping[str, str]) -> list[str]:
 
 def _pushing(home: Path, run: str, last: str) -> str:
     """The id of the run that pushes; another one if that has failed, and somebody resumed this run."""
-    name = linked_id(f"delivery of {run} at {last}")
+    name = derive_run_id(f"delivery of {run} at {last}")
     while (before := exact_run(home, name)) and before.status in ("failed", "cancelled"):
-        name = linked_id(f"delivery of {run} at {last}, after {name}")
+        name = derive_run_id(f"delivery of {run} at {last}, after {name}")
     return name
 
 
@@ -190,7 +190,7 @@ def _begin_push(
         assert conn is not None
         if is_begun(conn, name):
             return
-    kept = restored(options, options_of(home, run), str(files.folder))
+    kept = restore_options(options, options_of(home, run), str(files.folder))
     what = {**files.options, "deliver": "none", "pushes": run, "first": ends[0], "last": ends[1]}
     what.pop("pushed_by", None)  # a push that failed
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
@@ -199,8 +199,8 @@ def _begin_push(
 
 
 async def _begun(input: Mapping[str, Any], options: Options, name: str) -> Outcome:
-    with stoppable() as stop:
-        return await begin("tools", input, options, [], name, stop)
+    with provide_stop() as stop:
+        return await begin_run("tools", input, options, [], name, stop)
 
 
 def command(what: Mapping[str, str]) -> str:

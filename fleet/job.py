@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from interlock.engine.driver.of_run import WORKER
-from interlock.engine.driver.runner import go_on
-from interlock.engine.driver.stop import stoppable
+from interlock.engine.driver.run_definition import WORKER_DOOR
+from interlock.engine.driver.runner import resume_run
+from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.store import Store, kept_repository
 from interlock.engine.store.admission import put_back
@@ -26,7 +26,7 @@ from interlock.fleet.checkout import UNKEPT, Checkout, check_out, workspaces_of
 from interlock.fleet.commits import CloneCommits
 from interlock.fleet.delivery import deliver, own_tools
 from interlock.fleet.postgres_sessions import keep_only_for
-from interlock.services.sandbox.sandbox import cause
+from interlock.services.sandbox.sandbox import sandbox_error_cause
 from interlock.services.secrets.environment import clear_own_environment, drop_store_variables
 from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
 
@@ -44,7 +44,7 @@ def main(run: str, at: str) -> int:
     clear_own_environment()
     keep_only_for(_IDLE_S)
     limits, env = FleetLimits(), drop_store_variables(os.environ)
-    options = Options(home=home, door=WORKER, env=env, stale_after_s=STALE_S, limited=limits)
+    options = Options(home=home, door=WORKER_DOOR, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         check_run_id(run)  # it comes from a row, and names folders here
         if files := check_out(home, run, workspaces_of(os.environ)):
@@ -55,7 +55,7 @@ def main(run: str, at: str) -> int:
         return TRY_AGAIN
     except InterlockError as error:
         isolated = isinstance(error, SandboxError)
-        why = f"This worker can't isolate the run. {cause(error)}." if isolated else str(error)
+        why = f"This worker can't isolate the run. {sandbox_error_cause(error)}." if isolated else str(error)
         return _given_up(home, run, error.kind, why)
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)
@@ -72,8 +72,8 @@ def main(run: str, at: str) -> int:
 
 
 async def _driven(run: str, options: Options) -> Outcome:
-    with stoppable() as stop:
-        return await go_on(run, [], None, options, [], stop)
+    with provide_stop() as stop:
+        return await resume_run(run, [], None, options, [], stop)
 
 
 def _given_up(home: Path, run: str, kind: str, why: str) -> int:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.delegation import linked_id
-from interlock.engine.driver.of_run import WORKER, restored
-from interlock.engine.driver.runner import begin
+from interlock.engine.driver.delegation import derive_run_id
+from interlock.engine.driver.run_definition import WORKER_DOOR, restore_options
+from interlock.engine.driver.runner import begin_run
 from interlock.engine.driver.schedule import STATE_OPTIONS
-from interlock.engine.driver.stop import stoppable
+from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
 from interlock.engine.store import Store, reading, schedules
@@ -43,7 +43,7 @@ def main(name: str, due: str, at: str) -> int:
 
 def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     """The run that was started last, and why none was now."""
-    run = linked_id(f"{schedule.name} at {due}")
+    run = derive_run_id(f"{schedule.name} at {due}")
     if exact_run(home, run):  # before a kill
         return run, ""
     earlier = exact_run(home, schedule.run)
@@ -59,13 +59,13 @@ def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
 
 
 async def _begun(schedule: Schedule, options: Options, run: str) -> Outcome:
-    with stoppable() as stop:
-        return await begin(schedule.workflow, schedule.input, options, [], run, stop)
+    with provide_stop() as stop:
+        return await begin_run(schedule.workflow, schedule.input, options, [], run, stop)
 
 
 def _options(home: Path, schedule: Schedule) -> Options:
     kept = schedule.options
-    new = Options(home=home, door=WORKER, env=dict(os.environ), queue=schedule.queue)
-    made = restored(new, kept, schedule.workspace)
+    new = Options(home=home, door=WORKER_DOOR, env=dict(os.environ), queue=schedule.queue)
+    made = restore_options(new, kept, schedule.workspace)
     more: Any = {name: kept[name] for name in STATE_OPTIONS}
     return replace(made, **more, workspace=None if kept.get("repository") else made.workspace)

@@ -8,8 +8,8 @@ from interlock.state.errors import UserError
 from interlock.state.text import nearest
 
 if TYPE_CHECKING:
-    from interlock.graphs._graph import Graph
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.graph import Graph
+    from interlock.graphs.pipeline import Pipeline
 
 PIPELINES = {
     "main": "Run the main agent loop: turns and tools until the model answers",
@@ -39,7 +39,7 @@ _ADDED: "dict[str, Pipeline]" = {}
 _OFFERED: "dict[str, Callable[[], Pipeline]]" = {}
 
 
-def register(pipeline: "Pipeline") -> None:
+def register_pipeline(pipeline: "Pipeline") -> None:
     """Register a pipeline from outside the package for this process, so that its runs can be resumed and drawn.
 
     Raises `UserError` if its name is a built-in's.
@@ -49,18 +49,18 @@ def register(pipeline: "Pipeline") -> None:
     _ADDED[pipeline.name] = pipeline
 
 
-def offer(found: "Mapping[str, Callable[[], Pipeline]]") -> None:
+def offer_workflows(found: "Mapping[str, Callable[[], Pipeline]]") -> None:
     """Offer workflows to be loaded on request by name, replacing those offered before."""
     _OFFERED.clear()
     _OFFERED.update(found)
 
 
-def is_known(name: str) -> bool:
+def is_pipeline(name: str) -> bool:
     """Whether it is built in, or registered in this process."""
     return name in PIPELINES or name in _ADDED
 
 
-def pipeline(name: str) -> "Pipeline":
+def load_pipeline(name: str) -> "Pipeline":
     """Load a pipeline. Raises `UserError` with the nearest names."""
     if name in _ADDED:
         return _ADDED[name]
@@ -69,13 +69,13 @@ def pipeline(name: str) -> "Pipeline":
     if name not in PIPELINES:
         hint = nearest(name, [*PIPELINES, *_ADDED, *_OFFERED], 3, 0.6)
         raise UserError(f"No workflow {name[:80]!r}.{hint} List them with: interlock workflows")
-    return _module(name).PIPELINE
+    return _import_graph_module(name).PIPELINE
 
 
-def nested(name: str, *given: Any) -> "Callable[[], Graph]":
+def nested_graph(name: str, *given: Any) -> "Callable[[], Graph]":
     """A built-in pipeline's graph as a part of another: its module is imported when a run first enters it."""
-    return lambda: _module(name).build(*given)
+    return lambda: _import_graph_module(name).build(*given)
 
 
-def _module(name: str) -> Any:
+def _import_graph_module(name: str) -> Any:
     return import_module(f"interlock.graphs.{name.replace('-', '_')}")

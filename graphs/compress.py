@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from langgraph.graph import END, START
 
-from interlock.graphs._additions import hooks
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.additions import hooks
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.compress import (
     accept,
     check_threshold,

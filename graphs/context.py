@@ -10,9 +10,9 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import nested_graph
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.context import at_files, directory, environment, history, ide, memory, tool_declarations
 from interlock.state.context import ContextInput, ContextOutput, ContextState, DeclaredTool, FileOutcome
 from interlock.state.workflow import WorkflowContext, append_history
@@ -22,7 +22,7 @@ from interlock.state.workflow import WorkflowContext, append_history
 def build() -> Graph:
     g = Graph("context", ContextState)
     g.nodes(history, environment, directory, ide)
-    g.subgraph("system-prompt", nested("system-prompt"))
+    g.subgraph("system-prompt", nested_graph("system-prompt"))
     g.nodes(memory, tool_declarations, at_files)
 
     g.edge(START, "history")

@@ -1,8 +1,8 @@
 """foreign: a LangGraph graph that knows nothing of Interlock, as a workflow: same runner, saver, requests and events.
 
 It keeps its own state, context and nodes. What is ours comes from outside: the saver, the memory store, a callback
-handler that turns its nodes, models and tools into events (`_watch.py`), and requests for its interrupts
-(`_asking.py`). What its nodes print goes to stderr: stdout is for a run's answer.
+handler that turns its nodes, models and tools into events (`foreign_callbacks.py`), and requests for its interrupts
+(`foreign_requests.py`). What its nodes print goes to stderr: stdout is for a run's answer.
 """
 
 import asyncio
@@ -25,10 +25,19 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 from typing_extensions import override
 
-from interlock.graphs._asking import context_of, given_to, ignored, model_of, plain, prompt_of, taken
-from interlock.graphs._contract import of_types
-from interlock.graphs._interrupts import Questions
-from interlock.graphs._langgraph import (
+from interlock.graphs.contract import of_types
+from interlock.graphs.foreign_callbacks import (
+    ExitError,
+    Watch,
+    before_tool_calls,
+    kept_aside,
+    tool_nodes,
+    whole_answers_where_streams_fail,
+)
+from interlock.graphs.foreign_interrupts import Questions
+from interlock.graphs.foreign_node_results import Ends
+from interlock.graphs.foreign_requests import context_of, given_to, ignored, model_of, plain, prompt_of, taken
+from interlock.graphs.langgraph_internals import (
     QUESTIONS,
     compiled_graph,
     custom_parts,
@@ -41,18 +50,9 @@ from interlock.graphs._langgraph import (
     time_limits,
     with_saver,
 )
-from interlock.graphs._node_ends import Ends
-from interlock.graphs._pipeline import Ending, Pipeline
-from interlock.graphs._stored import StoredForm, hidden, hiding_serializer, revealed
-from interlock.graphs._watch import (
-    ExitError,
-    Watch,
-    before_tool_calls,
-    kept_aside,
-    tool_nodes,
-    whole_answers_where_streams_fail,
-)
-from interlock.nodes.here import DRIVE, Drive
+from interlock.graphs.pipeline import Ending, Pipeline
+from interlock.graphs.stored_values import StoredForm, hidden, hiding_serializer, revealed
+from interlock.nodes.current_run import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import (
     THEIR_ERRORS,
@@ -334,7 +334,7 @@ class Foreign(Pipeline):
                         made = await stack.enter_async_context(opened(self.factory, config, app.store))
                         app = with_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
-                        from interlock.nodes.guarded import guard_node
+                        from interlock.nodes.guarded_tools import guard_node
 
                         before_tool_calls(guard_node)
                     ends = watch.ends = Ends(deps, is_told=True)

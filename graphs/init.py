@@ -9,9 +9,9 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import nested_graph
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.init import after_turn, check_file, finish, open_init
 from interlock.nodes.main import TURN_ENDS, after_tools, nudge
 from interlock.state.init import InitInput, InitOutput, InitState
@@ -23,9 +23,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("init", InitState)
     g.node("open_init", open_init)
-    g.subgraph("context", nested("context"))
-    g.subgraph("turn", nested("turn"))
-    g.subgraph("tools", nested("tools", depth))
+    g.subgraph("context", nested_graph("context"))
+    g.subgraph("turn", nested_graph("turn"))
+    g.subgraph("tools", nested_graph("tools", depth))
     g.nodes(nudge, check_file, finish)
 
     g.edge(START, "open_init")

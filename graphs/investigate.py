@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.graphs import subagent
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.subagent import called, result_of
 from interlock.state.subagent import INVESTIGATOR, InvestigateInput, InvestigateOutput, Report
 from interlock.state.workflow import WorkflowContext

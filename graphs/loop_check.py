@@ -10,8 +10,8 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.loop_check import (
     EVENTS,
     ask_model,

@@ -11,10 +11,10 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested
-from interlock.graphs._additions import checks, hooks
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import nested_graph
+from interlock.graphs.additions import checks, hooks
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import (
     TURN_ENDS,
     after_agent,
@@ -43,11 +43,11 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
     g.subgraph("command", _command, nondeterministic=True)
-    g.subgraph("context", nested("context"))
-    g.subgraph("turn", nested("turn"))
-    g.subgraph("tools", nested("tools", depth))
-    g.subgraph("next-speaker", nested("next-speaker"))
-    g.subgraph("compress", nested("compress"))
+    g.subgraph("context", nested_graph("context"))
+    g.subgraph("turn", nested_graph("turn"))
+    g.subgraph("tools", nested_graph("tools", depth))
+    g.subgraph("next-speaker", nested_graph("next-speaker"))
+    g.subgraph("compress", nested_graph("compress"))
     g.node("continue", go_on)
     g.nodes(nudge, finish)
     checks(g, back="turn")
@@ -87,7 +87,7 @@ def _command() -> Graph:
     """Expand a prompt that names a custom command; its shell lines run first, as a batch of calls."""
     g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
     g.node("expand", expand)
-    g.subgraph("tools", nested("tools", 0))
+    g.subgraph("tools", nested_graph("tools", 0))
     g.node("fill", fill)
 
     g.edge(START, "expand")

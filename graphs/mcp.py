@@ -10,8 +10,8 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import tools
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.mcp import connect, format_answer, load, prompt, read
 from interlock.state.errors import InputError
 from interlock.state.mcp import McpInput, McpOutput, McpState

@@ -5,8 +5,8 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.next_speaker import ask_model, precheck
 from interlock.state.next_speaker import NextSpeakerInput, NextSpeakerOutput, NextSpeakerState
 from interlock.state.workflow import WorkflowContext, append_history

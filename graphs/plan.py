@@ -9,10 +9,10 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested
-from interlock.graphs._additions import hooks
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import nested_graph
+from interlock.graphs.additions import hooks
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
 from interlock.nodes.plan import after_agent, after_tools, after_turn, finish, hand_over, open_plan, remind
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
@@ -25,9 +25,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
-    g.subgraph("context", nested("context"))
-    g.subgraph("turn", nested("turn"))
-    g.subgraph("tools", nested("tools", depth))
+    g.subgraph("context", nested_graph("context"))
+    g.subgraph("turn", nested_graph("turn"))
+    g.subgraph("tools", nested_graph("tools", depth))
     g.nodes(nudge, remind, hand_over, finish)
     ended = {"stopped": "finish", "blocked": "finish"}
     hooks(

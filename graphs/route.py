@@ -5,8 +5,8 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.route import approval_mode, classifier, default, fallback, numerical, override
 from interlock.state.route import AUTO, EXCLUDED, RouteInput, RouteOutput, RouteState
 from interlock.state.workflow import WorkflowContext, append_history, to_message

@@ -9,8 +9,8 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.search import chunk, compare, embed, format_results, query, rank, scan, store
 from interlock.state.errors import InputError
 from interlock.state.messages import Message

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from langgraph.graph import END, START
 
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.summarize import check_summary, measure, save, summarize, truncate
 from interlock.state.messages import Message
 from interlock.state.summarize import SummarizeInput, SummarizeOutput, SummarizeState, SummarizeStatus

@@ -5,8 +5,8 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.system_prompt import GATHERS, TRIGGERS, assemble, compare, load_override
 from interlock.nodes.system_sections import SECTIONS
 from interlock.state.system_prompt import (

@@ -11,11 +11,11 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested
-from interlock.graphs._additions import checks, hooks
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import nested_graph
+from interlock.graphs.additions import checks, hooks
+from interlock.graphs.graph import Graph
 from interlock.graphs.main import follow_up
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.task import (
@@ -46,10 +46,10 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("task", TaskState)
     g.node("load_mode", load_mode)
-    g.subgraph("build_prompt", nested("context"))
-    g.subgraph("turn", nested("turn"))
+    g.subgraph("build_prompt", nested_graph("context"))
+    g.subgraph("turn", nested_graph("turn"))
     g.node("choose_call", choose_call)
-    g.subgraph("tools", nested("tools", depth))
+    g.subgraph("tools", nested_graph("tools", depth))
     g.nodes(weigh, remind, nudge, give_up, ask_guidance, take_guidance, ask_completion, take_completion)
     g.node("await_guidance", await_person)
     g.node("await_completion", await_person)

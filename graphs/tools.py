@@ -14,10 +14,10 @@ from typing import Any, cast
 from langgraph.graph import END, START
 from pydantic import JsonValue
 
-from interlock.graphs import nested
-from interlock.graphs._additions import hooks
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import nested_graph
+from interlock.graphs.additions import hooks
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (
@@ -156,8 +156,8 @@ def _execution_nodes(g: Graph, depth: int) -> None:
         g.node(name, await_person)
     g.node("notify", notify)
     if depth > 0:
-        g.subgraph("subagent", nested("subagent", depth - 1))
-    g.subgraph("summarize", nested("summarize"))
+        g.subgraph("subagent", nested_graph("subagent", depth - 1))
+    g.subgraph("summarize", nested_graph("summarize"))
     g.node("respond", respond)
 
 
@@ -166,7 +166,7 @@ def _decide() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
     g.nodes(resolve, validate, check_mode, check_policy, take_edit)
     g.nodes(request_approval, notify, apply_decision, ready)
-    g.subgraph("edit", nested("edit"))
+    g.subgraph("edit", nested_graph("edit"))
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)
     permitted = {"allow": "ready", "ask": "request_approval"}

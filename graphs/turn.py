@@ -12,10 +12,10 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import nested
-from interlock.graphs._additions import hooks
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import nested_graph
+from interlock.graphs.additions import hooks
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.context import ide_context
 from interlock.nodes.fit_window import fit_window
 from interlock.nodes.turn_messages import mask_tool_outputs
@@ -37,9 +37,9 @@ from interlock.state.workflow import WorkflowContext, append_history, error_of, 
 def build() -> Graph:
     g = Graph("turn", TurnState, output=TurnDone, renamed={"note_undone": "mask_tool_outputs"})
     g.node("check_limits", check_limits)
-    g.subgraph("compress", nested("compress"))
-    g.subgraph("loop-check", nested("loop-check"))
-    g.subgraph("route", nested("route"))
+    g.subgraph("compress", nested_graph("compress"))
+    g.subgraph("loop-check", nested_graph("loop-check"))
+    g.subgraph("route", nested_graph("route"))
     g.nodes(mask_tool_outputs, ide_context, check_context, fit_window, use_model)
     g.nodes(call_model, check_stream, wait_retry, note_loop)
     asked = {"ask": "call_model", "stopped": END, "blocked": END}

@@ -25,7 +25,7 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel
 
-from interlock.nodes.here import deps_here, info_here, on_loop
+from interlock.nodes.current_run import deps_here, info_here, on_loop
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.messages import (

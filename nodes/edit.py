@@ -6,7 +6,7 @@ from pathlib import PurePath
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from interlock.nodes.edit_subject import (
+from interlock.nodes.edit_target import (
     DIFFERENCES,
     EDIT,
     Edit,

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from pydantic import JsonValue, TypeAdapter
 
-from interlock.nodes.here import deps_here, info_here, park, runtime_here
+from interlock.nodes.current_run import deps_here, info_here, park, runtime_here
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import GRACE_S, Deps, Stopped, to_its_end
 from interlock.state.errors import UserError

@@ -7,7 +7,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.edit_subject import strings
+from interlock.nodes.edit_target import strings
 from interlock.nodes.hooks import fired, fires
 from interlock.nodes.mcp import MCP_BY_NAMES, named_call
 from interlock.nodes.tools_approval import info_of, is_foreseen, mode_for

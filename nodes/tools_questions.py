@@ -16,7 +16,6 @@ from interlock.nodes.requests import (
     put_request,
     rejected,
 )
-from interlock.nodes.tools_forms import questions_of, values_of
 from interlock.nodes.tools_results import (
     CALL,
     EXECUTED,
@@ -27,6 +26,7 @@ from interlock.nodes.tools_results import (
     note_person,
     recorded,
 )
+from interlock.nodes.tools_server_forms import questions_of, values_of
 from interlock.prompts import load, render
 from interlock.state.calls import (
     Answer,

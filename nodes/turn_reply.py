@@ -19,7 +19,6 @@ from interlock.nodes.loop_detectors import (
 from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
 from interlock.state.deps import Deps, RunInfo, Transcript
-from interlock.state.ends import BLOCKED
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import (
     ErrorEvent,
@@ -31,6 +30,7 @@ from interlock.state.events import (
     Retry,
     Thought,
 )
+from interlock.state.finish_reasons import BLOCKED
 from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, REPEATS, Kind
 from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
 from interlock.state.node import node, task_of

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-from interlock.state.charted import ApprovalModeState
+from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.conversation import Refusals
 from interlock.state.tools import ToolsState
 

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, model_validator
 
 from interlock.state.calls import OneCall
-from interlock.state.charted import ApprovalModeState
+from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput
 
 FIXER_TIMEOUT_S = 40.0

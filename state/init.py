@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from interlock.state.charted import ApprovalModeState
+from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.run import ErrorInfo, Labelled, WorkflowInput, WorkflowOutput
 

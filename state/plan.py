@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from interlock.state.charted import ApprovalModeState
+from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.hooks import HookedPrompt
 from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.charted import ApprovalModeState
+from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.run import OF_PROCESS, HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 AUTO = "auto"

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.calls import OneCall
-from interlock.state.charted import ApprovalModeState
+from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
 from interlock.state.run import OF_PROCESS, Closed, ErrorInfo, Labelled, WorkflowInput, WorkflowOutput, newest

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue, model_validator
 from typing_extensions import TypedDict
 
 from interlock.state.calls import CallOutcome, OneCall, merge_by_key
-from interlock.state.charted import ApprovalModeState, CallState
+from interlock.state.chart_channels import ApprovalModeState, CallState
 from interlock.state.conversation import BatchEnd, LoopEnd
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanMode

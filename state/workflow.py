@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import JsonValue, ValidationError
 
 from interlock.state.calls import merge_by_key
-from interlock.state.charted import ApprovalModeState
+from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.conversation import BatchEnd
 from interlock.state.deps import Transcript
 from interlock.state.errors import InputError

@@ -16,7 +16,7 @@ from typing import Any
 from interlock.engine import Decision, Outcome, store
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.pipeline import Pipeline
 from interlock.testing.stage import Person, Stage, agrees, loaded, said
 
 Happened = Callable[[Stage, Pending], bool]

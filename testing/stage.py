@@ -18,8 +18,8 @@ from interlock.engine.read import list_runs, path, step_rows, steps, waiting_req
 from interlock.engine.read.run_path import run_path
 from interlock.engine.store import views
 from interlock.engine.workflows import Source
-from interlock.graphs import register
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import register_pipeline
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import UserError
 
 Person = Callable[[Pending], Decision]
@@ -81,7 +81,7 @@ def loaded(workflow: str | Path | Pipeline) -> Pipeline | str:
     if isinstance(workflow, Path):
         workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
     if isinstance(workflow, Pipeline):
-        register(workflow)
+        register_pipeline(workflow)
     return workflow
 
 

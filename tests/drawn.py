@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
-from interlock.graphs._graph import Graph
+from interlock.graphs.graph import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps
 

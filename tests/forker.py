@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import walk_packages
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 def main(terminal: str, program: str, *arguments: str) -> int:
     """A fork: `interlock` or a Python file; where it starts processes of ours, they are forks of its forker, too."""
@@ -36,7 +38,7 @@ def main(terminal: str, program: str, *arguments: str) -> int:
 
 def everything() -> None:
     """Import all modules of ours, and packages that they import where they use them: servers, workers, MCP."""
-    for room in ("cli", "engine", "services", "workflow"):
+    for room in sorted(path.parent.name for path in ROOT.glob("*/py.typed")):
         package = import_module(f"interlock.{room}")
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             import_module(module.name)

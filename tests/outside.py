@@ -72,12 +72,12 @@ FIND_AGAIN = ("call_model", "run_tool")
 def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Outside calls of nodes that don't declare them. `FIND_AGAIN` get their results back on a rerun."""
     # Not above: what starts the workers would import all of LangGraph first, too.
-    from interlock.graphs import _own_nodes
+    from interlock.graphs import user_nodes
     from interlock.state.deps import Deps
     from interlock.state.node import spec_of
 
     undeclared: set[str] = set()
-    called = _own_nodes.called
+    called = user_nodes.called
 
     def watched(function: Any, state: Any, runtime: Any) -> Any:
         spec = spec_of(function)
@@ -93,7 +93,7 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         services = {name: Watched(getattr(deps, name), name, note) for name in OUTSIDE}
         return called(function, state, runtime.override(context=replace(deps, **services)))
 
-    monkeypatch.setattr(_own_nodes, "called", watched)
+    monkeypatch.setattr(user_nodes, "called", watched)
     return undeclared
 
 

@@ -1,5 +1,6 @@
 """`kill -9` of `interlock serve` under programs' runs."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Generator
@@ -13,7 +14,10 @@ from api_lab import Ours
 from folders import put
 from patience import until
 
-from interlock.engine.client import served
+from interlock.cli.warm.forked import FORKER, Child
+from interlock.engine.client import Options, served
+from interlock.web import drive_launcher
+from interlock.web.drive_process import DriveJob
 
 
 @pytest.fixture
@@ -70,6 +74,18 @@ def test_a_drive_whose_process_is_killed_goes_on_and_its_thread_is_usable(ours: 
             ["one", "two", "review", "three", "four"],
         )
         assert [*dict.fromkeys(effects.read_text().split())] == ["one", "two", "three", "four"]
+
+
+def test_a_drive_killed_before_it_gets_its_work_is_reported_as_dead(tmp_path: Path) -> None:
+    def kill(child: Child) -> None:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+
+    try:
+        with pytest.raises(drive_launcher.DriveDiedError, match="died before it began"):
+            asyncio.run(drive_launcher.start_drive(DriveJob(Options(home=tmp_path), "r-1"), kill))
+    finally:
+        FORKER.end()
 
 
 DEADLY = """

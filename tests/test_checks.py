@@ -207,14 +207,14 @@ def test_of_more_ignored_tests_than_are_kept_a_change_is_known_and_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = {**SECRET, **{f"tests/{n}.txt": f"{n}" for n in range(9)}}
-    monkeypatch.setattr("interlock.services.checks.ignored._MOST_KEPT", 3)
+    monkeypatch.setattr("interlock.services.checks.ignored_tests._MOST_KEPT", 3)
     play("main", Scene([REPAIR, DONE], [], "done", files=many), tmp_path / "same")
     also = tools(*(call("write_file", file_path=f"tests/{n}.txt", content="x") for n in range(9)))
     _, outcome = play("main", Scene([also, REPAIR, DONE], [], "waiting", files=many), tmp_path / "some")
     (pending,) = outcome.pending
     left = r"couldn't be compared, so they were left as they are now: (tests/\d.txt, ){2}tests/\d.txt and \d more\."
     assert re.search(left, pending["reason"]), pending["reason"]
-    monkeypatch.setattr("interlock.services.checks.ignored._MOST_NOTED", 8)
+    monkeypatch.setattr("interlock.services.checks.ignored_tests._MOST_NOTED", 8)
     _, outcome = play("main", Scene([REPAIR, DONE], [], "waiting", files=many), tmp_path / "all")
     assert "There are more than 8 tests that no snapshot holds" in outcome.pending[0]["reason"]
 

@@ -15,11 +15,11 @@ from places import Place
 from scripted import shell, tools
 
 from interlock.engine import Decision, Options, resume_sync, run_sync
-from interlock.engine.driver.prepare import RunConfig, configuration_of, prepare
-from interlock.services.context.source import Flags, WorkspaceContext
+from interlock.engine.driver.run_config import RunConfig, load_run_configuration, prepare_run
+from interlock.services.context.workspace_context import PromptFlags, WorkspaceContext
 from interlock.services.files import stamps
-from interlock.services.policy.load import RuleText
-from interlock.services.trust import is_trusted, remember
+from interlock.services.policy.rule_files import RuleText
+from interlock.services.trust import is_trusted, record_trust_decision
 from interlock.state.deps import RunInfo
 
 RULE = '[[rule]]\ntoolName = "{}"\ndecision = "deny"\npriority = 900\n'
@@ -54,7 +54,7 @@ def commands_of(config: RunConfig) -> list[str]:
         settings=config.settings,
         env=config.env,
         workspace=config.workspace,
-        flags=Flags(None, None, None),
+        flags=PromptFlags(None, None, None),
         home=options.user_home,
         trusted=config.trusted,
     )
@@ -158,7 +158,7 @@ def _options(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest
     monkeypatch.setattr(stamps, "TICK_NS", request.param)
     place = Place(tmp_path)
     tree(tmp_path, {"user/.interlock/": "", "admin/": "", "work/imported1.md": "1", "work/imported2.md": "2"})
-    remember(tmp_path / "work", tmp_path / "user", trusted=True)
+    record_trust_decision(tmp_path / "work", tmp_path / "user", trusted=True)
     return place.options(admin_policies=(tmp_path / "admin",), policy_files=(tmp_path / "named.toml",))
 
 
@@ -191,7 +191,7 @@ def test_a_file_that_is_added_changed_replaced_or_removed_counts_at_once(
 
     def now() -> object:
         wait_for_a_tick(tmp_path)
-        return seen(prepare(options, needs_model=False))
+        return seen(prepare_run(options, needs_model=False))
 
     without = now()
     put(file, text[0])
@@ -217,26 +217,26 @@ def test_a_file_that_is_added_changed_replaced_or_removed_counts_at_once(
 
 def test_without_a_change_the_next_drive_gets_the_same_value(tmp_path: Path, options: Options) -> None:
     root = tmp_path / "work"
-    first = configuration_of(options, root)
+    first = load_run_configuration(options, root)
     parts = (first.loaded, first.agents, first.rules, first.trusted)
     wait_for_a_tick(tmp_path)
-    again = configuration_of(replace(options, env={**options.env}), root)
+    again = load_run_configuration(replace(options, env={**options.env}), root)
     if stamps.TICK_NS:
         assert again is not first, "what was written a moment ago may be written again in the same tick"
     else:
         assert again is first and (again.loaded, again.agents, again.rules, again.trusted) == parts
-    assert configuration_of(replace(options, env={"GEMINI_MODEL": "x"}), root) is not first
-    assert configuration_of(replace(options, model="x"), root) is not first
+    assert load_run_configuration(replace(options, env={"GEMINI_MODEL": "x"}), root) is not first
+    assert load_run_configuration(replace(options, model="x"), root) is not first
 
 
 def test_a_policy_file_that_cannot_be_read_any_more_denies_at_once(tmp_path: Path, options: Options) -> None:
     file = put(tmp_path / "user/.gemini/policies/a.toml", RULE.format("glob").replace("deny", "allow"))
     options = replace(options, policy_files=())
-    before = prepare(options, needs_model=False)
+    before = prepare_run(options, needs_model=False)
     assert not any(rule.broken for rule in before.books.deciding.rules)
     wait_for_a_tick(tmp_path)
     file.chmod(0o646)
-    (broken,) = [rule for rule in prepare(options, needs_model=False).books.deciding.rules if rule.broken]
+    (broken,) = [rule for rule in prepare_run(options, needs_model=False).books.deciding.rules if rule.broken]
     assert broken.tools == ("*",) and broken.decision == "ask"
 
 
@@ -256,10 +256,10 @@ def test_a_prohibition_counts_for_the_call_that_a_person_approves_in_the_same_pr
 
 def test_trust_that_is_taken_away_counts_at_once(tmp_path: Path, options: Options) -> None:
     put(tmp_path / "work/.gemini/settings.json", HOOK.replace("{}", "true"))
-    assert hooks_of(prepare(options, needs_model=False))
-    remember(tmp_path / "work", tmp_path / "user", trusted=False)
+    assert hooks_of(prepare_run(options, needs_model=False))
+    record_trust_decision(tmp_path / "work", tmp_path / "user", trusted=False)
     assert not is_trusted(tmp_path / "work", tmp_path / "user")
-    assert not hooks_of(prepare(options, needs_model=False))
+    assert not hooks_of(prepare_run(options, needs_model=False))
     assert not options.trusts(tmp_path / "work")
 
 
@@ -304,7 +304,7 @@ def test_every_file_that_is_opened_and_folder_that_is_listed_has_a_stamp(
         "ignored",
     )
     configurations = [
-        configuration_of(one, tmp_path / "work") for one in (options, replace(options, repository={}))
+        load_run_configuration(one, tmp_path / "work") for one in (options, replace(options, repository={}))
     ]
     with opened() as found:
         _ = [getattr(configuration, part) for configuration in configurations for part in asked]

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from interlock.engine.diagrams.shape import Edge, connections, places
-from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._additions import PLACES
-from interlock.graphs._graph import Compiled
-from interlock.graphs._together import Task
+from interlock.graphs import PIPELINES, load_pipeline
+from interlock.graphs.additions import PLACES
+from interlock.graphs.graph import Compiled
+from interlock.graphs.supersteps import Task
 from interlock.state import events
 from interlock.state.charts import CHARTS, initial, moves_in
 from interlock.state.node import spec_of
@@ -57,7 +57,7 @@ def graphs() -> dict[str, Compiled]:
     """By name; of those built to several depths, the one with sub-agents."""
     found: dict[str, Compiled] = {}
     for workflow in PIPELINES:
-        for _, graph in places(pipeline(workflow).build().compile()):
+        for _, graph in places(load_pipeline(workflow).build().compile()):
             before = found.setdefault(graph.name or "", graph)
             found[graph.name or ""] = max(before, graph, key=lambda one: len(one.builder.nodes))
     return found
@@ -124,7 +124,7 @@ def keys(of: str) -> Callable[[str, str, str], bool]:
 
 
 def fields(of: str) -> Callable[[str, str], bool]:
-    return lambda workflow, field: field in getattr(pipeline(workflow), of).model_fields
+    return lambda workflow, field: field in getattr(load_pipeline(workflow), of).model_fields
 
 
 FORMS: Mapping[str, Callable[..., bool]] = {

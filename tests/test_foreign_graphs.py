@@ -31,9 +31,9 @@ from interlock.engine.store import Store
 from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.engine.store.saver import ClassKeepingSerde
 from interlock.engine.workflows import find_workflow
-from interlock.graphs._langgraph import earlier_interrupt_id, storable_types
-from interlock.graphs._stored import Storable
-from interlock.nodes import guarded
+from interlock.graphs.langgraph_internals import earlier_interrupt_id, storable_types
+from interlock.graphs.stored_values import Storable
+from interlock.nodes import guarded_tools
 from interlock.state.deps import Deps
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
 from interlock.web.page_views import get_state as state_on_page
@@ -1376,7 +1376,7 @@ def test_equal_guarded_calls_are_told_apart_by_their_tool_call(
     put(Path("last"), "second")
     with monkeypatch.context() as patch:
         if earlier:
-            patch.setattr(guarded, "_key_of", numbered)
+            patch.setattr(guarded_tools, "_key_of", numbered)
         parked = run_sync(f"{file}:graph", {"messages": "go"}, options=options)
     calls = {request["call"]: request["id"] for request in parked.pending}
     assert set(calls) == {"first", "second"}

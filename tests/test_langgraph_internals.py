@@ -11,7 +11,7 @@ from langgraph.types import Send, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from interlock.graphs import _langgraph, _stored
+from interlock.graphs import langgraph_internals, stored_values
 
 ROOT = Path(__file__).parent.parent
 INTERNALS = (
@@ -48,7 +48,7 @@ def test_nothing_else_touches_them() -> None:
         f"{path.relative_to(ROOT)}: {line}"
         for room in rooms
         for path in (ROOT / room).rglob("*.py")
-        if path.name not in ("_langgraph.py", "_node_ends.py")
+        if path.name not in ("langgraph_internals.py", "foreign_node_results.py")
         for line in path.read_text(encoding="utf-8").splitlines()
         if any(text in line for text in INTERNALS)
     ]
@@ -60,10 +60,10 @@ def test_a_checkpoint_says_which_nodes_payloads_and_input_are_due() -> None:
     saver = InMemorySaver()
     declared("a", "b").compile(checkpointer=saver).invoke({"done": []}, CONFIG)
     last, before_b, _, first = [found.checkpoint["channel_values"] for found in saver.list(CONFIG)]
-    assert [*_langgraph.pending_nodes(before_b)] == ["b"] and _langgraph.is_due(before_b)
-    assert {key for key in before_b if not _langgraph.is_internal(key)} == {"done"}
-    assert _langgraph.is_due(first) and not _langgraph.is_due(last)
-    assert _langgraph.input_of(first) == {"done": []} and _langgraph.input_of(last) == {}
+    assert [*langgraph_internals.pending_nodes(before_b)] == ["b"] and langgraph_internals.is_due(before_b)
+    assert {key for key in before_b if not langgraph_internals.is_internal(key)} == {"done"}
+    assert langgraph_internals.is_due(first) and not langgraph_internals.is_due(last)
+    assert langgraph_internals.input_of(first) == {"done": []} and langgraph_internals.input_of(last) == {}
     graph = declared("a", "b")
     graph.add_conditional_edges("a", lambda _: [Send("b", {"at": "x"})], ["b"])
     graph.compile(checkpointer=(saver := InMemorySaver()), interrupt_before=["b"]).invoke(
@@ -71,7 +71,7 @@ def test_a_checkpoint_says_which_nodes_payloads_and_input_are_due() -> None:
     )
     found: Any = saver.get_tuple(CONFIG)
     values = {k: v for k, v in found.checkpoint["channel_values"].items() if not k.startswith("branch:")}
-    assert [*_langgraph.pending_nodes(values)] == ["b"] and _langgraph.is_due(values)
+    assert [*langgraph_internals.pending_nodes(values)] == ["b"] and langgraph_internals.is_due(values)
 
 
 def test_a_tasks_writes_hold_its_update_or_bookkeeping() -> None:
@@ -83,14 +83,16 @@ def test_a_tasks_writes_hold_its_update_or_bookkeeping() -> None:
     notes: list[tuple[str, set[str]]] = []
     app = declared("a", a=lambda _: {"done": [interrupt("?")]}).compile(checkpointer=Noting())
     app.invoke({"done": []}, CONFIG)
-    own = [channels for path, channels in notes if _langgraph.turns_input_into_state(path)]
-    asked = [channels for path, channels in notes if not _langgraph.turns_input_into_state(path)]
-    assert own and asked == [{"__interrupt__"}] and asked[0] <= _langgraph.BOOKKEEPING
+    own = [channels for path, channels in notes if langgraph_internals.turns_input_into_state(path)]
+    asked = [channels for path, channels in notes if not langgraph_internals.turns_input_into_state(path)]
+    assert own and asked == [{"__interrupt__"}] and asked[0] <= langgraph_internals.BOOKKEEPING
     from langgraph._internal import _constants
 
-    assert {_langgraph.node_of(path) for path, channels in notes if channels == {"__interrupt__"}} == {"a"}
+    assert {
+        langgraph_internals.node_of(path) for path, channels in notes if channels == {"__interrupt__"}
+    } == {"a"}
     special = {_constants.INTERRUPT, _constants.ERROR, _constants.RESUME, _constants.RETURN}
-    assert special - _langgraph.BOOKKEEPING <= {_constants.RETURN}
+    assert special - langgraph_internals.BOOKKEEPING <= {_constants.RETURN}
 
 
 class Kept(BaseModel):
@@ -104,12 +106,12 @@ class Holds(TypedDict, total=False):
 def test_the_types_of_a_graph_and_of_those_inside_it_name_what_may_be_loaded() -> None:
     inner: Any = StateGraph(Holds).add_node("look", lambda _: {}).add_edge(START, "look")
     outer = declared("a", "in", **{"in": inner.compile()}).compile()
-    assert (Kept.__module__, "Kept") in _langgraph.named_types(outer)
-    assert ("langchain_core.messages.ai", "AIMessage") in _langgraph.storable_types()
+    assert (Kept.__module__, "Kept") in langgraph_internals.named_types(outer)
+    assert ("langchain_core.messages.ai", "AIMessage") in langgraph_internals.storable_types()
 
 
 def test_a_class_of_data_is_loaded_by_its_module_and_a_function_or_unknown_module_is_not() -> None:
-    known = _stored.Storable([("a", "Named")])
+    known = stored_values.Storable([("a", "Named")])
     found = [(Kept.__module__, "Kept"), ("langchain_core.outputs.generation", "Generation"), ("a", "Named")]
     wrong = [("os", "system"), ("builtins", "exec"), ("subprocess", "Popen"), ("antigravity", "x")]
     assert all(name in known for name in found)

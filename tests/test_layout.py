@@ -52,16 +52,16 @@ SERVICES_MAY_IMPORT = {
     "snapshots": {"files"},
     "checks": {"files", "shell", "snapshots"},
     "index": {"files", "models", "packages", "secrets"},
-    "discovered": {"mcp"},
-    "brought": {"config", "files", "secrets"},
-    "trust": {"brought", "config", "files", "hooks", "policy"},
+    "project_tools": {"mcp"},
+    "folder_effects": {"config", "files", "secrets"},
+    "trust": {"folder_effects", "config", "files", "hooks", "policy"},
     "configuration": {"config", "context", "files", "hooks", "policy", "trust"},
 }
 """Each sub-room of `services/` with those it may import; imports go one way."""
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
 ENGINE_ORDER = (
-    *("effect_hints", "masking", "rooms", "user_code", "working_folder"),
+    *("effect_hints", "masking", "optional_rooms", "user_code", "working_folder"),
     "store",
     "options",
     "read",
@@ -96,16 +96,21 @@ FROM_CLI = {
 """What the page and the editor share with the terminal's commands."""
 FROM_BELOW = {
     "cli": {
-        *("graphs._pipeline", "prompts", "tools", "tools.table"),
+        *("graphs.pipeline", "prompts", "tools", "tools.table"),
         *("services.config.formats", "services.config.settings", "services.configuration", "services.trust"),
         *("services.files.disk", "services.files.filesystem", "services.files.workspace"),
-        *("services.context.memory", "services.hooks.configured", "services.mcp.spec", "services.mcp.wire"),
+        *(
+            "services.context.memory",
+            "services.hooks.hook_settings",
+            "services.mcp.spec",
+            "services.mcp.wire",
+        ),
         *("services.models.facts", "services.models.names"),
-        *("services.process.stdout", "services.process.supervised"),
+        *("services.process.stdout", "services.process.supervisor_client"),
         *("services.secrets.environment", "services.secrets.hidden", "services.secrets.redaction"),
     },
     "web": {
-        *("graphs._pipeline", "services.files.disk", "services.files.filesystem"),
+        *("graphs.pipeline", "services.files.disk", "services.files.filesystem"),
         *("services.process.identity", "services.process.stdout"),
     },
     "acp": {"services.files.filesystem", "services.models.names", "tools.table"},
@@ -436,7 +441,7 @@ def questions_in(module: ast.Module) -> Iterator[str]:
 
 
 def test_nobody_outside_its_room_asks_whether_a_graph_is_foreign() -> None:
-    """A workflow answers what engine and front ends need of it (`graphs/_pipeline.py`), whoever wrote its graph."""
+    """A workflow answers what engine and front ends need of it (`graphs/pipeline.py`), whoever wrote its graph."""
     wrong = [
         f"{path.relative_to(ROOT)}: {question}"
         for path in MODULES

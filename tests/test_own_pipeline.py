@@ -14,10 +14,10 @@ from typing_extensions import TypedDict
 
 from interlock.engine import Options, resume, run
 from interlock.engine.read import list_runs
-from interlock.graphs import register
-from interlock.graphs._graph import Graph
-from interlock.graphs._pipeline import Pipeline
-from interlock.state.charted import ApprovalModeState
+from interlock.graphs import register_pipeline
+from interlock.graphs.graph import Graph
+from interlock.graphs.pipeline import Pipeline
+from interlock.state.chart_channels import ApprovalModeState
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, InterlockError, RunError, UserError
 from interlock.state.messages import Message
@@ -143,7 +143,7 @@ def test_a_run_goes_on_without_a_key_that_its_workflow_has_retired(tmp_path: Pat
 
     BROKEN[0] = True
     failed = asyncio.run(run(COUNT, {"text": "one two three four"}, options=options(tmp_path)))
-    register(Pipeline("count", anew, CountInput, CountOutput, enter=enter, leave=left))
+    register_pipeline(Pipeline("count", anew, CountInput, CountOutput, enter=enter, leave=left))
     assert asyncio.run(resume(failed.run, options=options(tmp_path))).status == "done"
 
 

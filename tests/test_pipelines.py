@@ -21,8 +21,8 @@ from interlock.engine import diagrams
 from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
-from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._graph import Graph
+from interlock.graphs import PIPELINES, load_pipeline
+from interlock.graphs.graph import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps, Token
 from interlock.state.errors import SetupError, UserError
@@ -54,7 +54,7 @@ def objects(schema: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_its_graph_is_built_its_input_and_output_are_closed_and_its_prompt_is_a_text(name: str) -> None:
-    declared = pipeline(name)
+    declared = load_pipeline(name)
     assert declared.name == declared.build().compile().name == name
     for schema in (side.model_json_schema() for side in (declared.input, declared.output)):
         assert [o["title"] for o in objects(schema) if o.get("additionalProperties") is not False] == []
@@ -65,7 +65,7 @@ def test_its_graph_is_built_its_input_and_output_are_closed_and_its_prompt_is_a_
 
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(UserError, match=r"No workflow 'mian'. Did you mean 'main'.*interlock workflows"):
-        pipeline("mian")
+        load_pipeline("mian")
 
 
 # What the builder rejects
@@ -586,5 +586,5 @@ def every_graph() -> list[Graph]:
                 add(part.graph)
 
     for name in PIPELINES:
-        add(pipeline(name).declared())
+        add(load_pipeline(name).declared())
     return [*found.values()]

@@ -35,7 +35,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.checkpoints import state_at
 from interlock.nodes import tools_questions
-from interlock.services.policy.always import LOOSER
+from interlock.services.policy.grants import LOOSER
 from interlock.state.calls import Answer, SessionRule, ToolResult
 from interlock.state.errors import UserError
 from interlock.tools.table import TASK_LOOP, TOOLS

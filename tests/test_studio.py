@@ -24,8 +24,8 @@ from interlock.engine.store.foreign import saver_for
 from interlock.engine.store.steps import StepLog
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import PIPELINES
-from interlock.graphs._asking import plain
 from interlock.graphs.foreign import Foreign
+from interlock.graphs.foreign_requests import plain
 from interlock.testing import Stage
 
 ROOT = Path(__file__).parent.parent

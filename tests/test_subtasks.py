@@ -10,7 +10,7 @@ from scripted import tools
 
 from interlock.cli.main import main as cli
 from interlock.engine import Outcome, fork_sync, resume_sync
-from interlock.engine.driver.delegation import linked_id
+from interlock.engine.driver.delegation import derive_run_id
 from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.store.runs import remove_run
 from interlock.services.files.blobs import inflate_body
@@ -207,7 +207,9 @@ def test_tasks_nest_only_so_deep(tmp_path: Path) -> None:
 
 
 def test_a_call_begins_one_run_however_often_it_is_tried() -> None:
-    assert linked_id("task 0.0 after x of y") == linked_id("task 0.0 after x of y") != linked_id("a")
+    assert (
+        derive_run_id("task 0.0 after x of y") == derive_run_id("task 0.0 after x of y") != derive_run_id("a")
+    )
 
 
 def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_them(tmp_path: Path) -> None:

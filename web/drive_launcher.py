@@ -8,12 +8,13 @@ import signal
 import subprocess
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from interlock.cli.warm.forked import FORKER, Child
 from interlock.engine.client import Client, RunRow
-from interlock.services.process.identity import Owner, is_alive, this_host
+from interlock.services.process.identity import ProcessIdentity, host_name, is_alive
 from interlock.state.errors import BusyError, UserError
 from interlock.web import drive_process
 from interlock.web.drive_process import DriveJob, live_events_file
@@ -22,7 +23,7 @@ from interlock.web.drive_process import DriveJob, live_events_file
 class AdoptedProcess:
     """A drive's process that another server started, or an earlier one."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: ProcessIdentity) -> None:
         self._owner = owner
 
     def poll(self) -> int | None:
@@ -67,8 +68,8 @@ def _launch_process(work: DriveJob, started: Callable[[Child], None]) -> Mapping
             os.close(stdin)
             os.close(stdout)
         started(child)
-        giving.write(pickle.dumps(work))
-        giving.close()
+        with suppress(BrokenPipeError), giving:  # it was killed meanwhile, and answers nothing
+            giving.write(pickle.dumps(work))
         line = telling.readline()
     if isinstance(child, subprocess.Popen):
         threading.Thread(target=child.wait, daemon=True).start()
@@ -83,7 +84,7 @@ def interrupt_drive(client: Client, run: str) -> None:
 
 def is_driven_by_server(client: Client, row: RunRow) -> bool:
     """Whether a server's drive works on the run."""
-    return row.owner == f"{this_host()}:{_driver_pid(client.home, row.run)}"
+    return row.owner == f"{host_name()}:{_driver_pid(client.home, row.run)}"
 
 
 def _driver_pid(home: Path, run: str) -> int:

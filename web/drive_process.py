@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Options, served, turns
 from interlock.services.files.disk import make_private_directory, make_private_file, path_below
-from interlock.services.process.stdout import kept_stdout, own_stdout
+from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import InterlockError, bug
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def main() -> None:
         work: DriveJob = pickle.load(sys.stdin.buffer)
     except EOFError:
         return  # it was cancelled before it began
-    with kept_stdout():
+    with redirect_stdout_to_stderr():
         try:
             asyncio.run(_execute_job(work))
             report_to_server({})

@@ -20,7 +20,7 @@ from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Optio
 from interlock.state.errors import InterlockError, UserError, bug
 
 if TYPE_CHECKING:
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
 
 _CACHE_SIZE = 64
 """Drawings and forms that are kept until the folder's workflows or settings change."""

@@ -12,7 +12,7 @@ from typing import Any
 from interlock.cli.warm.forked import Child
 from interlock.engine.client import Client, Options, RunRow, served, turns
 from interlock.engine.client.served import Served
-from interlock.services.process.identity import Owner, is_alive, started_at, this_process
+from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
 from interlock.state.errors import BusyError, InterlockError, bug
 from interlock.web import drive_launcher
 from interlock.web.drive_process import DriveJob
@@ -31,7 +31,7 @@ class RunResumer:
         self._home, self._client = options.home, Client(options)
         self._turns = RateLimits(options)
         self._going = dict[str, asyncio.Task[None]]()
-        self._me = [*this_process()]
+        self._me = [*current_process()]
         self._starting = set[str]()
 
     def with_starting_status(self, row: RunRow) -> RunRow:
@@ -87,7 +87,7 @@ class RunResumer:
     def resume_earlier(self) -> None:
         """Go on with what a server that is gone left."""
         for one in served.all_served(self._home, "prompt"):
-            if not is_alive(Owner(*one.body["server"])):
+            if not is_alive(ProcessIdentity(*one.body["server"])):
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
@@ -126,7 +126,7 @@ class RunResumer:
                 began.set_result(waits)
 
         while one := self._stored_prompt(run):
-            process = drive_launcher.AdoptedProcess(Owner(*one.body.get("process", self._me)))
+            process = drive_launcher.AdoptedProcess(ProcessIdentity(*one.body.get("process", self._me)))
             if one.body["status"] == "pending":
                 await self._turns.wait_for_turn(one, run, one.body["workflow"], waits=told)
                 process = await self._start_process(one)
@@ -141,7 +141,7 @@ class RunResumer:
         begun: list[Child] = []
 
         def started(child: Child) -> None:
-            process = [*this_process()._replace(pid=child.pid, started=started_at(child.pid))]
+            process = [*current_process()._replace(pid=child.pid, started=process_start_time(child.pid))]
             served.change(self._home, "prompt", one.id, {"status": "started", "process": process})
             begun.append(child)
 

@@ -9,13 +9,14 @@ from langgraph.graph import END, START
 from langgraph.runtime import Runtime
 from pydantic import Field
 
-from interlock.graphs import main, pipeline, tools
-from interlock.graphs._graph import Graph
-from interlock.graphs._placed import agent, approve, ask_person, loop
+from interlock.graphs import load_pipeline as pipeline
+from interlock.graphs import main, tools
 from interlock.graphs.foreign import Workflow
+from interlock.graphs.graph import Graph
+from interlock.graphs.workflow_parts import agent, approve, ask_person, loop
 from interlock.nodes.chat_model import model
 from interlock.nodes.effects import durable, effect, effect_sync
-from interlock.nodes.guarded import guarded
+from interlock.nodes.guarded_tools import guarded
 from interlock.nodes.workflow import CALLS, ask_model, call, place_calls, results
 from interlock.state.calls import ToolResult, merge_by_key
 from interlock.state.deps import Deps

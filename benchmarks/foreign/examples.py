@@ -35,7 +35,7 @@ from scripted import Scripted, install
 from interlock.cli.main import main as main_of_interlock
 from interlock.engine import Decision, Options
 from interlock.engine.workflows import find_workflow
-from interlock.graphs._asking import plain, readable
+from interlock.graphs.foreign_requests import plain, readable
 from interlock.testing import Stage, kill_everywhere
 
 install()

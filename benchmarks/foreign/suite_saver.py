@@ -16,8 +16,8 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign import ForeignSaver
 from interlock.engine.store.steps import StepLog
-from interlock.graphs._langgraph import storable_types
-from interlock.graphs._stored import Storable, StoredForm
+from interlock.graphs.langgraph_internals import storable_types
+from interlock.graphs.stored_values import Storable, StoredForm
 
 FIXTURES = ("sync_checkpointer", "async_checkpointer")
 

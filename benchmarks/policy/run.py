@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.rule_files import load_rules
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView, Risk
 from interlock.state.settings import Settings
 

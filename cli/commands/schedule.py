@@ -15,7 +15,7 @@ from interlock.engine.client.fleet import Fleet, schedule_option
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs.pipeline import Pipeline
 
 
 class _ScheduleParser(Parser):

@@ -18,10 +18,10 @@ from interlock.cli.session.programs import show_printed, words
 from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
 from interlock.engine.client import RunRow, choices, travel
-from interlock.engine.client.changes import Change
+from interlock.engine.client.changes import FileChange
 from interlock.engine.client.requests import brief
 from interlock.engine.client.window import window
-from interlock.services.config.formats import changed_settings
+from interlock.services.config.formats import edit_settings
 from interlock.state.errors import InterlockError, UserError
 
 Run = Callable[[Session, str], Awaitable[None] | None]
@@ -192,7 +192,7 @@ async def _keep(session: Session, section: str, key: str, value: object) -> None
 
     def write() -> None:
         file = session.options.user_home / ".interlock" / "settings.json"
-        with changed_settings(file, f"{section}.{key}") as settings:
+        with edit_settings(file, f"{section}.{key}") as settings:
             settings.setdefault(section, {})[key] = value
 
     await to_thread(write)
@@ -272,7 +272,7 @@ async def rewind(session: Session, rest: str) -> None:
             return
         point = chosen.value
 
-    async def agrees(changes: Sequence[Change]) -> bool:
+    async def agrees(changes: Sequence[FileChange]) -> bool:
         _show_changes(session, changes)
         question = "Change these files, and go back?" if changes else "Go back? No file will change."
         return await session.terminal.confirm(question)
@@ -281,7 +281,7 @@ async def rewind(session: Session, rest: str) -> None:
         session.terminal.suggest(point.text)
 
 
-def _show_changes(session: Session, changes: Sequence[Change]) -> None:
+def _show_changes(session: Session, changes: Sequence[FileChange]) -> None:
     lines = Text("\n").join(Text(f"  {mark} {path}", CHANGED[mark]) for mark, path in changes[:_SHOWN])
     if len(changes) > _SHOWN:
         lines.append(f"\n  … and {len(changes) - _SHOWN} more", "dim")

@@ -93,9 +93,9 @@ def _short(name: str) -> str:
 
 def git_branch(folder: Path) -> str:
     """The current branch, or a commit's prefix; empty outside a repository. Runs no program."""
-    from interlock.services.context.memory import git_root
+    from interlock.services.context.memory import find_git_root
 
-    root = git_root(folder)
+    root = find_git_root(folder)
     if root is None:
         return ""
     place = root / ".git"

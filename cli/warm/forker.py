@@ -85,7 +85,7 @@ def rehearse() -> None:
 
 
 def _forget() -> None:
-    from interlock.services.process.supervised import SUPERVISORS
+    from interlock.services.process.supervisor_client import SUPERVISORS
 
     SUPERVISORS.end()
     gc.unfreeze()  # else the run's own objects, with the folder that they hold, would stay

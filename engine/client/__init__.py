@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import engine
 from interlock.engine.client.views import Views, settings_of
-from interlock.engine.driver.settling import Asker, at_once, settled
+from interlock.engine.driver.decision_loop import Asker, ask_until_settled, run_without_loop
+from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import (
     LISTING,
     WORKFLOWS_FOLDER,
@@ -28,7 +29,6 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, TALKING, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.rooms import NO_EXPORTER, find_exporter
 from interlock.engine.store import Store, reading
 from interlock.engine.store import runs as rows
 from interlock.engine.store.address import state_home
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.stop import Stop
     from interlock.engine.graph_files import ListedApp
-    from interlock.engine.run_files import Change
+    from interlock.engine.run_files import FileChange
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
@@ -123,10 +123,10 @@ class Client(Views):
 
     def listed_app(self) -> "ListedApp | None":
         """What the workspace's `langgraph.json` asks of a server; None: nothing, or it isn't trusted."""
-        from interlock.engine.graph_files import listed_app
+        from interlock.engine.graph_files import load_listed_app
 
         root = self.options.workspace or Path.cwd()
-        return listed_app(root) if self.options.trusts(root) else None
+        return load_listed_app(root) if self.options.trusts(root) else None
 
     async def start(
         self,
@@ -177,7 +177,7 @@ class Client(Views):
         """
         from interlock.engine.driver import runner
 
-        drive = partial(runner.take_up, run, given, at, options=self.options)
+        drive = partial(runner.drive_with_input, run, given, at, options=self.options)
         return await self._driven(drive, renderers, None)
 
     async def settle(
@@ -196,7 +196,7 @@ class Client(Views):
 
         if asker is None or (stop and stop.why):
             return outcome
-        return await settled(self.home, outcome, asker, resume)
+        return await ask_until_settled(self.home, outcome, asker, resume)
 
     def start_sync(
         self,
@@ -231,22 +231,22 @@ class Client(Views):
             options = _ongoing(self.options)
             return engine.resume_sync(run, decisions=decisions, options=options, renderers=renderers)
 
-        return at_once(settled(self.home, outcome, asker, resume)) if asker else outcome
+        return run_without_loop(ask_until_settled(self.home, outcome, asker, resume)) if asker else outcome
 
     async def _driven(
         self, drive: Callable[..., Awaitable[Outcome]], renderers: Sequence[Renderer], stop: "Stop | None"
     ) -> Outcome:
         """Drive where followers hear it, and `stop` finds it."""
-        from interlock.engine.driver.stop import stoppable
+        from interlock.engine.driver.stop import provide_stop
 
-        with stoppable(stop) as given, self.drives.drive(given) as live:
+        with provide_stop(stop) as given, self.drives.drive(given) as live:
             return await drive(renderers=[*renderers, live], stop=given)
 
     def check_driven_here(self, run: str) -> None:
         """Raise `UserError` where go_on would refuse a run because this host didn't define it."""
-        from interlock.engine.driver.of_run import check_to_drive
+        from interlock.engine.driver.run_definition import check_drivable
 
-        check_to_drive(self.run(self.innermost(self.run(run).run)), self.options)
+        check_drivable(self.run(self.innermost(self.run(run).run)), self.options)
 
     def check_folder_here(self, run: str) -> None:
         """Raise `UserError` where files of a run aren't to be changed because this host didn't name its folder."""
@@ -298,9 +298,9 @@ class Client(Views):
 
     def check_model(self) -> None:
         """Raises what would stop a run before its first request: settings, trust, credentials."""
-        from interlock.engine.driver.prepare import prepare
+        from interlock.engine.driver.run_config import prepare_run
 
-        prepare(self.options, needs_model=True)
+        prepare_run(self.options, needs_model=True)
 
     def session(self, name: str) -> Shown | None:
         """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
@@ -335,7 +335,7 @@ class Client(Views):
 
         return rewind(self.home, self.run(run), step)
 
-    def undo(self, run: str, call: str | None = None) -> "list[Change]":
+    def undo(self, run: str, call: str | None = None) -> "list[FileChange]":
         """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
         from interlock.engine.client.changes import undo
 
@@ -383,7 +383,7 @@ class Client(Views):
         """
         from interlock.engine.travel.replay import replay
 
-        return engine.in_own_loop(replay)(self.home, run, until, swap, live=live)
+        return engine.make_sync(replay)(self.home, run, until, swap, live=live)
 
     def live_nodes(self, run: str, until: int | None = None) -> list[tuple[str, int]]:
         """The nodes of a LangGraph graph that a live replay runs, as the run took them, with repetitions counted.
@@ -400,7 +400,7 @@ class Client(Views):
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
         from interlock.engine.travel.another_model import go_on_with
 
-        return engine.in_own_loop(go_on_with)(self.home, run, model, step, renderers)
+        return engine.make_sync(go_on_with)(self.home, run, model, step, renderers)
 
     def end(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""

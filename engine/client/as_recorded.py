@@ -10,7 +10,7 @@ from langgraph.types import PregelTask, StateSnapshot
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign import task_writes
 from interlock.engine.store.saver import Saver, Serde
-from interlock.graphs._langgraph import (
+from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,
     INPUT,
     WHOLE,
@@ -19,7 +19,7 @@ from interlock.graphs._langgraph import (
     path_by_edges,
     pending_nodes,
 )
-from interlock.graphs._stored import OF_PYTHON, loader_of
+from interlock.graphs.stored_values import OF_PYTHON, loader_of
 
 
 class AsRecorded:

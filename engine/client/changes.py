@@ -6,24 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.engine.checkouts import (
-    at_hand,
-    is_elsewhere,
-    keep_changed,
-    refuse_delivered,
-    repository_of,
+    check_not_delivered,
+    files_on_this_host,
+    is_on_other_host,
+    record_changed_files,
+    run_repository,
 )
 from interlock.engine.client.requests import brief
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, calls, of_call
-from interlock.engine.run_files import Change, RunFiles, changes_by, chosen_of, refuse_unkept
+from interlock.engine.run_files import (
+    FileChange,
+    RunFiles,
+    check_restorable,
+    find_call_snapshots,
+    list_changes,
+)
 from interlock.engine.store import Store, explained
 from interlock.engine.store.checkpoints import checkpoint_at
 from interlock.engine.store.places import note_undone
 from interlock.engine.store.seals import is_sealed, read_definition
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.travel.fork import Forked, fork_run
-from interlock.services.snapshots.restore import Work
+from interlock.services.snapshots.restore import RestorePlan
 from interlock.state.errors import UserError
 from interlock.state.text import listed, one_line
 
@@ -34,7 +40,7 @@ _MEANT = {"A": "brought back", "M": "as before", "D": "removed"}
 
 def check_folder_of(row: RunRow, options: Options) -> None:
     """Raise `DefinedElsewhereError` if others ask to change files of a folder that only a row of others names."""
-    from interlock.engine.driver.of_run import (  # deferred: it imports LangGraph
+    from interlock.engine.driver.run_definition import (  # deferred: it imports LangGraph
         ELSEWHERE,
         DefinedElsewhereError,
     )
@@ -45,7 +51,7 @@ def check_folder_of(row: RunRow, options: Options) -> None:
     with explained(store.path), closing(store.connect()) as conn:
         defined = read_definition(conn, row.run)
     named_as_read = defined.workspace == row.workspace
-    if is_elsewhere(store.home, row) or (named_as_read and is_sealed(store.home, row.run, defined)):
+    if is_on_other_host(store.home, row) or (named_as_read and is_sealed(store.home, row.run, defined)):
         return
     raise DefinedElsewhereError(
         f"{ELSEWHERE.format(run=row.run)}, and its folder {row.workspace!r} isn't trusted here, so its files aren't "
@@ -57,11 +63,11 @@ def check_folder_of(row: RunRow, options: Options) -> None:
 class Rewind:
     """Going back to a root step, not done yet."""
 
-    changes: list[Change]
+    changes: list[FileChange]
     _run: RunRow
     _step: int | None
     _files: RunFiles
-    _work: Work
+    _work: RestorePlan
 
     def carry_out(self) -> Forked | None:
         """Change the files, and fork there; None: they are as before the run, which nothing goes on from."""
@@ -88,8 +94,8 @@ class Rewind:
 
 def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
-    refuse_delivered(home, run)
-    if is_elsewhere(home, run):
+    check_not_delivered(home, run)
+    if is_on_other_host(home, run):
         raise UserError(
             f"The files of run {run.run!r} aren't on this host, so they can't go back in place. Go on from a step in a "
             f"folder of this host: interlock fork {run.run} --at STEP"
@@ -97,31 +103,31 @@ def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     if step is not None:
         checkpoint_at(home, run.run, step)  # raises if there is no such step
     files = RunFiles(home, run)
-    files.refuse_driven()
-    work, now = files.to_step(-1 if step is None else step)
-    generated = files.generated(snapshots(home, run.run))
-    changes = [change for change in changes_by(work, now) if change.path not in generated]
+    files.check_not_driven()
+    work, now = files.plan_restore(-1 if step is None else step)
+    generated = files.generated_by_calls(snapshots(home, run.run))
+    changes = [change for change in list_changes(work, now) if change.path not in generated]
     return Rewind(changes, run, step, files, work)
 
 
-def undo(home: Path, run: RunRow, call: str | None = None) -> list[Change]:
+def undo(home: Path, run: RunRow, call: str | None = None) -> list[FileChange]:
     """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
-    RunFiles(home, run).refuse_driven()
-    refuse_delivered(home, run)
-    with at_hand(home, run) as here:
+    RunFiles(home, run).check_not_driven()
+    check_not_delivered(home, run)
+    with files_on_this_host(home, run) as here:
         changed = _undone(RunFiles(home, here), call)
-        keep_changed(home, run, here)
+        record_changed_files(home, run, here)
     return changed
 
 
-def _undone(files: RunFiles, call: str | None) -> list[Change]:
+def _undone(files: RunFiles, call: str | None) -> list[FileChange]:
     home, run = files.home, files.run
-    chosen = chosen_of(home, run, call)
-    if not repository_of(home, run.run):
-        refuse_unkept(home, run, chosen)
+    chosen = find_call_snapshots(home, run, call)
+    if not run_repository(home, run.run):
+        check_restorable(home, run, chosen)
     work = files.undo(chosen)
-    marked = [*changes_by(work, files.contents(files.now()))]
-    generated = files.generated(chosen)
+    marked = [*list_changes(work, files.contents(files.now()))]
+    generated = files.generated_by_calls(chosen)
     changed = [change for change in marked if change.path not in generated] or marked
     files.put(work)
     if changed:
@@ -133,7 +139,7 @@ def _undone(files: RunFiles, call: str | None) -> list[Change]:
     return changed
 
 
-def _files_of(changes: Sequence[Change]) -> str:
+def _files_of(changes: Sequence[FileChange]) -> str:
     """`: D new.py, M old.py`, and what the marks mean."""
     if not changes:
         return "; no file changed"
@@ -149,10 +155,10 @@ def last_change(home: Path, run: RunRow) -> tuple[str, Call]:
     """
     files = RunFiles(home, run)
     by_key = {call.key: (str(number), call) for number, call in enumerate(calls(home, run.run), 1)}
-    for snapshot in reversed(chosen_of(home, run, None)):
+    for snapshot in reversed(find_call_snapshots(home, run, None)):
         if snapshot.before == snapshot.after or snapshot.key not in by_key:
             continue
-        changed = files.touched([snapshot]).first.keys() - files.generated([snapshot])
+        changed = files.touched_by_calls([snapshot]).first.keys() - files.generated_by_calls([snapshot])
         if changed and files.undo([snapshot]):
             return by_key[snapshot.key]
     raise UserError("Nothing to undo: the changes of this run are already undone.")

@@ -9,29 +9,29 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
-from interlock.engine.driver.compose import open_servers
+from interlock.engine.driver.compose import open_mcp_servers
 from interlock.engine.driver.hooks import RunHooks
-from interlock.engine.driver.prepare import check_hooks, prepare
+from interlock.engine.driver.run_config import check_hooks_trusted, prepare_run
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.hook_calls import HookLog
 from interlock.nodes.mcp import MCP_BY_NAMES
-from interlock.services.context.definitions import ONLY_AGENTS, agent_tools, own_tools
+from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
 from interlock.services.files.filesystem import OutputFiles
-from interlock.services.hooks.configured import Hook, subjects_of
-from interlock.services.hooks.reply import HookEnvironment
+from interlock.services.hooks.hook_replies import HookEnvironment
+from interlock.services.hooks.hook_settings import Hook, event_subjects
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.endpoint import streams
 from interlock.services.mcp.remote import WAIT_S, Show, sign_in
 from interlock.services.mcp.spec import ServerSpec, specs_of
 from interlock.services.mcp.tokens import TokenFile
-from interlock.services.policy.checkers import CheckerAnswer, apply_checker_answers
 from interlock.services.policy.decision import Explanation
-from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
+from interlock.services.policy.rule_schema import MODE_NAMES
+from interlock.services.policy.safety_checkers import CheckerAnswer, apply_checker_answers
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.toolset import describe
+from interlock.services.toolset import describe_argument_errors
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
 from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.events import Event
@@ -81,15 +81,15 @@ class PolicyCheck:
 
     def __init__(self, options: Options) -> None:
         """Raises what would stop a run before it starts, except a missing API key."""
-        self._prepared = prepare(options, needs_model=False)
+        self._prepared = prepare_run(options, needs_model=False)
         self.warnings: Sequence[str] = self._prepared.warnings
         processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
         self._prepared.policy.set_checker_processes(processes)
         specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
         self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
         agents = self._prepared.agents
-        every = {**TOOLS, **agent_tools(agents)}
-        self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}
+        every = {**TOOLS, **build_agent_tools(agents)}
+        self._agents = {name: select_agent_tools(d, every, depth=1) for name, d in agents.items()}
         self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
 
     async def check(self, question: Mapping[str, Any]) -> Checked:
@@ -163,7 +163,9 @@ class PolicyCheck:
         try:
             args = tool.args.model_validate(call.args)
         except ValidationError as error:
-            raise InputError(describe(call.name, tool.args, error), first_fault(error, "args")[0]) from error
+            raise InputError(
+                describe_argument_errors(call.name, tool.args, error), first_fault(error, "args")[0]
+            ) from error
         space = self._prepared.workspace
         try:
             for path, access in tool.paths(args):
@@ -232,7 +234,7 @@ class HookCheck:
     """Prepared once, for any number of events."""
 
     def __init__(self, options: Options) -> None:
-        self._prepared = prepare(options, needs_model=False)
+        self._prepared = prepare_run(options, needs_model=False)
         self._around = HookEnvironment(_SESSION, self._prepared.workspace.root, None)
         self.warnings: Sequence[str] = self._prepared.warnings
 
@@ -246,10 +248,10 @@ class HookCheck:
         Raises `UntrustedError` if only ignored files have hooks for the event.
         """
         hooks = self._prepared.hooks.selected(
-            event, *subjects_of(event, self._subject(event, payload), payload)
+            event, *event_subjects(event, self._subject(event, payload), payload)
         )
         if not hooks and not self._prepared.trusted:
-            check_hooks(event, self._around.workspace, self._prepared.options)
+            check_hooks_trusted(event, self._around.workspace, self._prepared.options)
         stdin = self._around.input(event, payload)
         return {
             "event": event,
@@ -311,7 +313,7 @@ class McpCheck:
     """Prepared once; servers start on demand and stop with the answer."""
 
     def __init__(self, options: Options) -> None:
-        self._prepared = prepare(options, needs_model=False)
+        self._prepared = prepare_run(options, needs_model=False)
         self._outputs = OutputFiles(options.home, self._prepared.redact)
         self.warnings: Sequence[str] = self._prepared.warnings
         self.workspace: Path = self._prepared.workspace.root
@@ -320,7 +322,7 @@ class McpCheck:
         """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
         if server is not None:
             self._spec(server)
-        servers = open_servers(self._prepared, self._outputs, _unheard)
+        servers = open_mcp_servers(self._prepared, self._outputs, _unheard)
         began = time.monotonic()
         try:
             await servers.ready(server)

@@ -39,9 +39,9 @@ def models(talk: "Conversation") -> dict[str, str]:
 
 def take_model(talk: "Conversation", name: str) -> None:
     """Let a model answer from the next prompt on. Raises `InterlockError` if it can't be used."""
-    from interlock.engine.driver.prepare import prepare
+    from interlock.engine.driver.run_config import prepare_run
 
-    prepare(replace(talk.options, model=name, workspace=talk.workspace), needs_model=True)
+    prepare_run(replace(talk.options, model=name, workspace=talk.workspace), needs_model=True)
     talk.options, talk.model, talk.answering = replace(talk.options, model=name), name, ""
     talk.tell("chosen", f"From the next prompt on {name} answers.")
 

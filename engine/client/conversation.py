@@ -15,7 +15,7 @@ from interlock.engine.client.following import Standing
 from interlock.engine.client.front import UNFINISHED, Front, Given, Used
 from interlock.engine.client.record import MOST, events, newest, unsaid
 from interlock.engine.client.work import EngineThread, Line
-from interlock.engine.driver.settling import settled
+from interlock.engine.driver.decision_loop import ask_until_settled
 from interlock.engine.store import changes
 from interlock.state.errors import UserError
 from interlock.state.events import Asking, Event, Finished, HandOver, Init, Undone
@@ -188,7 +188,9 @@ class Conversation(Line):
         if not self.run or self.status not in ("waiting", "running"):
             return
         outcome = Outcome(self.run, self.workflow, self.status, 0)
-        outcome = await settled(self.home, outcome, self, self._resumed, self._followed, self._later)
+        outcome = await ask_until_settled(
+            self.home, outcome, self, self._resumed, self._followed, self._later
+        )
         if outcome.status == "waiting":
             self.status = "waiting"
             self.tell("left", "Left for later.", outcome.run)

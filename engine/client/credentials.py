@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dotenv import dotenv_values
 
 from interlock.engine.options import Options
-from interlock.services.config.formats import DotEnv, set_variables
+from interlock.services.config.formats import DotEnv, write_variables
 from interlock.services.models.names import PROVIDERS, check_address, check_package
 from interlock.services.models.probe import models_at
 from interlock.state.errors import UserError
@@ -69,7 +69,7 @@ def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
     check_address(f"{provider}:any", given)
     found = models_at(provider, {**before, **given}) if is_tested(provider) else []
-    set_variables(_file(options), given)
+    write_variables(_file(options), given)
     return found
 
 
@@ -81,7 +81,7 @@ def is_tested(provider: str) -> bool:
 def removed(options: Options, provider: str) -> str:
     """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
     keys, url = _variables(check_provider(provider))
-    set_variables(_file(options), {}, gone={*keys, *filter(None, [url])})
+    write_variables(_file(options), {}, gone={*keys, *filter(None, [url])})
     return _credential(provider, options, _loaded(options)).source
 
 

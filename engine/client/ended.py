@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.outcome import dump_output, shown_output
-from interlock.engine.graph_files import recorded_kind
-from interlock.engine.masking import masked, redactor_at
+from interlock.engine.driver.outcome import dump_output, masked_output
+from interlock.engine.graph_files import recorded_pipeline_class
+from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.store import read_options, reading
@@ -15,7 +15,7 @@ from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import usage_of, usage_stats
-from interlock.engine.workflows import begun_with
+from interlock.engine.workflows import load_recorded_workflow
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import InterlockError
 from interlock.state.run import Limits
@@ -30,16 +30,16 @@ def output_of(home: Path, run: RunRow) -> Mapping[str, Any]:
         if conn is None:
             return {}
         values, source = state_at(home, run.run), read_options(conn, run.run).get("source")
-        if (stored := recorded_kind(source or {}).stored_output(values)) is not None:
-            return masked(stored, redactor_at(Path(run.workspace), home))
+        if (stored := recorded_pipeline_class(source or {}).stored_output(values)) is not None:
+            return mask_secrets(stored, load_folder_redactor(Path(run.workspace), home))
         try:
-            pipeline, _ = begun_with(
+            pipeline, _ = load_recorded_workflow(
                 run.run, run.workflow, Options(home, workspace=Path(run.workspace), source=source)
             )
         except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
             return {}
         output = dump_output(pipeline.leave(values, _context(home, run, conn)))
-        return shown_output(pipeline, output, redactor_at(Path(run.workspace), home))
+        return masked_output(pipeline, output, load_folder_redactor(Path(run.workspace), home))
 
 
 def _context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.read import named_runs
-from interlock.engine.rooms import load_fleet_entry
 from interlock.engine.store import (
     Store,
     admission,
@@ -60,9 +60,9 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 
 def repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` of `URL[@REF]`. Raises `UserError`, also if its server says that there is none."""
-    from interlock.engine.driver.of_run import as_option
+    from interlock.engine.driver.run_definition import parse_repository_option
 
-    found = as_option(text, deliver)
+    found = parse_repository_option(text, deliver)
     try:
         load_fleet_entry("interlock.repositories", "git", "Runs on a repository need").check_there(
             Repository(found["url"], found["ref"])

@@ -43,9 +43,9 @@ def examined(home: Path, told: Callable[[Progress], None] = lambda _progress: No
         rows = list(unreadable(conn, home / "outputs", tell("reading", "rows")))
     yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
     if not rows:
-        from interlock.engine.rebuild import rebuild
+        from interlock.engine.rebuild import rebuild_rows
 
-        yield from (Finding("note", "mended", line) for line in rebuild(home, tell("comparing", "runs")))
+        yield from (Finding("note", "mended", line) for line in rebuild_rows(home, tell("comparing", "runs")))
     verifying = tell("verifying", "runs")
     with diagnosed(home / "interlock.db"):
         runs, records = Client.at_home().runs(), list[tuple[str, str]]()

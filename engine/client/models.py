@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from interlock.engine.driver.prepare import RunConfig, prepare
+from interlock.engine.driver.run_config import RunConfig, prepare_run
 from interlock.engine.options import Options
 from interlock.services.models.facts import offered
 from interlock.services.models.known import FREE
@@ -17,7 +17,7 @@ from interlock.state.text import visible
 
 def offered_models(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
     """Return a row for each model (window, reply, what it takes, price, calls, whether it was tried), and problems."""
-    prepared = prepare(options, needs_model=False)
+    prepared = prepare_run(options, needs_model=False)
     found = offered(prepared.settings, prepared.env, prepared.facts)
     listed, problems = _listed(prepared.env, {provider_of(name) for name in found})
     rows = [_row(name, prepared) for name in dict.fromkeys([*found, *listed])]

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from interlock.engine.client import Client, Outcome, Renderer, RunRow, threads
 from interlock.engine.client.served import Served
-from interlock.graphs._langgraph import RESERVED, TAP
-from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import input_of
+from interlock.graphs.langgraph_internals import RESERVED, TAP
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import UserError
 
 NATIVE = ("values", "updates", "messages", "custom", "tasks", "checkpoints", "debug")

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.engine.driver.decisions import OUTCOMES
+from interlock.engine.driver.decisions import UNKNOWN_OUTCOME_CHOICES
 from interlock.engine.driver.event_bus import EventBus
-from interlock.engine.driver.lease import acquire
-from interlock.engine.graph_files import recorded_kind
+from interlock.engine.driver.lease import acquire_lease
+from interlock.engine.graph_files import recorded_pipeline_class
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
 from interlock.engine.store import Store, reading, views
@@ -19,9 +19,9 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
-from interlock.graphs import _asking
-from interlock.graphs._asking import actions_decided, answer_text
-from interlock.graphs._langgraph import is_interrupt_id
+from interlock.graphs import foreign_requests
+from interlock.graphs.foreign_requests import actions_decided, answer_text
+from interlock.graphs.langgraph_internals import is_interrupt_id
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InterlockError, RunError, UserError
@@ -57,24 +57,29 @@ def opened(options: Options, run: str) -> Generator[Opened]:
 
     Raises `InterlockError`.
     """
-    from interlock.engine.driver.of_run import check_code_of, kept_source, with_own_nodes, workflow_of
+    from interlock.engine.driver.run_definition import (
+        check_run_code_trusted,
+        load_workflow_and_config,
+        recorded_source,
+        with_user_processors,
+    )
     from interlock.engine.store.approvals import SqlApprovals
     from interlock.engine.store.foreign import saver_for
 
     store = Store(options.home)
     row = find_run(options.home, run)
     try:
-        check_code_of(row, options)
-        chosen, prepared = workflow_of(row, _bare(options))
+        check_run_code_trusted(row, options)
+        chosen, prepared = load_workflow_and_config(row, _bare(options))
     except CodeForbiddenError:
         from interlock.engine.client.as_recorded import AsRecorded
 
-        kind = recorded_kind(kept_source(options.home, run))
+        kind = recorded_pipeline_class(recorded_source(options.home, run))
         with closing(store.connect()) as conn:
             app = AsRecorded(conn, run)
             yield Opened(app, {"configurable": {"thread_id": run}}, kind.conversation_head)
         return
-    chosen = with_own_nodes(chosen, prepared)
+    chosen = with_user_processors(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
         app = chosen.declared(prepared.settings.agents.max_depth).compile(saver)
@@ -117,15 +122,15 @@ async def update(
     `BusyError` while it is driven.
     """
     from interlock.engine.driver.drive import Drive
-    from interlock.engine.driver.of_run import check_to_drive, workflow_of
+    from interlock.engine.driver.run_definition import check_drivable, load_workflow_and_config
     from interlock.engine.driver.stop import Stop
     from interlock.engine.store.approvals import supersede
 
     store = Store(options.home)
-    row, defined, _ = check_to_drive(find_run(options.home, run), _bare(options))
-    chosen, prepared = workflow_of(row, _bare(options), defined)
+    row, defined, _ = check_drivable(find_run(options.home, run), _bare(options))
+    chosen, prepared = load_workflow_and_config(row, _bare(options), defined)
     chosen.check_writable()
-    lease = await acquire(store, run, wait=False)
+    lease = await acquire_lease(store, run, wait=False)
     try:
         drive = Drive(store, lease, chosen, prepared, EventBus([], redact=prepared.redact), Stop())
         try:
@@ -240,12 +245,12 @@ _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", 
 
 def is_breakpoint(asked: Waiting) -> bool:
     """Return whether what waits is a breakpoint of a LangGraph graph: to go on is all that it takes."""
-    return _asking.is_breakpoint(asked.request)
+    return foreign_requests.is_breakpoint(asked.request)
 
 
 def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
     first = asked[0].request
-    if not _asking.is_of_interrupt(first):
+    if not foreign_requests.is_of_interrupt(first):
         return [decision_of(asked[0], answer)]
     if first.kind == "question":
         return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]
@@ -261,7 +266,7 @@ def decision_of(asked: Waiting, answer: Any) -> Decision:
     fields: dict[str, Any] = {**answer} if isinstance(answer, Mapping) else {"text": str(answer)}
     if "choice" not in fields:
         said = str(fields.get("text", "")).strip()
-        words = OUTCOMES if request.kind == "outcome" else _WORDS
+        words = UNKNOWN_OUTCOME_CHOICES if request.kind == "outcome" else _WORDS
         word = "proceed_once" if request.kind == "question" else words.get(said.lower(), "")
         fields = {**fields, "choice": word, "text": said if request.kind == "question" else None}
     if (meant := fields.get("request", asked.id)) != asked.id:

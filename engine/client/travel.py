@@ -11,7 +11,7 @@ from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from interlock.engine.client import Client
-    from interlock.engine.client.changes import Change
+    from interlock.engine.client.changes import FileChange
     from interlock.engine.client.conversation import Conversation
 
 _FIRST = ("waiting", "interrupted")
@@ -87,7 +87,7 @@ def prompts(talk: "Conversation") -> list[Prompt]:
 
 
 async def rewind(
-    talk: "Conversation", before: int | None, agrees: "Callable[[Sequence[Change]], Awaitable[bool]]"
+    talk: "Conversation", before: int | None, agrees: "Callable[[Sequence[FileChange]], Awaitable[bool]]"
 ) -> bool:
     """Go back to a step, with the files, if the person agrees to what changes; None: to before the run began."""
     run = talk.this_run
@@ -101,7 +101,7 @@ async def rewind(
     return True
 
 
-async def undo(talk: "Conversation", call: str | None) -> "Sequence[Change]":
+async def undo(talk: "Conversation", call: str | None) -> "Sequence[FileChange]":
     """Take back what this run, or one call, did to the files; the model hears of it. Raises `UserError`."""
     run = talk.this_run
     return await to_thread(lambda: talk.client.undo(run, call))

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from interlock.engine.store.audited import Record
     from interlock.engine.store.usage import By
     from interlock.engine.store.usage import Sums as Sums
-    from interlock.engine.workflows import Listed
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.engine.workflows import ListedWorkflow
+    from interlock.graphs.pipeline import Pipeline
     from interlock.state.events import Event
     from interlock.state.messages import Message
     from interlock.state.settings import Settings
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 def settings_of(folder: Path) -> "Settings":
     """A folder's settings as they are now. Raises `ConfigError`."""
-    from interlock.engine.run_files import settings_of
+    from interlock.engine.run_files import load_folder_settings
 
-    return settings_of(folder)
+    return load_folder_settings(folder)
 
 
 _TROUBLES = {"died": "The run crashed", "node": "A node of the run failed"}
@@ -242,9 +242,9 @@ class Views:
 
     def unkept(self, run: str) -> str:
         """A line on what can't be taken back: calls without snapshots, files of included directories; else empty."""
-        from interlock.engine.run_files import unkept
+        from interlock.engine.run_files import unrestorable_line
 
-        return unkept(self.home, self.run(run))
+        return unrestorable_line(self.home, self.run(run))
 
     def graph_path(self, run: str, asks: Iterable[str] = (), until: int | None = None) -> "RunPath":
         """The path of a run as the store has it; `until`: only up to this root step, as if it had stopped there."""
@@ -254,9 +254,9 @@ class Views:
 
     def file_text(self, run: str, path: str, limit: int) -> str:
         """The text of a file as the run's tools may read it, without secrets."""
-        from interlock.engine.run_files import text_of
+        from interlock.engine.run_files import read_workspace_text
 
-        return text_of(self.home, self.run(run), path, limit)
+        return read_workspace_text(self.home, self.run(run), path, limit)
 
     settings = staticmethod(settings_of)
 
@@ -277,9 +277,9 @@ class Views:
         return self._masked(run, of_states.state_within(self.home, run))
 
     def _masked(self, run: str, values: dict[str, Any]) -> dict[str, Any]:
-        from interlock.engine.masking import masked, redactor_at
+        from interlock.engine.masking import load_folder_redactor, mask_secrets
 
-        return masked(values, redactor_at(Path(self.run(run).workspace), self.home))
+        return mask_secrets(values, load_folder_redactor(Path(self.run(run).workspace), self.home))
 
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
@@ -369,18 +369,18 @@ class Views:
         A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
         empty if that is nothing. Raises `UserError`.
         """
-        from interlock.engine.checkouts import at_hand
-        from interlock.engine.run_files import chosen_of, diff_of, inherited_here
+        from interlock.engine.checkouts import files_on_this_host
+        from interlock.engine.run_files import diff_calls, find_call_snapshots, find_inherited_snapshots
 
         row = self.run(run)
-        before = [] if call or until is not None else inherited_here(self.home, row)
-        chosen = before or chosen_of(self.home, row, call)
+        before = [] if call or until is not None else find_inherited_snapshots(self.home, row)
+        chosen = before or find_call_snapshots(self.home, row, call)
         if until is not None:
             chosen = [one for one in chosen if one.after and one.root_step < until]
         if not chosen:
             return ""
-        with at_hand(self.home, row, files=not all(one.after for one in chosen)) as here:
-            return diff_of(self.home, here, chosen)
+        with files_on_this_host(self.home, row, files=not all(one.after for one in chosen)) as here:
+            return diff_calls(self.home, here, chosen)
 
     def no_worker(self, rows: Sequence[RunRow]) -> str:
         """A line on those of these runs that wait because no worker is alive; empty if none does."""
@@ -397,24 +397,26 @@ class Views:
         found, _ = find_workflow(name, self.options)
         if not with_own_nodes:
             return found
-        from interlock.engine.driver import of_run, prepare
+        from interlock.engine.driver import run_config, run_definition
 
-        return of_run.with_own_nodes(found, prepare.prepare(self.options, needs_model=False))
+        return run_definition.with_user_processors(
+            found, run_config.prepare_run(self.options, needs_model=False)
+        )
 
     def check_code(self, row: RunRow) -> None:
         """Raise `CodeForbiddenError` if the run's row names code that a look may not run on this host."""
-        from interlock.engine.driver.of_run import check_code_of
+        from interlock.engine.driver.run_definition import check_run_code_trusted
 
-        check_code_of(row, self.options)
+        check_run_code_trusted(row, self.options)
 
     def effect_hints(self, name: str) -> "list[Hint]":
         """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
-        from interlock.engine.effect_hints import effect_hints
+        from interlock.engine.effect_hints import find_effect_hints
 
-        return effect_hints(self.workflow(name))
+        return find_effect_hints(self.workflow(name))
 
-    def own_workflows(self) -> "tuple[list[Listed], list[str]]":
+    def own_workflows(self) -> "tuple[list[ListedWorkflow], list[str]]":
         """The user's own workflows, and a line for each folder of them that doesn't count."""
-        from interlock.engine.workflows import ignored, listed
+        from interlock.engine.workflows import ignored_workflows, list_workflows
 
-        return listed(self.options), ignored(self.options)
+        return list_workflows(self.options), ignored_workflows(self.options)

@@ -23,9 +23,9 @@ from interlock.engine.diagrams.shape import (
 )
 from interlock.engine.read.lives import Life
 from interlock.engine.read.run_path import RunPath, path_of, run_path
-from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._graph import Compiled
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import PIPELINES, load_pipeline
+from interlock.graphs.graph import Compiled
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 
@@ -114,7 +114,7 @@ def declared_by_place(
 
 def _graph(workflow: str | Pipeline, path: RunPath | None = None, session: bool = False) -> Compiled:
     """The compiled graph; session hooks, the same around every workflow, are included only if the run took them."""
-    declared = pipeline(workflow) if isinstance(workflow, str) else workflow
+    declared = load_pipeline(workflow) if isinstance(workflow, str) else workflow
     return _compiled(declared, session or (path is not None and path.in_session))
 
 
@@ -152,7 +152,7 @@ def check(folder: Path) -> list[str]:
 def _texts() -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, what in PIPELINES.items():
-        graph = pipeline(name).build().compile()
+        graph = load_pipeline(name).build().compile()
         header = _HEADER.format(what=f"{name}: {what}.")
         texts[f"{name}.mmd"] = header + mermaid(extract(graph, own_depth(graph)))
     for name, chart in CHARTS.items():

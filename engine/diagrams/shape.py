@@ -10,8 +10,8 @@ from statemachine import State, StateChart
 
 from interlock.engine.read.lives import Life
 from interlock.engine.read.run_path import Counts, Place, RunPath
-from interlock.graphs._graph import Compiled, Subgraph
-from interlock.graphs._together import Branch, Task
+from interlock.graphs.graph import Compiled, Subgraph
+from interlock.graphs.supersteps import Branch, Task
 from interlock.state.charts import leaf_of, name_of
 from interlock.state.names import RAISED, display_name
 from interlock.state.node import Group, NodeSpec, Part, spec_of

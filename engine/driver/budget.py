@@ -23,7 +23,7 @@ REPLY_TOKENS = 8_192
 """Reserved for the reply on top of the request's own estimate; more than most replies take."""
 
 
-class Used(NamedTuple):
+class BudgetUse(NamedTuple):
     """What a run has used, and what its calls in flight may still use."""
 
     tokens: int
@@ -48,7 +48,7 @@ _CACHE_LIVES_S = 240.0
 """Seconds for which providers' caches are sure to hold what was written: their shortest lifetime is 5 minutes."""
 _HERE_S = 2.0
 """Seconds for which a process waits for a limit over all workers."""
-_NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0, 0, 0.0, False)
+_NOTHING = BudgetUse(0, 0.0, 0, 0, 0, 0, 0.0, 0, 0.0, False)
 
 
 @dataclass
@@ -103,7 +103,7 @@ class RunBudget:
         """Wait for a limit over all workers: here for a moment, else without a process."""
         assert self.over_all
         if wait.seconds is None:
-            self.on_refused(f"{wait.why}. {no_price(model)}", "budget")
+            self.on_refused(f"{wait.why}. {no_price_message(model)}", "budget")
             raise Stopped
         if wait.seconds > _HERE_S:
             self.over_all.stop(wait, model)
@@ -135,18 +135,22 @@ class RunBudget:
             self.over_all.lose(task)
         self._settled.set()
 
-    def _refusal(self, used: Used, model: str, agent: str) -> str:
+    def _refusal(self, used: BudgetUse, model: str, agent: str) -> str:
         limits, again = self.limits, f"Raise it and go on with: interlock resume {self.usage.run}"
-        if (most := limits.max_tokens) is not None and _passes(most, used.tokens, used.next_tokens):
+        if (most := limits.max_tokens) is not None and _exceeds(most, used.tokens, used.next_tokens):
             spent, latest = f"{used.tokens} were used", f"{used.next_tokens}"
-            over = _over(f"{most} tokens", spent, latest, used.tokens >= most, first=used.is_first)
+            over = _over_budget_message(
+                f"{most} tokens", spent, latest, used.tokens >= most, first=used.is_first
+            )
             return f"{over} {again} --max-tokens N"
         if (most_usd := limits.max_budget_usd) is not None:
             if self.prices(model) is None:
-                return f"{no_price(model)} Go on with: interlock resume {self.usage.run}"
-            if _passes(most_usd, used.usd, used.next_usd):
+                return f"{no_price_message(model)} Go on with: interlock resume {self.usage.run}"
+            if _exceeds(most_usd, used.usd, used.next_usd):
                 spent, latest = f"${used.usd:.4f} was spent", f"${used.next_usd:.4f}"
-                over = _over(f"${most_usd:g}", spent, latest, used.usd >= most_usd, first=used.is_first)
+                over = _over_budget_message(
+                    f"${most_usd:g}", spent, latest, used.usd >= most_usd, first=used.is_first
+                )
                 return f"{over} {again} --max-budget-usd USD"
         # Without sub-agents, the main agent checks its own turns before it asks (`check_limits`).
         if 0 <= limits.max_session_turns <= used.turns and (agent or used.agent_turns):
@@ -156,7 +160,7 @@ class RunBudget:
             )
         return ""
 
-    def _must_wait(self, used: Used) -> bool:
+    def _must_wait(self, used: BudgetUse) -> bool:
         if not used.under_way:
             return False
         limits = self.limits
@@ -166,12 +170,12 @@ class RunBudget:
             or (limits.max_budget_usd is not None and used.usd + used.reserved_usd >= limits.max_budget_usd)
         )
 
-    def _used(self, model: str, tokens: int) -> Used:
+    def _used(self, model: str, tokens: int) -> BudgetUse:
         answered, reserved = self.usage.answered(self._task), self.usage.reserved(self._task)
         lost = [calls for calls in reserved if not calls.under_way]
         going = [calls for calls in reserved if calls.under_way]
         latest = next((a for a in answered if a.model == model), None)
-        return Used(
+        return BudgetUse(
             tokens=sum(a.input_tokens + a.output_tokens for a in answered) + sum(c.tokens for c in lost),
             usd=sum(a.usd + self._most(a.model, *a.unpriced) for a in answered)
             + sum(self._most(c.model, c.tokens, 0) for c in lost),
@@ -188,14 +192,14 @@ class RunBudget:
             else 0,
         )
 
-    def _room(self, used: Used, model: str, tokens: int) -> int | None:
+    def _room(self, used: BudgetUse, model: str, tokens: int) -> int | None:
         """What the limits leave for the reply to a request of so many tokens."""
         tokens += tokens // _OFF
         rooms: list[float] = []
         if (most := self.limits.max_tokens) is not None:
             rooms.append(most - used.tokens - used.reserved_tokens - tokens)
         if (most_usd := self.limits.max_budget_usd) is not None and (prices := self.prices(model)):
-            asked = _asked_tokens(tokens, used.next_cached)
+            asked = _priced_request_tokens(tokens, used.next_cached)
             left = most_usd - used.usd - used.reserved_usd - cost_of(prices, asked)
             each = cost_of(prices, Tokens(input=tokens, output=1)) - cost_of(prices, Tokens(input=tokens))
             rooms += [left / each] if each else []
@@ -205,7 +209,7 @@ class RunBudget:
 
     def _least(self, model: str, input: int) -> float:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None
-        return cost_of(prices, _asked_tokens(input)) if prices else 0.0
+        return cost_of(prices, _priced_request_tokens(input)) if prices else 0.0
 
     def _most(self, model: str, input: int, out: int) -> float:
         """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
@@ -213,17 +217,17 @@ class RunBudget:
         return cost_of(prices[-1:], Tokens(input=input, output=out)) if prices else 0.0
 
 
-def _asked_tokens(input: int, cached: int = 0) -> Tokens:
+def _priced_request_tokens(input: int, cached: int = 0) -> Tokens:
     """Return how a request's tokens are priced: what no cache holds may be written to one, where that costs more."""
     cached = min(cached, input)
     return Tokens(input=input, cached=cached, written=input - cached)
 
 
-def _passes(limit: float, used: float, more: float) -> bool:
+def _exceeds(limit: float, used: float, more: float) -> bool:
     return used >= limit or used + more > limit
 
 
-def _over(limit: str, spent: str, latest: str, used_up: bool, *, first: bool = False) -> str:
+def _over_budget_message(limit: str, spent: str, latest: str, used_up: bool, *, first: bool = False) -> str:
     if used_up:
         return f"The budget of {limit} is used up: {spent}."
     if first:
@@ -231,7 +235,7 @@ def _over(limit: str, spent: str, latest: str, used_up: bool, *, first: bool = F
     return f"The budget of {limit} doesn't cover another call: {spent}, and the latest call took {latest}."
 
 
-def no_price(model: str) -> str:
+def no_price_message(model: str) -> str:
     return (
         f"A budget in US dollars needs the price of {model!r}: set models.NAME.price in settings, "
         '{"input": USD, "output": USD} for a million tokens, or give limits.max_tokens instead.'

@@ -12,7 +12,7 @@ from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.checks import RunChecks
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import RunHooks
-from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
@@ -24,12 +24,12 @@ from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.usage import Usage
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
-from interlock.services.context.source import Flags, WorkspaceContext
+from interlock.services.context.workspace_context import PromptFlags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
-from interlock.services.hooks.reply import HookEnvironment
+from interlock.services.hooks.hook_replies import HookEnvironment
 from interlock.services.models.chat import ChatModels
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.process.supervised import SUPERVISORS
+from interlock.services.process.supervisor_client import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.checks import AS_BEFORE
@@ -43,11 +43,11 @@ from interlock.tools.progress import UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, most_important_tools
 
 if TYPE_CHECKING:
-    from interlock.services.checks.repair import RepairFiles
+    from interlock.services.checks.repair_files import RepairFiles
     from interlock.services.index.index import WorkspaceIndex
     from interlock.services.mcp.servers import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
-    from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
+    from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ _ALL_TOOLS = ("tools", "system-prompt", "mode")
 """Workflows that keep the tools of every loop: their input says which loop it is about."""
 
 
-class OnFirstUse(Generic[T]):
+class LazyService(Generic[T]):
     """Builds a rarely needed service lazily: when called, or as a proxy for it on first attribute access."""
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -71,7 +71,7 @@ class OnFirstUse(Generic[T]):
         return getattr(self(), name)
 
 
-class _NoServers(OnFirstUse["Servers"]):
+class _NoMcpServers(LazyService["Servers"]):
     """Answers what every run asks without importing what connects to servers."""
 
     async def ready(self, server: str | None = None) -> None: ...
@@ -90,10 +90,10 @@ class DriveServices:
     deps: Deps
     transcript: ChainTranscript
     journal: SqlJournal
-    models: OnFirstUse[ChatModels]
+    models: LazyService[ChatModels]
     processes: SupervisedProcesses
-    mcp: "OnFirstUse[Servers]"
-    index: "OnFirstUse[WorkspaceIndex]"
+    mcp: "LazyService[Servers]"
+    index: "LazyService[WorkspaceIndex]"
 
     async def close(self) -> None:
         self.deps.snapshots.close()
@@ -120,22 +120,29 @@ class DriveConnections:
     """Epoch of the drive's lease."""
 
 
-def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
+def compose_services(
+    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
+) -> DriveServices:
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
-    outputs, index = _files_of_run(prepared, info, store, conn), OnFirstUse(partial(_index, prepared, store))
+    outputs, index = (
+        _open_output_files(prepared, info, store, conn),
+        LazyService(partial(_open_index, prepared, store)),
+    )
     redact, plans = prepared.redact, prepared.workspace.plans
     transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, redact, plans)
-    processes, commands = of_run = _processes(prepared, outputs)
-    opened = partial(open_servers, prepared, outputs, emit, journal.keep_reply)
-    servers = OnFirstUse(opened) if prepared.settings.mcp_servers else _NoServers(opened)
-    policy = _policy(prepared, commands if prepared.options.repository else processes, servers)
-    models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
-    tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
-    toolset = partial(_toolset, prepared, commands, outputs, servers, models, emit, index)
-    hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
-    kept = _snapshots(prepared, info, store, connections)
+    processes, commands = of_run = _make_processes(prepared, outputs)
+    opened = partial(open_mcp_servers, prepared, outputs, emit, journal.keep_reply)
+    servers = LazyService(opened) if prepared.settings.mcp_servers else _NoMcpServers(opened)
+    policy = _make_policy(prepared, commands if prepared.options.repository else processes, servers)
+    models = cast(
+        ChatModels, lazy := LazyService(partial(_make_models, prepared, info, transcript, connections))
+    )
+    tools, approvals = _available_tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
+    toolset = partial(_make_toolset, prepared, commands, outputs, servers, models, emit, index)
+    hooks = _make_hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
+    kept = _make_snapshots(prepared, info, store, connections)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
     options = prepared.options
     context = WorkspaceContext(
@@ -143,7 +150,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         settings=prepared.settings,
         env=prepared.env,
         workspace=prepared.workspace,
-        flags=Flags(options.system_prompt, options.append_system_prompt, options.ide_context),
+        flags=PromptFlags(options.system_prompt, options.append_system_prompt, options.ide_context),
         home=options.user_home,
         trusted=prepared.trusted,
     )
@@ -154,7 +161,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         cancel=connections.token,
         transcript=transcript,
         models=models,
-        toolset=toolset(_of_the_root(prepared, info, tools)),
+        toolset=toolset(_tools_of_root_agent(prepared, info, tools)),
         policy=policy,
         journal=journal,
         effects=effects_of(conn, info.run, epoch, prepared.redact),
@@ -167,7 +174,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         plans=RunPlans(store, info, prepared),
         tasks=RunTasks(store, info, prepared),
         hooks=hooks,
-        checks=_checks(prepared, hooks, kept, outputs, commands),
+        checks=_make_checks(prepared, hooks, kept, outputs, commands),
         mcp=cast("Servers", servers),
         index=index,
         modes=prepared.modes,
@@ -176,7 +183,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     return DriveServices(deps, transcript, journal, lazy, commands, servers, index)
 
 
-def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connection) -> OutputFiles:
+def _open_output_files(prepared: RunConfig, info: RunInfo, store: Store, conn: Connection) -> OutputFiles:
     """What the run itself wrote, perhaps on another host, is there for its tools; returns where they write more."""
     outputs = OutputFiles(store.home, prepared.redact)
     prepared.workspace.plans = store.plans / info.run
@@ -189,14 +196,14 @@ def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connec
     return outputs
 
 
-def _index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
+def _open_index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
     from interlock.services.index.index import open_index
 
     name = prepared.settings.search.embeddings
     return open_index(store.home, prepared.workspace, name, prepared.env, prepared.redact)
 
 
-def _snapshots(
+def _make_snapshots(
     prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
 ) -> SqlSnapshots:
     def make() -> "WorkspaceSnapshots":
@@ -204,44 +211,46 @@ def _snapshots(
 
         return WorkspaceSnapshots(store.home, prepared.workspace, prepared.settings.snapshots)
 
-    def keep_ignored(repository: "Repository", ref: str, snapshot: str) -> str:
-        from interlock.services.checks.ignored import keep_ignored as keep
+    def keep_ignored(repository: "ShadowRepository", ref: str, snapshot: str) -> str:
+        from interlock.services.checks.ignored_tests import store_ignored_tests as keep
 
         workspace, command = prepared.workspace, prepared.options.check
         return keep(repository, ref, snapshot, workspace, command, prepared.redact)
 
-    needed, checked = prepared.options.repository is not None, holds_tests(prepared)
+    needed, checked = prepared.options.repository is not None, must_keep_tests(prepared)
     wanted = needed or prepared.settings.snapshots.enabled or checked
     made = partial(SqlSnapshots, connections.conn, info.run, connections.steps, connections.emit)
     ignored = keep_ignored if checked else None
     return made(make if wanted else None, ignored, needed, prepared.options.commits)
 
 
-async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:
+async def with_discovered_tools(prepared: RunConfig, home: Path) -> RunConfig:
     """Add the tools declared by the project's discovery command, if settings name one; `home`: the state directory."""
     if not prepared.settings.tools.discovery_command:
         return prepared
-    from interlock.services.discovered import discover
+    from interlock.services.project_tools import discover_tools
 
-    processes, _ = _processes(prepared, OutputFiles(home, prepared.redact))
-    tools, problems = await discover(prepared.settings, prepared.workspace.root, processes)
+    processes, _ = _make_processes(prepared, OutputFiles(home, prepared.redact))
+    tools, problems = await discover_tools(prepared.settings, prepared.workspace.root, processes)
     prepared.warnings.extend(problems)
     return replace(prepared, discovered=tools)
 
 
-def _processes(prepared: RunConfig, outputs: OutputFiles) -> tuple[SupervisedProcesses, SupervisedProcesses]:
+def _make_processes(
+    prepared: RunConfig, outputs: OutputFiles
+) -> tuple[SupervisedProcesses, SupervisedProcesses]:
     """Processes for hooks and checkers, and those for commands."""
     make = partial(
         SupervisedProcesses,
         outputs=outputs,
         env=prepared.tool_env,
         redact=prepared.redact,
-        most=_most(prepared),
+        most=_process_limits(prepared),
     )
     return make(), make(sandbox=prepared.sandbox)
 
 
-def _most(prepared: RunConfig) -> tuple[int, int]:
+def _process_limits(prepared: RunConfig) -> tuple[int, int]:
     """Limits for one command or server: number of processes, bytes of memory."""
     shell = prepared.settings.tools.shell
     machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
@@ -249,7 +258,7 @@ def _most(prepared: RunConfig) -> tuple[int, int]:
     return shell.max_processes, memory
 
 
-def open_servers(
+def open_mcp_servers(
     prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
     from interlock.services.mcp.servers import Servers
@@ -260,7 +269,7 @@ def open_servers(
         specs_of(prepared.settings, root),
         workspace=root,
         env=prepared.tool_env,
-        most=_most(prepared),
+        most=_process_limits(prepared),
         outputs=outputs,
         emit=emit,
         home=prepared.options.home,
@@ -269,8 +278,8 @@ def open_servers(
     )
 
 
-def _policy(
-    prepared: RunConfig, processes: SupervisedProcesses, servers: "OnFirstUse[Servers]"
+def _make_policy(
+    prepared: RunConfig, processes: SupervisedProcesses, servers: "LazyService[Servers]"
 ) -> "RulePolicy":
     def made() -> "RulePolicy":
         policy = prepared.policy
@@ -279,10 +288,10 @@ def _policy(
             policy = policy.for_servers(servers().names(), servers().annotations)
         return policy
 
-    return cast("RulePolicy", OnFirstUse(made))
+    return cast("RulePolicy", LazyService(made))
 
 
-def _hooks(
+def _make_hooks(
     prepared: RunConfig,
     info: RunInfo,
     log: HookLog,
@@ -297,13 +306,13 @@ def _hooks(
     return replace(made, inside=processes[1]) if prepared.sandbox else made
 
 
-def holds_tests(prepared: RunConfig) -> bool:
+def must_keep_tests(prepared: RunConfig) -> bool:
     """Whether the run has a check that must succeed with the tests of the run's start."""
     how = prepared.options.check_tests or prepared.settings.check.tests
     return bool(prepared.options.check) and how == AS_BEFORE
 
 
-def _checks(
+def _make_checks(
     prepared: RunConfig,
     hooks: RunHooks,
     snapshots: SqlSnapshots,
@@ -314,11 +323,11 @@ def _checks(
         sandbox = prepared.sandbox
         if sandbox and copy:
             sandbox = replace(sandbox, roots=[copy, *sandbox.roots[1:]])
-        return _processes(replace(prepared, sandbox=sandbox), outputs)[1]
+        return _make_processes(replace(prepared, sandbox=sandbox), outputs)[1]
 
     return RunChecks(
         command=prepared.options.check,
-        holds_tests=holds_tests(prepared),
+        holds_tests=must_keep_tests(prepared),
         log=hooks.log,
         snapshots=snapshots,
         workspace=prepared.workspace,
@@ -330,14 +339,14 @@ def _checks(
     )
 
 
-def _toolset(
+def _make_toolset(
     prepared: RunConfig,
     processes: SupervisedProcesses,
     outputs: OutputFiles,
-    servers: "OnFirstUse[Servers]",
+    servers: "LazyService[Servers]",
     models: ChatModels,
     emit: Emit,
-    index: "OnFirstUse[WorkspaceIndex]",
+    index: "LazyService[WorkspaceIndex]",
     chosen: Mapping[str, Tool],
     counts: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
@@ -360,7 +369,7 @@ def _toolset(
     )
 
 
-def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
+def _available_tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
     tools = {**TOOLS, **prepared.defined_tools, **prepared.discovered}
     task = prepared.settings.task
     off = {
@@ -373,7 +382,7 @@ def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
     return {name: tool for name, tool in tools.items() if not off.get(name)}
 
 
-def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def _tools_of_root_agent(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Omit tools that end a sub-agent or belong to another loop, and those that start one if settings allow none."""
     if prepared.is_brief and info.workflow not in _ALL_TOOLS:
         return {
@@ -389,7 +398,7 @@ def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) 
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
 
-def _models(
+def _make_models(
     prepared: RunConfig, info: RunInfo, transcript: ChainTranscript, connections: DriveConnections
 ) -> ChatModels:
     conn = connections.conn
@@ -413,12 +422,12 @@ def _models(
         redact=prepared.redact,
         facts=prepared.facts,
         on_commands=SUPERVISORS.start_ahead,
-        files=cast("RepairFiles", OnFirstUse(partial(_repair_files, prepared))),
+        files=cast("RepairFiles", LazyService(partial(_make_repair_files, prepared))),
     )
 
 
-def _repair_files(prepared: RunConfig) -> "RepairFiles":
-    from interlock.services.checks.repair import RepairFiles  # deferred: small models ask for it
-    from interlock.services.checks.table import CheckTable
+def _make_repair_files(prepared: RunConfig) -> "RepairFiles":
+    from interlock.services.checks.repair_files import RepairFiles  # deferred: small models ask for it
+    from interlock.services.checks.test_table import CheckTable
 
     return RepairFiles(prepared.workspace.root, CheckTable(prepared.options.check))

@@ -42,9 +42,10 @@ def record_decisions(
         for decision in decisions:
             if decision.approval != "all" and decision.approval not in waiting:
                 raise not_waiting(conn, run, decision.approval)
-        named = [(name, d) for d in decisions for name in _named(waiting, d)]
+        named = [(name, d) for d in decisions for name in _named_requests(waiting, d)]
         chosen = [
-            (name, _answer(waiting, name, d, by, door)) for name, d in [*named, *_cancelled(waiting, named)]
+            (name, _make_answer(waiting, name, d, by, door))
+            for name, d in [*named, *_rest_of_cancelled_batches(waiting, named)]
         ]
         with conn.transaction():
             for name, answer in chosen:
@@ -59,11 +60,11 @@ def cancels_run(store: Store, run: str, decisions: Sequence[Decision]) -> bool:
     if all(decision.choice != "cancel" for decision in decisions):
         return False
     waiting = {request.id: request for request in waiting_requests(store.home, run)}
-    named = [name for d in decisions if d.choice == "cancel" for name in _named(waiting, d)]
+    named = [name for d in decisions if d.choice == "cancel" for name in _named_requests(waiting, d)]
     return any(ends_run(waiting[name].fields["choices"]) for name in named if name in waiting)
 
 
-def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
+def _named_requests(waiting: dict[str, Request], decision: Decision) -> list[str]:
     """Request ids; `all` means every pending permission, but no question or unknown outcome unless that is all."""
     if decision.approval != "all":
         return [decision.approval]
@@ -71,7 +72,7 @@ def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
     return found or ([*waiting] if decision.choice == "cancel" else [])
 
 
-def _cancelled(
+def _rest_of_cancelled_batches(
     waiting: dict[str, Request], named: Sequence[tuple[str, Decision]]
 ) -> list[tuple[str, Decision]]:
     """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
@@ -89,22 +90,22 @@ def _cancelled(
     ]
 
 
-OUTCOMES = {"redo": "proceed_once", "skip": "reject"}
+UNKNOWN_OUTCOME_CHOICES = {"redo": "proceed_once", "skip": "reject"}
 """What is said of an unknown outcome, and the choice that acts on it: a call that was to be left must not run again."""
 
 
-def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str, door: str) -> Answer:
+def _make_answer(waiting: dict[str, Request], name: str, decision: Decision, by: str, door: str) -> Answer:
     request = waiting[name].fields
     if decision.choice not in (*request["choices"], "cancel"):
         raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
-    means = OUTCOMES.get(decision.text or "") if request["kind"] == "outcome" else None
+    means = UNKNOWN_OUTCOME_CHOICES.get(decision.text or "") if request["kind"] == "outcome" else None
     if means not in (None, decision.choice):
         raise UserError(
             f"Request {name!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
         )
     args = None
     if not is_about_call(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
-        from interlock.graphs._asking import check_answer
+        from interlock.graphs.foreign_requests import check_answer
 
         check_answer(name, decision.text or "", schema)
     if decision.choice == "modify":

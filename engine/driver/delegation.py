@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.driver.hooks import RunHooks
-from interlock.engine.driver.of_run import kept_options
-from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.driver.run_config import RunConfig
+from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
@@ -18,7 +18,7 @@ from interlock.engine.store.model_calls import calls_made
 from interlock.engine.store.runs import ALPHABET, NewRun, how_it_ended, insert_child
 from interlock.engine.store.seals import is_row_sealed
 from interlock.prompts import render
-from interlock.services.context.definitions import names_server_tool, own_tools
+from interlock.services.context.definitions import can_call_server_tool, select_agent_tools
 from interlock.services.files.filesystem import write_atomically
 from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript
@@ -82,19 +82,20 @@ class RunAgents:
             models=self.models.for_agent(instance.path, definition.temperature),
             policy=self.policy.for_agent(definition.name),
             toolset=self.toolset(
-                own_tools(definition, self.tools, instance.depth), partial(names_server_tool, definition)
+                select_agent_tools(definition, self.tools, instance.depth),
+                partial(can_call_server_tool, definition),
             ),
             hooks=self.hooks.for_agent(instance.path),
         )
 
 
-def linked_id(key: str) -> str:
+def derive_run_id(key: str) -> str:
     """Derive a run id from the key, so that a start repeated after a kill doesn't create a second run."""
     digest = hashlib.sha256(key.encode()).digest()
     return "".join(ALPHABET[byte % 32] for byte in digest[:8])
 
 
-def begin_linked(
+def insert_linked_run(
     store: Store, prepared: RunConfig, parent: str, run: str, made: Callable[[ChainTranscript], NewRun]
 ) -> str:
     """Insert a child run; idempotent. `made` writes the initial messages to its chain.
@@ -120,11 +121,11 @@ class RunTasks:
 
     def begin(self, subtask: Subtask, parent: TaskState) -> str:
         key = f"task {subtask.call} after {parent['reply']} of {self.info.run}"
-        run, path = linked_id(key), "/".join(filter(None, [parent["path"], f"task:{subtask.call}"]))
+        run, path = derive_run_id(key), "/".join(filter(None, [parent["path"], f"task:{subtask.call}"]))
 
         def made(chain: ChainTranscript) -> NewRun:
             message = Message(role="user", origin="agent", content=subtask.message)
-            kept = {**kept_options(self.prepared.options), "approval_mode": parent["approval_mode"]}
+            kept = {**options_to_store(self.prepared.options), "approval_mode": parent["approval_mode"]}
             options = {**kept, "task_path": path, "subtask_of": self.info.run}
             title = self.prepared.redact(subtask.message)[:200]
             first = {
@@ -140,7 +141,7 @@ class RunTasks:
             }
             return NewRun(run, "task", str(self.info.workspace), title, options, first)
 
-        return begin_linked(self.store, self.prepared, self.info.run, run, made)
+        return insert_linked_run(self.store, self.prepared, self.info.run, run, made)
 
     def _same(self, parent: TaskState) -> dict[str, object]:
         limits = self.prepared.limits
@@ -208,14 +209,14 @@ class RunPlans:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
     def hand_over(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
-        run = linked_id(f"main of {self.info.run}")
+        run = derive_run_id(f"main of {self.info.run}")
         text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
 
         def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])
             return self._new(run, head, prompt, modes, plan)
 
-        return begin_linked(self.store, self.prepared, self.info.run, run, made)
+        return insert_linked_run(self.store, self.prepared, self.info.run, run, made)
 
     def _new(
         self, run: str, record: str, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan
@@ -238,7 +239,7 @@ class RunPlans:
         }
         with closing(self.store.connect()) as conn:
             before = calls_made(conn, self.info.run)
-        kept = {**kept_options(prepared.options), "approval_mode": modes["approval_mode"]}
+        kept = {**options_to_store(prepared.options), "approval_mode": modes["approval_mode"]}
         options = {**kept, "calls_before": before}
         title = prepared.redact(f"carries out: {prompt}")[:200]
         return NewRun(run, "main", str(self.info.workspace), title, options, state)

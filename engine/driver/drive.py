@@ -11,12 +11,12 @@ from typing import Any, cast
 from langgraph.errors import GraphDrained
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
-from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
+from interlock.engine.driver.compose import DriveConnections, DriveServices, compose_services
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
-from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.driver.run_config import RunConfig
 from interlock.engine.driver.secret_notice import SecretNotice
-from interlock.engine.driver.stop import Stop, may_block, overdue
+from interlock.engine.driver.stop import Stop, exit_when_overdue, watch_blocking_code
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import supersede
@@ -26,12 +26,12 @@ from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import fence, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
-from interlock.graphs._graph import Compiled
-from interlock.graphs._langgraph import lost_nodes
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.graph import Compiled
+from interlock.graphs.langgraph_internals import lost_nodes
+from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.effects import until_effects_end
 from interlock.prompts import load
-from interlock.services.context.references import attachments
+from interlock.services.context.references import build_attachments
 from interlock.services.models.names import turn_tracing_off
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
@@ -83,9 +83,9 @@ class Drive:
         """Kind of error and message for the user, about a used-up budget."""
         self.awaited = set[str]()
         """Interrupts that waited when it last looked for answers."""
-        self.halted = set[str]()
+        self.halted_breakpoints = set[str]()
         """Breakpoints of a foreign graph that nobody has let it pass yet."""
-        self.asks_again = False
+        self.reruns_waiting_nodes = False
         """Whether it goes on whatever waits, as LangGraph does with no input: nodes that wait run again, and ask."""
         self._loop = asyncio.get_running_loop()
         self.conn = store.connect_driver()
@@ -97,8 +97,10 @@ class Drive:
             options, info = prepared.options, _run_info(prepared, lease.run, pipeline)
             turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
             stop.token.loop = self._loop
-            connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
-            self.services = rewired(compose(prepared, info, store, connections))
+            connections = DriveConnections(
+                self.conn, stop.token, steps, bus, self.stop_for_budget, lease.epoch
+            )
+            self.services = rewired(compose_services(prepared, info, store, connections))
             self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
             self._saver.notice = SecretNotice(prepared.redact, self._warn)
             self._saver.stores(self.services.deps.effects)
@@ -112,7 +114,7 @@ class Drive:
         self._warnings.append(line)
         self.bus(ErrorEvent(severity="warning", message=line))
 
-    def refuse(self, why: str, kind: str) -> None:
+    def stop_for_budget(self, why: str, kind: str) -> None:
         """Stop because a budget is used up."""
         self.refusal = self.refusal if self.refusal[0] else (kind, why)
         self.stop.later("budget")
@@ -120,9 +122,9 @@ class Drive:
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
         blocks = self.pipeline.runs_user_code
-        end = may_block(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
+        end = watch_blocking_code(self.lease.run, timeout_s, self.lease.note_end) if blocks else None
         self._saver.begin_drive(self.lease.run, self.app)
-        self.stop.token.overdue = overdue
+        self.stop.token.overdue = exit_when_overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
             with diagnosed(self.store.path):
@@ -170,10 +172,10 @@ class Drive:
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Return interrupt id → what it is resumed with, for pending ones that can go on."""
-        run, waiting = self.lease.run, {item.id: item.value for item in pending(snapshot)}
-        self.halted = self._saver.halted_at(run, self.app, snapshot)
-        self.awaited = {*waiting, *self.halted}
-        return {} if self.halted else self._saver.answers(run, waiting)
+        run, waiting = self.lease.run, {item.id: item.value for item in pending_interrupts(snapshot)}
+        self.halted_breakpoints = self._saver.halted_at(run, self.app, snapshot)
+        self.awaited = {*waiting, *self.halted_breakpoints}
+        return {} if self.halted_breakpoints else self._saver.answers(run, waiting)
 
     def end_run(self) -> None:
         """Note that the run is done."""
@@ -191,10 +193,11 @@ class Drive:
             self._stack.close()
 
 
-def pending(snapshot: StateSnapshot) -> list[Interrupt]:
+def pending_interrupts(snapshot: StateSnapshot) -> list[Interrupt]:
     """Interrupts of the innermost tasks only: an outer task repeats those of its subgraphs, answered ones included."""
     each = (
-        pending(inner) if (inner := _inner_snapshot(task)) else task.interrupts for task in snapshot.tasks
+        pending_interrupts(inner) if (inner := _inner_snapshot(task)) else task.interrupts
+        for task in snapshot.tasks
     )
     return [*chain.from_iterable(each)]
 
@@ -209,18 +212,18 @@ async def has_due_task(drive: Drive) -> bool:
     snapshot, _ = await drive.resume_input()
     if snapshot.created_at is None:
         return True  # it was given nothing: the graph says so
-    if drive.asks_again:
-        return not drive.halted
-    return bool(snapshot.tasks) and not drive.halted and not _only_waits(snapshot)
+    if drive.reruns_waiting_nodes:
+        return not drive.halted_breakpoints
+    return bool(snapshot.tasks) and not drive.halted_breakpoints and not _is_only_waiting(snapshot)
 
 
-def _only_waits(snapshot: StateSnapshot) -> bool:
+def _is_only_waiting(snapshot: StateSnapshot) -> bool:
     """Some task waits for a person or a subtask, and every other one waits too or is done.
 
     If none waits, as in a nested graph that was killed with nothing but its input, the next step is due.
     """
     waits = [
-        _only_waits(inner) if (inner := _inner_snapshot(task)) else bool(task.interrupts)
+        _is_only_waiting(inner) if (inner := _inner_snapshot(task)) else bool(task.interrupts)
         for task in snapshot.tasks
     ]
     return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))
@@ -254,7 +257,7 @@ def _cannot_resume_error(run: str, what: str) -> RunError:
     )
 
 
-def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
+def workflow_context(drive: Drive, prepared: RunConfig) -> WorkflowContext:
     """The context for the workflow's `enter` and `leave`."""
     run, started = drive.lease.run, time.monotonic()
 
@@ -281,7 +284,7 @@ def _attachment_messages(prepared: RunConfig) -> list[Message]:
     if not (options.attach or options.notes):
         return []
     heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
-    parts = attachments(options.attach, options.notes)
+    parts = build_attachments(options.attach, options.notes)
     return [Message(role="user", origin="context", content=(heading, *parts))]
 
 
@@ -302,14 +305,18 @@ def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: 
 def _run_channels(prepared: RunConfig) -> dict[str, str]:
     wanted = prepared.options.protocol or prepared.settings.tools.protocol
     known = {"mode": "", "chosen_mode": prepared.chosen_mode}
-    return {**known, **requested_modes(prepared), "protocol": prepared.protocol_of(wanted)}
+    return {**known, **requested_modes(prepared), "protocol": prepared.resolve_protocol(wanted)}
 
 
 def requested_modes(prepared: RunConfig, approval_mode: str | None = None) -> dict[str, str]:
     """Modes and protocol passed now; otherwise a run keeps its own."""
     protocol = prepared.options.protocol
     chosen = {"approval_mode": approval_mode, "chosen_mode": approval_mode}
-    asked = {**chosen, "mode": prepared.options.mode, "protocol": protocol and prepared.protocol_of(protocol)}
+    asked = {
+        **chosen,
+        "mode": prepared.options.mode,
+        "protocol": protocol and prepared.resolve_protocol(protocol),
+    }
     return {name: value for name, value in asked.items() if value}
 
 
@@ -353,7 +360,7 @@ def next_prompt_state(
     return more
 
 
-async def further_input(
+async def continuation_input(
     chosen: Pipeline,
     prepared: RunConfig,
     given: Any,
@@ -366,7 +373,7 @@ async def further_input(
     `at`: the checkpoint to go on from instead of the newest. Raise `InputError` for another input that doesn't fit.
     """
     drive.config["configurable"].update(at)
-    drive.asks_again = given is None
+    drive.reruns_waiting_nodes = given is None
     await drive.resume_input()
     if given is not None:
         supersede(drive.conn, drive.lease.run)

@@ -30,7 +30,7 @@ _Stream = tuple[str, str, str]
 """Agent, event type, call id."""
 
 
-class RedactedEvents:
+class EventRedactor:
     """Redacts streams: emits text up to where a secret could begin, and the rest before the event that ends them."""
 
     def __init__(self, redact: Redactor) -> None:
@@ -43,7 +43,7 @@ class RedactedEvents:
         if not self._redact.enabled or isinstance(event, (NodeStart, NodeEnd)):
             return [event]
         with self._lock:
-            own = _stream_of(event)
+            own = _stream_key(event)
             shown = [*self._ended_by(event, own)]
             if own is not None:
                 piece = self._fed(own, event)
@@ -53,20 +53,20 @@ class RedactedEvents:
     def _fed(self, own: _Stream, event: Event) -> Event | None:
         stream, _ = self._streams.get(own) or (RedactingStream(self._redact), event)
         self._streams[own] = (stream, event)
-        text = _text(event)
+        text = _event_text(event)
         ready = stream.feed(text)
         if ready == text:
             return event
-        return _with(event, ready) if ready else None
+        return _with_text(event, ready) if ready else None
 
     def _ended_by(self, event: Event, own: _Stream | None) -> Iterator[Event]:
         """The held-back text of every stream that this event ends."""
         if own is not None and own[1] == "tool_output":
             return
-        for key in [key for key in self._streams if key != own and _ends(event, key)]:
+        for key in [key for key in self._streams if key != own and _ends_stream(event, key)]:
             stream, last = self._streams.pop(key)
             if rest := stream.flush():
-                yield _with(last, rest)
+                yield _with_text(last, rest)
 
     def _whole(self, event: Event) -> Event:
         fields = {name: value for name, value in event.__dict__.items() if name != "type"}
@@ -76,7 +76,7 @@ class RedactedEvents:
         return event.model_copy(update=changed) if changed else event
 
 
-def _stream_of(event: Event) -> _Stream | None:
+def _stream_key(event: Event) -> _Stream | None:
     """None: the event is not part of a stream."""
     if isinstance(event, ToolOutput):
         return event.agent, event.type, event.tool_id
@@ -85,7 +85,7 @@ def _stream_of(event: Event) -> _Stream | None:
     return None
 
 
-def _ends(event: Event, stream: _Stream) -> bool:
+def _ends_stream(event: Event, stream: _Stream) -> bool:
     """A call's output ends with its result; an agent's text, with the agent's next event of another kind."""
     agent, kind, call = stream
     if isinstance(event, Result):
@@ -95,16 +95,16 @@ def _ends(event: Event, stream: _Stream) -> bool:
     return event.agent == agent
 
 
-def _text(event: Event) -> str:
+def _event_text(event: Event) -> str:
     return event.text if isinstance(event, ToolOutput) else str(getattr(event, "content", ""))
 
 
-def _with(event: Event, text: str) -> Event:
+def _with_text(event: Event, text: str) -> Event:
     changes: dict[str, Any] = {"text" if isinstance(event, ToolOutput) else "content": text}
     return event.model_copy(update=changes)
 
 
-LIMIT = 8_000_000
+QUEUE_LIMIT = 8_000_000
 """Maximum characters queued per renderer; roughly bytes of memory."""
 _EVENT_COST = 500
 """An event's cost besides its texts, so that empty ones are bounded too."""
@@ -116,9 +116,11 @@ _TOGETHER_S = 0.033
 class EventBus:
     """Distributes events to all renderers (`Emit`)."""
 
-    def __init__(self, renderers: Sequence[Renderer], limit: int = LIMIT, redact: Redactor = SHAPES) -> None:
-        self._redacted = RedactedEvents(redact)
-        self._outlets = [_Outlet(renderer, limit, self._detached) for renderer in renderers]
+    def __init__(
+        self, renderers: Sequence[Renderer], limit: int = QUEUE_LIMIT, redact: Redactor = SHAPES
+    ) -> None:
+        self._redacted = EventRedactor(redact)
+        self._outlets = [_RendererThread(renderer, limit, self._detached) for renderer in renderers]
         self._running: dict[tuple[str, str], ToolStart] = {}
         """Calls under way, by agent and id."""
         self.failures: list[str] = []
@@ -134,7 +136,7 @@ class EventBus:
             for outlet in self._outlets:
                 outlet.put(shown)
 
-    def cancel_running(self) -> None:
+    def report_cancelled_calls(self) -> None:
         """Report each call under way as cancelled: the run was stopped."""
         for call in [*self._running.values()]:
             self(
@@ -172,7 +174,7 @@ class EventBus:
         self.failures.append(line)
 
 
-class _Outlet(threading.Thread):
+class _RendererThread(threading.Thread):
     """One renderer with its queue."""
 
     def __init__(
@@ -191,7 +193,7 @@ class _Outlet(threading.Thread):
         self._changed = threading.Condition()
 
     def put(self, event: Event) -> None:
-        weight = _weight(event)
+        weight = _event_weight(event)
         with self._changed:
             if self._closed or self._over:
                 return
@@ -247,7 +249,7 @@ class _Outlet(threading.Thread):
         """Seconds to wait for more: none for a piece of text that follows a silence, which a person waits for."""
         now, woken = time.monotonic(), self._woken
         self._woken = now
-        first = self._queue and _stream_of(self._queue[0][0])
+        first = self._queue and _stream_key(self._queue[0][0])
         return 0 if first and now - woken >= _TOGETHER_S else _TOGETHER_S
 
     def _make_room(self, weight: int) -> None:
@@ -268,7 +270,7 @@ class _Outlet(threading.Thread):
             self._queue = kept
 
 
-def _weight(event: Event) -> int:
+def _event_weight(event: Event) -> int:
     weight = _EVENT_COST
     for value in event.__dict__.values():  # a generator takes twice as long, for each of a turn's 40 events
         if isinstance(value, str):

@@ -8,8 +8,15 @@ from pydantic import JsonValue
 
 from interlock.engine.store.hook_calls import WHOLE, Firing, HookLog, HookRow
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.configured import Hook, HookBook, subjects_of
-from interlock.services.hooks.reply import HookEnvironment, HookReply, Reply, changed, merged, run_hook
+from interlock.services.hooks.hook_replies import (
+    HookEnvironment,
+    Reply,
+    SourcedReply,
+    merge_replies,
+    next_hook_input,
+    run_hook,
+)
+from interlock.services.hooks.hook_settings import Hook, HookBook, event_subjects
 from interlock.state.events import Emit, ErrorEvent, HookRan
 from interlock.state.hooks import HookOutcome, HookVerdict, Unsettled
 from interlock.state.journal import Approvals
@@ -54,23 +61,25 @@ class RunHooks:
     ) -> HookOutcome:
         firing = Firing(event, key, subject)
         rows = self._rows(firing)
-        if not _is_over(rows):
+        if not _is_finished(rows):
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-            hooks = self.book.selected(event, *subjects_of(event, subject, payload))
+            hooks = self.book.selected(event, *event_subjects(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
             await self._run(firing, hooks, self.around.input(event, payload))
             rows = self.log.rows(event, key)
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-        outcome = merged(event, [HookReply(row.name, row.source, row.reply) for row in rows if row.reply])
+        outcome = merge_replies(
+            event, [SourcedReply(row.name, row.source, row.reply) for row in rows if row.reply]
+        )
         self._tell(event, outcome, emit)
         return outcome
 
     def unsettled(self, unknown: str) -> Unsettled:
         _, event, _, key = unknown.split(":", 3)
-        rows = _doubtful(event, self.log.rows(event, key))
+        rows = _unknown_rows(event, self.log.rows(event, key))
         subject = rows[0].subject if rows else ""
         return Unsettled(event=event, subject=subject, commands=tuple(row.command for row in rows))
 
@@ -79,14 +88,14 @@ class RunHooks:
         rows = self.log.rows(firing.event, firing.key)
         refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
         earlier = all(row.epoch < self.log.epoch for row in rows)
-        if firing.event == "SessionStart" and refused and earlier and _is_over(rows):
+        if firing.event == "SessionStart" and refused and earlier and _is_finished(rows):
             self.log.forget(firing)
             return []
         return rows
 
     def _unknown(self, firing: Firing, rows: Sequence[HookRow]) -> str:
         """The request a person must answer first; empty: nothing is in doubt, or it was answered."""
-        doubtful = _doubtful(firing.event, rows)
+        doubtful = _unknown_rows(firing.event, rows)
         if not doubtful:
             return ""
         attempt = max(row.attempt for row in doubtful)
@@ -107,24 +116,24 @@ class RunHooks:
         if not left:
             self.log.close(firing)
             return
-        drive = _Firing(self, firing, known, left)
+        drive = _HookRunner(self, firing, known, left)
         if any(hook.sequential for hook in hooks):
-            await drive.one_by_one(hooks, payload)
+            await drive.run_in_order(hooks, payload)
         else:
-            await drive.side_by_side(hooks, payload)
+            await drive.run_in_parallel(hooks, payload)
 
     def _tell(self, event: HookEvent, outcome: HookOutcome, emit: Emit) -> None:
         for verdict in outcome.verdicts:
             if self.book.notifications or verdict.warning or verdict.decision in ("ask", "block"):
                 emit(HookRan(event=event, **verdict.model_dump(include={*HookRan.model_fields})))
             if verdict.warning:
-                emit(ErrorEvent(severity="warning", message=_warning(event, verdict)))
+                emit(ErrorEvent(severity="warning", message=_warning_line(event, verdict)))
         for message in outcome.messages:
             emit(ErrorEvent(severity="warning", message=f"{event} hook: {message}"))
 
 
 @dataclass
-class _Firing:
+class _HookRunner:
     """Runs the hooks of one event."""
 
     hooks: RunHooks
@@ -133,7 +142,7 @@ class _Firing:
     left: list[str]
     """Ids of the hooks that haven't answered yet."""
 
-    async def one_by_one(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
+    async def run_in_order(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         """Run the hooks in order; each one's changes are part of the next one's input."""
         for place, hook in enumerate(hooks):
             row = self.known.get(hook.id)
@@ -145,9 +154,9 @@ class _Firing:
             else:
                 reply = row.reply if row else None
             if reply and not reply.warning and reply.decision != "block":
-                payload = changed(payload, self.firing.event, reply)
+                payload = next_hook_input(payload, self.firing.event, reply)
 
-    async def side_by_side(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
+    async def run_in_parallel(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.left]
         self._intend(chosen)
         # Wait for all of them: none may keep running after another fails.
@@ -169,27 +178,27 @@ class _Firing:
         inside = self.hooks.inside if hook.source == FLAGS else None
         processes = inside or self.hooks.processes
         reply = await run_hook(hook, payload, processes, self.hooks.around)
-        if reply.lost and not _may_repeat(self.firing.event, hook.idempotent):
+        if reply.lost and not _can_repeat(self.firing.event, hook.idempotent):
             return None
         self.left.remove(hook.id)
         self.hooks.log.finish(self.firing, hook.id, reply, last=not self.left)
         return reply
 
 
-def _is_over(rows: Sequence[HookRow]) -> bool:
+def _is_finished(rows: Sequence[HookRow]) -> bool:
     return any(row.hook == WHOLE for row in rows)
 
 
-def _doubtful(event: str, rows: Sequence[HookRow]) -> list[HookRow]:
+def _unknown_rows(event: str, rows: Sequence[HookRow]) -> list[HookRow]:
     """Hooks that started and aren't known to have ended."""
-    return [row for row in rows if row.state == "intent" and not _may_repeat(event, row.idempotent)]
+    return [row for row in rows if row.state == "intent" and not _can_repeat(event, row.idempotent)]
 
 
-def _may_repeat(event: str, idempotent: bool) -> bool:
+def _can_repeat(event: str, idempotent: bool) -> bool:
     """Whether the hook may run twice; notifications always may."""
     return idempotent or event == "Notification"
 
 
-def _warning(event: HookEvent, verdict: HookVerdict) -> str:
+def _warning_line(event: HookEvent, verdict: HookVerdict) -> str:
     what = "it blocks" if verdict.decision == "block" else "it doesn't count"
     return f"Hook {verdict.name!r} of {event} ({verdict.source}): {verdict.warning}; {what}."

@@ -26,14 +26,14 @@ from interlock.engine.store.runs import (
     read_lease,
     take,
 )
-from interlock.services.process.identity import Owner, is_alive, this_process
+from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import BusyError, InterlockError
 
-_BEAT_S = 2.0
+_HEARTBEAT_S = 2.0
 """Longest time between heartbeats; also how long a challenger waits to learn that an owner is well."""
 _PATIENCE_S = 1.0
 """Longest a heartbeat waits for another writer; `release` may wait as long."""
-_ALONE = 0.75
+_CUT_OFF_PART = 0.75
 """Part of the time after which another host takes a run over that its driver may be without a server's store."""
 
 
@@ -44,7 +44,7 @@ class Lease:
         self,
         connect: Callable[[], Connection],
         run: str,
-        owner: Owner,
+        owner: ProcessIdentity,
         epoch: int,
         beat_s: float,
         lost: Callable[[], None],
@@ -90,26 +90,26 @@ class Lease:
                 taken = beat(self._conn, self.run, self.epoch)
                 if taken:
                     heard = sent
-                if taken is False or self._is_alone(heard):
+                if taken is False or self._is_cut_off(heard):
                     self.lost, self.held = True, False
                     self._on_lost()
                     if taken is None:
-                        self._insist(self._alone_s or 0)
+                        self._start_late_release(self._alone_s or 0)
                     return
-                if self._reads_stop():
+                if self._has_new_stop_request():
                     self._on_stop()
-            self._reads_stop()
+            self._has_new_stop_request()
             if give_back(self._conn, self.run, self.epoch) is None:
-                self._insist(self._beat_s)
+                self._start_late_release(self._beat_s)
         finally:
             self._conn.close()
 
-    def _reads_stop(self) -> bool:
+    def _has_new_stop_request(self) -> bool:
         """Whether somebody asks for something new since the last look."""
         before, self.asked = self.asked, asked_to_stop(self._conn, self.run, self.epoch) or self.asked
         return self.asked != before
 
-    def _insist(self, after_s: float) -> None:
+    def _start_late_release(self, after_s: float) -> None:
         """Give the run back once the store takes it: whoever drives it next would end this process as a silent owner.
 
         `after_s`: not before, so that what it drove has ended.
@@ -128,17 +128,17 @@ class Lease:
 
         threading.Thread(target=insist, name=f"return of {self.run}", daemon=True).start()
 
-    def _is_alone(self, heard: float) -> bool:
+    def _is_cut_off(self, heard: float) -> bool:
         """It has been without the store for so long that another host may take the run over: what runs must end."""
         return self._alone_s is not None and time.monotonic() - heard > self._alone_s
 
 
-async def acquire(
+async def acquire_lease(
     store: Store,
     run: str,
     *,
     stale_after_s: float = HEARTBEAT_STALE_S,
-    identity: Owner | None = None,
+    identity: ProcessIdentity | None = None,
     wait: bool = True,
     on_lost: Callable[[], None] = lambda: None,
     on_stop: Callable[[], None] = lambda: None,
@@ -148,26 +148,26 @@ async def acquire(
     Raises `BusyError` as soon as the owner shows a sign of life; with `wait=False` at once if it may be alive.
     `on_lost`, and `on_stop` when somebody asks it to stop, are called from the heartbeat thread.
     """
-    me = identity or this_process()
+    me = identity or current_process()
     with explained(store.path), closing(store.connect()) as conn:
         seen = read_lease(conn, run)
         if seen is not None and seen.held and is_alive(seen.owner) is not False:
             if not wait:
-                raise _busy(run, seen)
-            seen = await _outlive(conn, store, run, seen, stale_after_s)
+                raise _busy_error(run, seen)
+            seen = await _wait_until_replaceable(conn, store, run, seen, stale_after_s)
         epoch = take(conn, run, me, seen)
         if isinstance(epoch, LeaseRow):
-            raise _busy(run, epoch)
-    alone_s = stale_after_s * _ALONE if address_of(store.path) else None
+            raise _busy_error(run, epoch)
+    alone_s = stale_after_s * _CUT_OFF_PART if address_of(store.path) else None
 
     def connect() -> Connection:
         with explained(store.path):
             return store.connect(patience_s=_PATIENCE_S)
 
-    return Lease(connect, run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost, alone_s, on_stop)
+    return Lease(connect, run, me, epoch, min(stale_after_s / 6, _HEARTBEAT_S), on_lost, alone_s, on_stop)
 
 
-async def _outlive(
+async def _wait_until_replaceable(
     conn: Connection, store: Store, run: str, seen: LeaseRow, stale_after_s: float
 ) -> LeaseRow | None:
     """Watch a living owner until it may be replaced. Reads only: it may hold the write lock."""
@@ -183,7 +183,7 @@ async def _outlive(
         if row is None or not row.held or is_alive(row.owner) is False:
             return row
         if row != seen:
-            raise _busy(run, row)
+            raise _busy_error(run, row)
         if (writer := store.database.writer()) in (None, seen.owner.pid):
             silent += passed
         elif (blocked := blocked + passed) >= stale_after_s:
@@ -193,11 +193,11 @@ async def _outlive(
             )
     # This very process may be the owner, through a lease it failed to release.
     if is_alive(seen.owner) and seen.owner.pid != os.getpid():
-        await end_process(seen.owner)
+        await kill_process_and_wait(seen.owner)
     return seen
 
 
-def _busy(run: str, row: LeaseRow) -> BusyError:
+def _busy_error(run: str, row: LeaseRow) -> BusyError:
     pid, host = row.owner.pid, row.owner.host
     how = "there." if is_alive(row.owner) is None else f"with: kill {pid}"
     return BusyError(f"Run {run!r} is driven by process {pid} on {host}. Wait for it, or end it {how}")
@@ -207,10 +207,10 @@ _KILLED_S = 10.0
 """Seconds within which a killed process must be gone."""
 
 
-async def end_process(owner: Owner) -> None:
+async def kill_process_and_wait(owner: ProcessIdentity) -> None:
     """SIGKILL a process of this host and wait until it is gone. Raises `BusyError` if it stays."""
     try:
-        _kill(owner)
+        _send_sigkill(owner)
     except PermissionError as error:
         raise BusyError(
             f"Process {owner.pid} of another user doesn't answer and blocks this run. "
@@ -226,7 +226,7 @@ async def end_process(owner: Owner) -> None:
         await asyncio.sleep(0.005)
 
 
-def _kill(owner: Owner) -> None:
+def _send_sigkill(owner: ProcessIdentity) -> None:
     """SIGKILL, where possible through a pid descriptor, so the pid can't be reused between check and signal."""
     if sys.platform == "linux":
         try:

@@ -10,16 +10,16 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
-from interlock.engine.driver.of_run import WORKER
-from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.masking import masked
+from interlock.engine.driver.run_config import RunConfig
+from interlock.engine.driver.run_definition import WORKER_DOOR
+from interlock.engine.masking import mask_secrets
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store, keep_option, note_error, read_options, stopped
 from interlock.engine.store.approvals import number_requests, ready_answers, supersede
 from interlock.engine.store.diagnosis import diagnosed
 from interlock.engine.store.runs import first_task
-from interlock.graphs._pipeline import Ending, Pipeline
+from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.prompts import load
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolResult, cancelled
@@ -39,7 +39,7 @@ from interlock.state.text import clean_json, object_of
 from interlock.state.workflow import WorkflowContext
 
 
-def conclude(
+def conclude_drive(
     drive: Drive,
     pipeline: Pipeline,
     snapshot: StateSnapshot | None,
@@ -64,14 +64,14 @@ def conclude(
         ending = pipeline.ending(snapshot.values, output)
         status, details = ending.status, _workflow_error(ending.error) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
-    _note_end(drive, status, details)
+    _record_end(drive, status, details)
     return Outcome(
         run=run,
         workflow=pipeline.name,
         status=status,
         exit_code=code,
         output=output,
-        masked=shown_output(pipeline, output, redact),
+        masked=masked_output(pipeline, output, redact),
         error=details,
         stats=context.stats(),
         pending=waiting,
@@ -86,10 +86,10 @@ def _stop_error(drive: Drive, why: str) -> dict[str, str] | None:
     return stopped(why, first_task(drive.conn, drive.lease.run)) if why in STOPPED else None
 
 
-def _note_end(drive: Drive, status: str, details: dict[str, str] | None) -> None:
+def _record_end(drive: Drive, status: str, details: dict[str, str] | None) -> None:
     if not drive.lease.held:  # another process has the run and its row
         return
-    is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER
+    is_stopped, by_worker = drive.stop.why in STOPPED, drive.door == WORKER_DOOR
     if not (
         is_stopped and by_worker
     ):  # whoever cancelled the run said why; a worker that stops leaves nothing
@@ -122,7 +122,7 @@ def unrecorded_outcome(run: str, pipeline: Pipeline, error: StoreError, prepared
     )
 
 
-def outcome_left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
+def outcome_of_busy_run(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
     """The decision is persisted already; the process driving the run picks it up."""
     if not decisions:
         raise error
@@ -130,7 +130,7 @@ def outcome_left_to_driver(row: RunRow, decisions: Sequence[Decision], error: Bu
     return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
-def cancelled_run(row: RunRow, driven: Outcome | None = None) -> Outcome:
+def cancelled_outcome(row: RunRow, driven: Outcome | None = None) -> Outcome:
     """The outcome of a run that somebody cancelled at its request; `driven`: that of its last drive."""
     found = driven or Outcome(row.run, row.workflow, "cancelled", EXIT_CODES["cancelled"])
     if row.status == "running":
@@ -142,13 +142,15 @@ def cancelled_run(row: RunRow, driven: Outcome | None = None) -> Outcome:
     )
 
 
-def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
+def queued_outcome(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
     return Outcome(
         run, workflow, "queued", 0, resume_command=f"interlock logs {run} -f", warnings=[*warnings]
     )
 
 
-def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], options: Options) -> Outcome:
+def hand_over_to_workers(
+    store: Store, row: RunRow, decisions: Sequence[Decision], options: Options
+) -> Outcome:
     """The decisions are persisted, as are limits given now, and a worker drives the run.
 
     Of its own queue, unless it has none or is to move.
@@ -166,7 +168,7 @@ def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], op
             if not decisions:
                 hand_to_workers(conn, row.run)
     record_decisions(store, row.run, decisions, door=options.door)  # with the job
-    return queued(row.run, row.workflow)
+    return queued_outcome(row.run, row.workflow)
 
 
 def answered_interrupts(store: Store, run: str) -> set[str]:
@@ -185,11 +187,11 @@ def dump_output(result: WorkflowOutput) -> dict[str, Any]:
     return {**object_of(clean_json(shown)), **messages}  # NaN is a word: JSON would have it as null
 
 
-def shown_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
+def masked_output(pipeline: Pipeline, output: dict[str, Any], redact: Redactor) -> dict[str, Any]:
     """The output without secrets, if nodes of the user's own wrote it: what ours return is redacted before, or is
     returned as it is on purpose.
     """
-    return masked(output, redact) if pipeline.runs_user_code else output
+    return mask_secrets(output, redact) if pipeline.runs_user_code else output
 
 
 def result_event(outcome: Outcome) -> Result:
@@ -269,7 +271,7 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     calls = [*transcript.message(asked).tool_calls]
     answers: list[Message] = []
     for call in left:
-        result = _result_of_cut_call(drive, asked, calls.index(call))
+        result = _finish_cut_call(drive, asked, calls.index(call))
         answers.append(
             Message(
                 role="tool",
@@ -282,7 +284,7 @@ def _answer_open_calls(drive: Drive, head: str) -> str:
     return transcript.append(head, answers)
 
 
-def _result_of_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
+def _finish_cut_call(drive: Drive, asked: str, index: int) -> ToolResult:
     journal = drive.services.journal
     key = journal.latest(asked, index)
     call = journal.call(key)

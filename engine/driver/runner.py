@@ -8,58 +8,58 @@ from typing import Any, TypeVar
 
 from langgraph.types import StateSnapshot
 
-from interlock.engine.driver.compose import DriveServices, with_discovered
+from interlock.engine.driver.compose import DriveServices, with_discovered_tools
 from interlock.engine.driver.decisions import cancels_run, record_decisions
 from interlock.engine.driver.drive import (
     Drive,
     check_mode_switch,
-    context_of,
+    continuation_input,
     first_state,
-    further_input,
     graph_input,
     has_due_task,
     hook_channels,
     next_prompt_state,
     postponed_mode_warnings,
     requested_modes,
+    workflow_context,
 )
 from interlock.engine.driver.event_bus import EventBus
-from interlock.engine.driver.lease import Lease, acquire
-from interlock.engine.driver.notify import Notice, announced
-from interlock.engine.driver.of_run import (
-    WORKER,
-    check_prompt,
-    check_served,
-    check_to_drive,
-    kept_options,
-    move_if_gone,
-    needs_model,
-    place_of,
-    submitted,
-    with_own_nodes,
-    workflow_of,
-)
+from interlock.engine.driver.lease import Lease, acquire_lease
+from interlock.engine.driver.notifications import WaitingNotification, announce_outcome
 from interlock.engine.driver.outcome import (
     answered_interrupts,
-    cancelled_run,
+    cancelled_outcome,
     close_interrupted_prompt,
-    conclude,
-    left_to_workers,
-    outcome_left_to_driver,
-    queued,
+    conclude_drive,
+    hand_over_to_workers,
+    outcome_of_busy_run,
+    queued_outcome,
     unrecorded_outcome,
 )
-from interlock.engine.driver.prepare import (
+from interlock.engine.driver.run_config import (
     RunConfig,
-    check_input,
-    prepare,
-    with_input,
-    without_secrets,
+    apply_input,
+    check_agent_trusted,
+    prepare_run,
+    redact_prompt,
 )
-from interlock.engine.driver.stop import Stop, end_if_blocked
+from interlock.engine.driver.run_definition import (
+    WORKER_DOOR,
+    check_drivable,
+    check_prompt_allowed,
+    check_servable,
+    load_workflow_and_config,
+    move_run_if_folder_gone,
+    needs_model_here,
+    options_to_store,
+    prepare_submission,
+    repository_place,
+    with_user_processors,
+)
+from interlock.engine.driver.stop import Stop, exit_if_blocked
+from interlock.engine.optional_rooms import NO_EXPORTER, find_exporter
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
-from interlock.engine.rooms import NO_EXPORTER, find_exporter
 from interlock.engine.store import Store, change_first_input, forget_error, keep_option
 from interlock.engine.store.approvals import cancel_run
 from interlock.engine.store.diagnosis import diagnosed
@@ -67,9 +67,9 @@ from interlock.engine.store.runs import NewRun, above, check_run_id, deepest, in
 from interlock.engine.store.seals import Definition, read_definition, seal
 from interlock.engine.workflows import find_workflow
 from interlock.engine.working_folder import working_in
-from interlock.graphs import register
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs import register_pipeline
 from interlock.graphs.foreign import NodeError
+from interlock.graphs.pipeline import Pipeline
 from interlock.prompts import digest
 from interlock.state.deps import Stopped, to_its_end
 from interlock.state.errors import (
@@ -101,7 +101,7 @@ _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
-class Rewire:
+class ReplaySubstitutes:
     """What a replay substitutes in a drive."""
 
     services: Callable[[DriveServices], DriveServices] = lambda own: own
@@ -111,23 +111,23 @@ class Rewire:
 
 
 @dataclass(frozen=True)
-class _Door:
+class _DriveSetup:
     """What a drive has in common with those that follow it."""
 
     store: Store
     options: Options
     renderers: Sequence[Renderer]
     stop: Stop
-    rewire: Rewire | None = None
+    rewire: ReplaySubstitutes | None = None
 
     @property
-    def for_others(self) -> "_Door":
+    def for_other_runs(self) -> "_DriveSetup":
         """For runs that a drive goes on with: what was asked of another run doesn't count for them."""
         kept: Any = dict.fromkeys(("workspace", "approval_mode", "mode", "model"))
         return replace(self, options=replace(self.options, **kept, attach=(), notes=(), compress=False))
 
 
-async def begin(
+async def begin_run(
     workflow: str | Pipeline,
     input: Mapping[str, Any] | WorkflowInput,
     options: Options,
@@ -136,22 +136,24 @@ async def begin(
     stop: Stop,
     follow: bool = True,
 ) -> Outcome:
-    options = submitted(options)
-    chosen, source = _find_workflow(workflow, options)
+    options = prepare_submission(options)
+    chosen, source = _resolve_workflow(workflow, options)
     inputs = chosen.validated(input)
     chosen.check_guard(options.guard)
-    prepared = prepare(with_input(replace(options, source=source), inputs), needs_model(chosen, options))
+    prepared = prepare_run(
+        apply_input(replace(options, source=source), inputs), needs_model_here(chosen, options)
+    )
     prepared.warnings.extend(chosen.initial_warnings(inputs, prepared.env))
     chosen.graph_context(options.context)
-    check_input(inputs, prepared)
+    check_agent_trusted(inputs, prepared)
     store = Store(options.home).open()
-    title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
+    title = redact_prompt(clean(chosen.title(inputs)), prepared)[:200]
     kept = {
-        **prepared.redact.redact_json(kept_options(prepared.options)),
+        **prepared.redact.redact_json(options_to_store(prepared.options)),
         "context_prompts": digest("context"),
     }
     name = new_run_id() if run_id is None else check_run_id(run_id)
-    root = place_of(options) or str(prepared.workspace.root)
+    root = repository_place(options) or str(prepared.workspace.root)
 
     if options.schedule:
         from interlock.engine.driver.schedule import keep
@@ -163,31 +165,31 @@ async def begin(
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
         new = NewRun(name, chosen.name, root, title, kept, first, options.queue or None)
-        insert_run(drive.conn, new, sealed=options.door != WORKER)  # a schedule's row defined it
+        insert_run(drive.conn, new, sealed=options.door != WORKER_DOOR)  # a schedule's row defined it
         return graph_input(chosen, first, drive, "startup")
 
-    door = _Door(store, options, renderers, stop)
+    door = _DriveSetup(store, options, renderers, stop)
     if options.queue:
         return await _store_queued_run(door, chosen, prepared, name, start)
     outcome = await _drive_subtasks(await _drive_in_folder(door, chosen, prepared, name, start), door)
     return await _drive_following_run(outcome, door) if follow else outcome
 
 
-def _find_workflow(workflow: str | Pipeline, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
+def _resolve_workflow(workflow: str | Pipeline, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
     if isinstance(workflow, str):
         return find_workflow(workflow, options)
-    register(workflow)
+    register_pipeline(workflow)
     return workflow, None
 
 
-async def go_on(
+async def resume_run(
     run: str,
     decisions: Sequence[Decision],
     prompt: str | None,
     options: Options,
     renderers: Sequence[Renderer],
     stop: Stop,
-    rewire: Rewire | None = None,
+    rewire: ReplaySubstitutes | None = None,
     instead: bool = False,
     follow: bool = True,
 ) -> Outcome:
@@ -196,32 +198,32 @@ async def go_on(
     A task that waits for a subtask resumes with that, then continues itself. A prompt comes after the one in progress.
     """
     store = Store(options.home).open()
-    door = _Door(store, options, renderers, stop, rewire)
+    door = _DriveSetup(store, options, renderers, stop, rewire)
     row = find_run(store.home, run, options.workspace)
     if (below := deepest(store.home, row.run)) != row.run:
         row = find_run(store.home, below)
     if cancels_run(store, row.run, decisions):
         record_decisions(store, row.run, decisions, door=options.door)
-        return cancelled_run(find_run(store.home, row.run))
+        return cancelled_outcome(find_run(store.home, row.run))
     was_cut = row.status == "cancelled" and row.error is not None
     if was_cut and not (prompt or decisions):
-        return cancelled_run(row)
-    check_prompt(store, row, prompt, options)
-    if (row.queue or options.queue) and not prompt and options.door != WORKER:
-        return left_to_workers(store, row, decisions, options)
+        return cancelled_outcome(row)
+    check_prompt_allowed(store, row, prompt, options)
+    if (row.queue or options.queue) and not prompt and options.door != WORKER_DOOR:
+        return hand_over_to_workers(store, row, decisions, options)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
     outcome = await _drive_subtasks(
-        await _resume_run(row, door, decisions, now, instead or was_cut, later), door
+        await _drive_resumed_run(row, door, decisions, now, instead or was_cut, later), door
     )
     if follow and rewire is None:
         outcome = await _drive_following_run(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
-        return await go_on(outcome.run, [], later, options, renderers, stop, rewire)
+        return await resume_run(outcome.run, [], later, options, renderers, stop, rewire)
     return replace(outcome, warnings=[*outcome.warnings, *([_UNSENT] if later else [])])
 
 
-async def take_up(
+async def drive_with_input(
     run: str,
     given: Any,
     at: Mapping[str, Any],
@@ -231,21 +233,21 @@ async def take_up(
 ) -> Outcome:
     """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `at`."""
 
-    row, defined, told = check_to_drive(find_run(options.home, run), options)
-    chosen, prepared = workflow_of(row, options, defined)
+    row, defined, told = check_drivable(find_run(options.home, run), options)
+    chosen, prepared = load_workflow_and_config(row, options, defined)
     prepared.warnings.extend(told)
 
     async def first(drive: Drive, context: WorkflowContext) -> Any:
-        _seal_definition(drive, row, defined, told)
+        _seal_confirmed_definition(drive, row, defined, told)
         _store_context(drive, prepared, options)
-        return await further_input(chosen, prepared, given, at, drive, context)
+        return await continuation_input(chosen, prepared, given, at, drive, context)
 
     return await _drive_in_folder(
-        _Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first
+        _DriveSetup(Store(options.home), options, renderers, stop), chosen, prepared, run, first
     )
 
 
-def _seal_definition(drive: Drive, row: RunRow, defined: Definition, told: Sequence[str]) -> None:
+def _seal_confirmed_definition(drive: Drive, row: RunRow, defined: Definition, told: Sequence[str]) -> None:
     """Count a run as this host's own from now on, which a person at a terminal let go on after they were `told`."""
     if told:
         seal(drive.store.home, row.run, defined)
@@ -259,7 +261,7 @@ def _store_context(drive: Drive, prepared: RunConfig, options: Options) -> None:
         )
 
 
-async def _drive_subtasks(outcome: Outcome, door: _Door) -> Outcome:
+async def _drive_subtasks(outcome: Outcome, door: _DriveSetup) -> Outcome:
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
     home = door.store.home
     while outcome.workflow == "task" and not door.stop.why:
@@ -268,27 +270,27 @@ async def _drive_subtasks(outcome: Outcome, door: _Door) -> Outcome:
         following = below if waits else above(home, run) if outcome.status in ("done", "cancelled") else None
         if following is None:
             break
-        outcome = await _resume_run(find_run(home, following), door.for_others)
+        outcome = await _drive_resumed_run(find_run(home, following), door.for_other_runs)
     if outcome.workflow != "task" or (top := topmost(home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
 
 
-async def _drive_following_run(outcome: Outcome, door: _Door) -> Outcome:
+async def _drive_following_run(outcome: Outcome, door: _DriveSetup) -> Outcome:
     """Drive the run that carries on an ended one's work, if its pipeline names one; return how that ended."""
     while run := outcome.carried_on_by:
         if why := door.stop.why:
             code, command = EXIT_CODES[why], f"interlock resume {run}"
             return replace(outcome, run=run, status=why, exit_code=code, resume_command=command)
         warnings = outcome.warnings
-        outcome = await _resume_run(find_run(door.store.home, run), door.for_others)
+        outcome = await _drive_resumed_run(find_run(door.store.home, run), door.for_other_runs)
         outcome = replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
     return outcome
 
 
-async def _resume_run(
+async def _drive_resumed_run(
     row: RunRow,
-    door: _Door,
+    door: _DriveSetup,
     decisions: Sequence[Decision] = (),
     prompt: str | None = None,
     instead: bool = False,
@@ -296,30 +298,30 @@ async def _resume_run(
 ) -> Outcome:
     """Resume one run. `later`: a prompt that follows this drive. Raises `UserError` for a prompt that it can't take."""
     store, options = door.store, door.options
-    row, defined, told = check_to_drive(row, options)
-    chosen, prepared = workflow_of(row, options, defined)
+    row, defined, told = check_drivable(row, options)
+    chosen, prepared = load_workflow_and_config(row, options, defined)
     prepared.warnings.extend(told)
     if (prompt or later) and chosen.follow_up is None:
         raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt. {_no_prompt_hint(row)}")
-    without_secrets(prompt or "", prepared)
+    redact_prompt(prompt or "", prepared)
     asked = door.rewire.asked if door.rewire else requested_modes(prepared, options.approval_mode)
-    move_if_gone(store, row, prepared)
+    move_run_if_folder_gone(store, row, prepared)
     record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
-        _seal_definition(drive, row, defined, told)
+        _seal_confirmed_definition(drive, row, defined, told)
         keep_option(drive.conn, row.run, "rights", prepared.options.rights or {})
         _store_context(drive, prepared, options)
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
         now_defined = read_definition(drive.conn, row.run)
-        check_served(row, now_defined, options)
+        check_servable(row, now_defined, options)
         before: dict[str, str] = now_defined.options.get(_NEXT) or {}
         if snapshot.tasks and prompt and instead and chosen.follow_up:
             text, head["head"] = close_interrupted_prompt(drive, snapshot, prompt)
         elif snapshot.tasks:
             at_once, later = chosen.split_modes(asked)
-            _store_mode(drive, at_once)
+            _store_approval_mode(drive, at_once)
             if later:
                 prepared.warnings.extend(postponed_mode_warnings(chosen, later, snapshot.values))
                 keep_option(drive.conn, row.run, _NEXT, {**before, **later})
@@ -331,7 +333,7 @@ async def _resume_run(
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
         check_mode_switch(now := {**before, **asked}, snapshot.values)
-        _store_mode(drive, now)
+        _store_approval_mode(drive, now)
         if before:
             keep_option(drive.conn, row.run, _NEXT, {})
         return {**more, **head, **now, **hook_channels(drive, "resume")}
@@ -339,10 +341,10 @@ async def _resume_run(
     try:
         return await _drive_in_folder(door, chosen, prepared, row.run, following)
     except BusyError as error:
-        return outcome_left_to_driver(row, decisions, error)
+        return outcome_of_busy_run(row, decisions, error)
 
 
-def _store_mode(drive: Drive, asked: Mapping[str, str]) -> None:
+def _store_approval_mode(drive: Drive, asked: Mapping[str, str]) -> None:
     """Keep an approval mode that was chosen now, also for after the next question."""
     if mode := asked.get("approval_mode"):
         keep_option(drive.conn, drive.lease.run, "approval_mode", mode)
@@ -358,7 +360,7 @@ def _no_prompt_hint(row: RunRow) -> str:
 
 
 async def _drive_in_folder(
-    door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
+    door: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
 ) -> Outcome:
     """Drive the run in its own folder, whoever drives it from where."""
     root = prepared.workspace.root
@@ -369,11 +371,11 @@ async def _drive_in_folder(
 
 
 async def _drive_with_telemetry(
-    door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
+    door: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
 ) -> Outcome:
-    store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
-    chosen = rewire.workflow(with_own_nodes(chosen, prepared))
-    prepared = await _await_unless_stopped(with_discovered(prepared, store.home), run, stop)
+    store, stop, rewire = door.store, door.stop, door.rewire or ReplaySubstitutes()
+    chosen = rewire.workflow(with_user_processors(chosen, prepared))
+    prepared = await _await_unless_stopped(with_discovered_tools(prepared, store.home), run, stop)
     if not prepared.settings.telemetry.enabled or door.rewire is not None:
         return await _drive_under_lease(door, chosen, prepared, run, first)
     if (exporter := find_exporter()) is None:
@@ -388,11 +390,11 @@ async def _drive_with_telemetry(
 
 
 async def _drive_under_lease(
-    door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
+    door: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
 ) -> Outcome:
-    store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
+    store, stop, rewire = door.store, door.stop, door.rewire or ReplaySubstitutes()
     bus = EventBus(door.renderers, redact=prepared.redact)
-    lease = await _acquire_lease(store, run, prepared.options.stale_after_s, stop)
+    lease = await _acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
     is_told = prepared.settings.general.notify.wanted and door.rewire is None
     before = [request.id for request in waiting_requests(store.home, run)] if is_told else ()
 
@@ -417,39 +419,39 @@ async def _drive_under_lease(
         and not awaited.isdisjoint(answered_interrupts(store, run))
     ):
         try:
-            lease = await _acquire_lease(store, run, prepared.options.stale_after_s, stop)
+            lease = await _acquire_stoppable_lease(store, run, prepared.options.stale_after_s, stop)
         except BusyError:  # whoever decided drives it
             break
         outcome, awaited = await driven(lease, _resume_with_answers)
     if lease.asked == "cancel" and outcome.status in ("waiting", *STOPPED):
         with store.writing() as conn:
             cancel_run(conn, run)
-        outcome = cancelled_run(find_run(store.home, run), outcome)
-    notice = Notice.of(outcome, prepared, store.home, before) if is_told else None
-    return await announced(outcome, bus, notice)
+        outcome = cancelled_outcome(find_run(store.home, run), outcome)
+    notice = WaitingNotification.of(outcome, prepared, store.home, before) if is_told else None
+    return await announce_outcome(outcome, bus, notice)
 
 
 async def _store_queued_run(
-    door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
+    door: _DriveSetup, chosen: Pipeline, prepared: RunConfig, run: str, first: _First
 ) -> Outcome:
     """Store a new run, and the job that lets a worker drive it, in one transaction."""
     from interlock.engine.store.queue import put_job  # its packages come with an extra
 
     bus = EventBus(door.renderers, redact=prepared.redact)
-    lease = await _acquire_lease(door.store, run, prepared.options.stale_after_s, door.stop)
+    lease = await _acquire_stoppable_lease(door.store, run, prepared.options.stale_after_s, door.stop)
     try:
         with diagnosed(door.store.path):
             drive = Drive(door.store, lease, chosen, prepared, bus, door.stop)
             try:
                 with drive.conn.transaction(synced=True) as conn:
-                    await first(drive, context_of(drive, prepared))
+                    await first(drive, workflow_context(drive, prepared))
                     put_job(conn, run, door.options.queue)
             finally:
                 await drive.close()
     finally:
         lease.release()
         await bus.close()
-    return queued(run, chosen.name, prepared.warnings)
+    return queued_outcome(run, chosen.name, prepared.warnings)
 
 
 async def _resume_with_answers(drive: Drive, _context: WorkflowContext) -> Any:
@@ -457,7 +459,7 @@ async def _resume_with_answers(drive: Drive, _context: WorkflowContext) -> Any:
     return answers
 
 
-async def _acquire_lease(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:
+async def _acquire_stoppable_lease(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:
     loop = asyncio.get_running_loop()
 
     def lost() -> None:  # called from the heartbeat thread
@@ -465,9 +467,9 @@ async def _acquire_lease(store: Store, run: str, stale_after_s: float, stop: Sto
 
     def stopped() -> None:
         loop.call_soon_threadsafe(stop)
-        end_if_blocked(run)
+        exit_if_blocked(run)
 
-    work = acquire(store, run, stale_after_s=stale_after_s, on_lost=lost, on_stop=stopped)
+    work = acquire_lease(store, run, stale_after_s=stale_after_s, on_lost=lost, on_stop=stopped)
     return await _await_unless_stopped(work, run, stop)
 
 
@@ -480,7 +482,7 @@ async def _await_unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: St
 
 
 async def _advance_to_outcome(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: _First) -> Outcome:
-    run, context = drive.lease.run, context_of(drive, prepared)
+    run, context = drive.lease.run, workflow_context(drive, prepared)
     begun = await first(drive, context)  # before its first event: whoever hears that finds the run's row
     drive.bus(Init(session_id=run, model=prepared.model, workflow=chosen.name))
     for warning in prepared.warnings:
@@ -490,7 +492,7 @@ async def _advance_to_outcome(drive: Drive, chosen: Pipeline, prepared: RunConfi
     try:
         if begun is not None or await has_due_task(drive):
             forget_error(drive.conn, run)
-            snapshot = await _advance_uncut(drive, drive.advance(begun, prepared.limits.timeout_s))
+            snapshot = await _advance_shielded(drive, drive.advance(begun, prepared.limits.timeout_s))
     except Exception as problem:
         error = problem  # becomes the outcome: work so far is kept, and the run can be resumed
     try:
@@ -498,15 +500,15 @@ async def _advance_to_outcome(drive: Drive, chosen: Pipeline, prepared: RunConfi
             snapshot, _ = await drive.resume_input()
         with diagnosed(drive.store.path):
             try:
-                return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
+                return conclude_drive(drive, chosen, snapshot, context, error, prepared.warnings)
             except RunError as misfit:  # the last state doesn't fit the workflow's declared output
-                return conclude(drive, chosen, snapshot, context, misfit, prepared.warnings)
+                return conclude_drive(drive, chosen, snapshot, context, misfit, prepared.warnings)
     except NodeError as refused:
-        return conclude(drive, chosen, None, context, error or refused, prepared.warnings)
+        return conclude_drive(drive, chosen, None, context, error or refused, prepared.warnings)
     except StoreError as broken:
         return unrecorded_outcome(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
 
 
-async def _advance_uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
+async def _advance_shielded(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
     """Run in a separate task: cancelling the caller's would interrupt LangGraph in the middle of a write."""
     return await to_its_end(advance, cancelled=drive.stop)

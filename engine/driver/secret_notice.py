@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from interlock.graphs._asking import plain
+from interlock.graphs.foreign_requests import plain
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.text import json_text
 

@@ -29,7 +29,7 @@ _SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
 
 
 @contextmanager
-def signals_held() -> Generator["_Handler | None"]:
+def hold_signals() -> Generator["_SignalHandler | None"]:
     """Hold the first SIGINT, SIGTERM or SIGHUP for the run driven in this block; a second exits the process.
 
     Enter it before the event loop exists: asyncio would install its own handler, which cancels whatever the run has
@@ -39,7 +39,7 @@ def signals_held() -> Generator["_Handler | None"]:
         yield None
         return
     current = signal.getsignal(signal.SIGINT)
-    handler = current if isinstance(current, _Handler) else _Handler()
+    handler = current if isinstance(current, _SignalHandler) else _SignalHandler()
     handler.users += 1
     try:
         yield handler
@@ -55,7 +55,7 @@ def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
 
     Overlapping drives in one process share the handler.
     """
-    with signals_held() as handler:
+    with hold_signals() as handler:
         if handler is None:
             yield
             return
@@ -66,7 +66,7 @@ def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
             handler.leave(request)
 
 
-class _Handler:
+class _SignalHandler:
     """A plain signal handler, not the loop's, so the second signal works while the loop is busy."""
 
     def __init__(self) -> None:
@@ -92,23 +92,23 @@ class _Handler:
     def leave(self, request: Callable[[], None]) -> None:
         del self._requests[request]
 
-    def leave_after(self, seconds: float, code: int) -> threading.Timer:
+    def exit_after(self, seconds: float, code: int) -> threading.Timer:
         """End the process then if it is stuck: Python can't end a thread. Its run was killed, and can be resumed."""
-        timer = threading.Timer(seconds, self._leave_if_stuck, (self.blocking, code))
+        timer = threading.Timer(seconds, self._exit_if_stuck, (self.blocking, code))
         timer.daemon = True
         timer.start()
         self._timers.append(timer)
         return timer
 
-    def _leave_if_stuck(self, run: str, code: int) -> None:
+    def _exit_if_stuck(self, run: str, code: int) -> None:
         """Stuck: a loop that drives doesn't answer, or the process waits only for threads.
 
         A signal lets effects that are under way end, a time-out doesn't.
         """
         effects = effects_under_way(run) if code == _CANCELLED else []
         if effects or (self._answers() and not self._is_held()):
-            self._tell_of(effects)
-            self.leave_after(GRACE_S, code)
+            self._announce_effects(effects)
+            self.exit_after(GRACE_S, code)
             return
         _restore_terminal(self._terminal)
         where = ", ".join(places_of_theirs()) or "its code"
@@ -124,12 +124,12 @@ class _Handler:
             os._exit(code)
 
     def _answers(self) -> bool:
-        return bool(self._requests) and all(_answers(loop) for loop in {*self._requests.values()})
+        return bool(self._requests) and all(_is_loop_responsive(loop) for loop in {*self._requests.values()})
 
     def _is_held(self) -> bool:
         return any(isinstance(request, Stop) and request.token.is_held for request in self._requests)
 
-    def _tell_of(self, effects: list[str]) -> None:
+    def _announce_effects(self, effects: list[str]) -> None:
         if effects and not self._told:
             self._told = True
             names = ", ".join(map(repr, effects[:3])) + (" …" if effects[3:] else "")
@@ -149,7 +149,7 @@ class _Handler:
         if self._first_at is None:
             self._first_at = now
             if self.blocking:
-                self.leave_after(GRACE_S, _CANCELLED)
+                self.exit_after(GRACE_S, _CANCELLED)
             for request, loop in self._requests.items():
                 loop.call_soon_threadsafe(request)
         elif now - self._first_at > _SAME_PRESS_S:
@@ -161,7 +161,7 @@ _ANSWER_S = 4.0
 """Seconds after which a loop that is asked counts as stuck: on a loaded machine one that works may take two."""
 
 
-def _answers(loop: asyncio.AbstractEventLoop) -> bool:
+def _is_loop_responsive(loop: asyncio.AbstractEventLoop) -> bool:
     answered = threading.Event()
     try:
         loop.call_soon_threadsafe(answered.set)
@@ -170,28 +170,28 @@ def _answers(loop: asyncio.AbstractEventLoop) -> bool:
     return answered.wait(_ANSWER_S)
 
 
-def may_block(
+def watch_blocking_code(
     run: str, timeout_s: float | None, note_end: Callable[[StopAsked], None]
 ) -> threading.Timer | None:
     """Let a signal, or the time-out, end the process if the run's code heeds neither."""
     handler = signal.getsignal(signal.SIGINT)
-    if not isinstance(handler, _Handler):
+    if not isinstance(handler, _SignalHandler):
         return None
     handler.blocking, handler.note_end = run, note_end
-    return overdue(timeout_s) if timeout_s else None
+    return exit_when_overdue(timeout_s) if timeout_s else None
 
 
-def end_if_blocked(run: str) -> None:
+def exit_if_blocked(run: str) -> None:
     """End the process if code of this run, which was asked to stop, still blocks a while from now. From any thread."""
     handler = signal.getsignal(signal.SIGINT)
-    if isinstance(handler, _Handler) and handler.blocking == run:
-        handler.leave_after(GRACE_S, _CANCELLED)
+    if isinstance(handler, _SignalHandler) and handler.blocking == run:
+        handler.exit_after(GRACE_S, _CANCELLED)
 
 
-def overdue(seconds: float) -> threading.Timer | None:
+def exit_when_overdue(seconds: float) -> threading.Timer | None:
     """End the process if the code of its run still blocks a while after these seconds."""
     handler = signal.getsignal(signal.SIGINT)
-    return handler.leave_after(seconds + GRACE_S, _TIMED_OUT) if isinstance(handler, _Handler) else None
+    return handler.exit_after(seconds + GRACE_S, _TIMED_OUT) if isinstance(handler, _SignalHandler) else None
 
 
 def _terminal_settings() -> list[Any] | None:
@@ -234,7 +234,7 @@ class Stop:
 
 
 @contextmanager
-def stoppable(outer: Stop | None = None) -> Generator[Stop]:
+def provide_stop(outer: Stop | None = None) -> Generator[Stop]:
     """Yield the `Stop` of a drive; unless the caller passes its own, signals trigger it."""
     if outer is not None:
         yield outer

@@ -16,7 +16,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import views
 from interlock.engine.store.checkpoints import Due, due_within
 from interlock.engine.store.views import Row
-from interlock.graphs._langgraph import node_of
+from interlock.graphs.langgraph_internals import node_of
 from interlock.state.names import ERROR_HANDLER, RAISED
 
 Place = tuple[str, ...]

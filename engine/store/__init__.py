@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
-from interlock.engine.rooms import load_fleet_entry
+from interlock.engine.optional_rooms import load_fleet_entry
 from interlock.engine.store.address import ADDRESS, address_of
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.seals import PROGRESS, resealed

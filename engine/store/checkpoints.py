@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.store import checkpoint_of, select
-from interlock.graphs._langgraph import BOOKKEEPING, due_nodes, is_internal, node_of
+from interlock.graphs.langgraph_internals import BOOKKEEPING, due_nodes, is_internal, node_of
 from interlock.state.errors import UserError
 
 

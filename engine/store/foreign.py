@@ -19,11 +19,11 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import end_run
 from interlock.engine.store.saver import ClassKeepingSaver, Saver
 from interlock.engine.store.steps import StepLog
-from interlock.graphs import _langgraph
-from interlock.graphs._asking import pause_of, requests_of, value_of
-from interlock.graphs._node_sources import node_sources
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._stored import StoredForm, unstorable
+from interlock.graphs import langgraph_internals
+from interlock.graphs.foreign_node_sources import node_sources
+from interlock.graphs.foreign_requests import pause_of, requests_of, value_of
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_values import StoredForm, unstorable
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.clock import unix_time
 from interlock.state.errors import RunError
@@ -77,7 +77,7 @@ class ForeignSaver(ClassKeepingSaver):
     def _formed(self, channel: str, value: Any) -> Any:
         """The value, or what the graph's own serializer makes of it, if that brings it back. Raises `RunError` for
         one that can't be hidden as all of the state is."""
-        if self._own is None or not _langgraph.holds_values(channel, value):
+        if self._own is None or not langgraph_internals.holds_values(channel, value):
             return value
         is_ours = not unstorable(value, self.known, self.serde)
         if is_ours and not self._hides:
@@ -135,7 +135,7 @@ class ForeignSaver(ClassKeepingSaver):
     ) -> None:
         writes = [(channel, self._formed(channel, value)) for channel, value in writes]
         given = dict(writes)
-        kept = {key: value for key, value in given.items() if key not in _langgraph.BOOKKEEPING}
+        kept = {key: value for key, value in given.items() if key not in langgraph_internals.BOOKKEEPING}
         self.check_storable(kept, self.steps.node_of(task_id))
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
@@ -143,7 +143,7 @@ class ForeignSaver(ClassKeepingSaver):
                 if isinstance(item, Interrupt):
                     self.ask(thread, item, self.steps.node_of(task_id))
             super().put_writes(config, writes, task_id, task_path)
-            if not given.keys() <= _langgraph.BOOKKEEPING:  # it is over, and asks nothing more
+            if not given.keys() <= langgraph_internals.BOOKKEEPING:  # it is over, and asks nothing more
                 self._approvals.withdraw(f"interrupt:{task_id}:")
             self._commit()
 
@@ -199,9 +199,9 @@ class ForeignSaver(ClassKeepingSaver):
 
     @override
     def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:
-        if not _langgraph.has_breakpoints(app):
+        if not langgraph_internals.has_breakpoints(app):
             return set()
-        found = _langgraph.stops_at(app, snapshot, self._ran_before)
+        found = langgraph_internals.stops_at(app, snapshot, self._ran_before)
         return {name for name, *about in found if self._pause(run, name, pause_of(name, *about))}
 
     @override
@@ -346,7 +346,10 @@ def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
         (run,),
         tables=("writes",),
     )
-    return [(name, task, _langgraph.node_of(path), channel) for name, task, path, channel in rows.fetchall()]
+    return [
+        (name, task, langgraph_internals.node_of(path), channel)
+        for name, task, path, channel in rows.fetchall()
+    ]
 
 
 def given_answers(conn: Connection, run: str) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.named_files import note_files
 from interlock.engine.store.rows import Plus
-from interlock.services.hooks.configured import Hook
-from interlock.services.hooks.reply import Reply
+from interlock.services.hooks.hook_replies import Reply
+from interlock.services.hooks.hook_settings import Hook
 from interlock.state.clock import unix_time
 from interlock.state.run import HookEvent
 

@@ -18,8 +18,8 @@ from interlock.engine.store.named_files import note_files
 from interlock.engine.store.rows import conditions, shape
 from interlock.engine.store.saver import ClassKeepingSerde, Notice, notice_nothing
 from interlock.engine.store.tables import TABLE
-from interlock.graphs._langgraph import storable_types
-from interlock.graphs._stored import Names, Storable, unstorable
+from interlock.graphs.langgraph_internals import storable_types
+from interlock.graphs.stored_values import Names, Storable, unstorable
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.clock import unix_time

@@ -37,8 +37,8 @@ from interlock.engine.store.rows import Condition, conditions, shape
 from interlock.engine.store.runs import how_it_ended
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
-from interlock.graphs import _langgraph
-from interlock.graphs._stored import Names, Storable, class_keeping_encoder, loader_of, unstorable
+from interlock.graphs import langgraph_internals
+from interlock.graphs.stored_values import Names, Storable, class_keeping_encoder, loader_of, unstorable
 from interlock.state.charts import RunChart, step
 from interlock.state.clock import unix_time
 from interlock.state.errors import ENDED_WELL, RunError, exception_line
@@ -247,16 +247,19 @@ class Saver(BaseCheckpointSaver[int]):
         channels = {channel for channel, _ in writes}
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
-        path = _langgraph.with_node(task_path, self.steps.node_of(task_id))
+        path = langgraph_internals.with_node(task_path, self.steps.node_of(task_id))
         with self._together():
             self._rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)
             # A resumed task also writes the answer it took; only further writes make it a step.
-            if not channels <= _langgraph.BOOKKEEPING and not channels & {"__interrupt__", "__error__"}:
+            if not channels <= langgraph_internals.BOOKKEEPING and not channels & {
+                "__interrupt__",
+                "__error__",
+            }:
                 self._forget(thread, task_id)
-                if not _langgraph.turns_input_into_state(task_path):
+                if not langgraph_internals.turns_input_into_state(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
             for channel, error in writes:
@@ -358,7 +361,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
-        return [key for key in values if key not in known and not _langgraph.is_internal(key)]
+        return [key for key in values if key not in known and not langgraph_internals.is_internal(key)]
 
     def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
@@ -402,7 +405,7 @@ class ClassKeepingSaver(Saver):
     ) -> None:
         """`types`: classes (module, name) that its checkpoints may hold beside those that its program imports."""
         super().__init__(conn, steps, outcome)
-        self.known = Storable(frozenset(types) | _langgraph.storable_types())
+        self.known = Storable(frozenset(types) | langgraph_internals.storable_types())
         self.serde = ClassKeepingSerde(self.known)
 
     def stores(self, effects: Effects) -> None:
@@ -422,7 +425,7 @@ class ClassKeepingSaver(Saver):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        kept = {channel: value for channel, value in writes if channel not in _langgraph.BOOKKEEPING}
+        kept = {channel: value for channel, value in writes if channel not in langgraph_internals.BOOKKEEPING}
         self.check_storable(kept, self.steps.node_of(task_id))
         super().put_writes(config, writes, task_id, task_path)
 
@@ -479,7 +482,7 @@ def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[s
     """
     # Who drives is in the lease; an open run that writes a checkpoint is running.
     running = "running" if before == "open" else step(RunChart, before, "drive")
-    if _langgraph.is_due(values):
+    if langgraph_internals.is_due(values):
         return "open", ""
     outcome = str(values.get(key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"
@@ -495,7 +498,7 @@ def raise_id_clock(conn: Connection, thread: str) -> None:
         "select max(checkpoint_id) from checkpoints where thread_id = $1", (thread,)
     ).fetchone()
     if newest:
-        _langgraph.raise_id_clock(newest)
+        langgraph_internals.raise_id_clock(newest)
 
 
 def child_in(interrupted: object) -> str:

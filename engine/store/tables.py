@@ -38,7 +38,7 @@ _CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
 _PARSED = "interlock.engine.store.damage"
 _STATE = "interlock.state"
 _RESULT = f"{_STATE}.calls:ToolResult"
-_REPLY = "interlock.services.hooks.reply:Reply"
+_REPLY = "interlock.services.hooks.hook_replies:Reply"
 
 TABLES = (
     Table(

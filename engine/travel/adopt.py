@@ -16,9 +16,9 @@ import ormsgpack
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_NUMPY_ARRAY, JsonPlusSerializer
 
-from interlock.engine.driver.drive import check_resumable, pending
-from interlock.engine.driver.of_run import kept_options
-from interlock.engine.driver.prepare import prepare
+from interlock.engine.driver.drive import check_resumable, pending_interrupts
+from interlock.engine.driver.run_config import prepare_run
+from interlock.engine.driver.run_definition import options_to_store
 from interlock.engine.options import Options
 from interlock.engine.store import Store, explained
 from interlock.engine.store.address import is_server, without_password
@@ -28,9 +28,9 @@ from interlock.engine.store.foreign import ForeignSaver, Memory
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_status
 from interlock.engine.store.sqlite import SqliteConnection, another_programs
 from interlock.engine.store.steps import StepLog, StepRow, write_steps
-from interlock.engine.workflows import find_workflow, only_graph
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._stored import Names, loader_of
+from interlock.engine.workflows import find_only_graph, find_workflow
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.stored_values import Names, loader_of
 from interlock.state.errors import RunError, UserError
 
 
@@ -40,17 +40,17 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
     Raises `UserError` for a thread that isn't there, holds what the graph's types don't name, or stands where this
     graph can't go on. `workflow`: empty: the one that the folder's `langgraph.json` names.
     """
-    workflow = workflow or only_graph(options)
+    workflow = workflow or find_only_graph(options)
     chosen, source = find_workflow(workflow, options)
     form = chosen.thread_form()
-    prepared = prepare(replace(options, source=source), chosen.needs_model)
+    prepared = prepare_run(replace(options, source=source), chosen.needs_model)
     store, run = Store(options.home), new_run_id()
     store.open()
     with explained(store.path), closing(store.connect("FULL")) as conn:
         steps, approvals = StepLog(prepared.redact, conn, run), SqlApprovals(conn, run, prepared.redact)
         saver = ForeignSaver(conn, steps, form, approvals, Memory(store.path))
         found = _thread_of(url, thread, form.serde if form.hides else _Reader({*form.types}, saver.known))
-        kept = prepared.redact.redact_json(kept_options(prepared.options))
+        kept = prepared.redact.redact_json(options_to_store(prepared.options))
         title, root = f"thread {thread}", str(prepared.workspace.root)
         with conn.transaction():
             insert_run(conn, NewRun(run, chosen.name, root, title, kept, {}))
@@ -79,7 +79,7 @@ def _settle(conn: Connection, chosen: Pipeline, saver: ForeignSaver, run: str) -
     for task in _innermost(snapshot):
         for item in task.interrupts:
             saver.ask(run, item, task.name)
-    waits = {item.id for item in pending(snapshot)}
+    waits = {item.id for item in pending_interrupts(snapshot)}
     status = "waiting" if waits else "open" if snapshot.tasks else "done"
     set_status(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
     number_requests(conn, run)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.driver import runner
-from interlock.engine.driver.of_run import restored
-from interlock.engine.driver.prepare import prepare
-from interlock.engine.driver.stop import stoppable
+from interlock.engine.driver.run_config import prepare_run
+from interlock.engine.driver.run_definition import restore_options
+from interlock.engine.driver.stop import provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
 from interlock.engine.store import options_of
@@ -33,8 +33,8 @@ from interlock.engine.travel.replay import (
     recorded_run,
     way,
 )
-from interlock.graphs._langgraph import input_of
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.langgraph_internals import input_of
+from interlock.graphs.pipeline import Pipeline
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""
@@ -68,9 +68,9 @@ def _checked(home: Path, row: RunRow, chosen: Pipeline, model: str) -> Options:
     """The options to drive the fork with; `prepare` raises what is wrong with them."""
     kept = {**options_of(home, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
-    restored_options = restored(options, kept, row.workspace)
+    restored_options = restore_options(options, kept, row.workspace)
     chosen.check_model_switch(row.run)
-    prepare(restored_options, chosen.needs_model)
+    prepare_run(restored_options, chosen.needs_model)
     return options
 
 
@@ -91,8 +91,8 @@ async def _driven(
         asked: Mapping[str, str] = prompt.asked if prompt else {}
         modes: Any = {name: value for name, value in asked.items() if name != "chosen_mode"}
         given, text = replace(options, **modes), prompt and prompt.text
-        with stoppable() as stop:
-            return await runner.go_on(run, decisions, text, given, renderers, stop, follow=False)
+        with provide_stop() as stop:
+            return await runner.resume_run(run, decisions, text, given, renderers, stop, follow=False)
 
     answers: dict[str, list[Mapping[str, Any]]] = {}
     for _, request, answer in answered_requests(home, run):

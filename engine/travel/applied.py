@@ -17,16 +17,18 @@ from typing import Any
 
 from langgraph.errors import GraphInterrupt
 
-from interlock.engine.masking import redactor_at
+from interlock.engine.masking import load_folder_redactor
 from interlock.engine.read import RunRow, step_rows
 from interlock.engine.store import Store, checkpoint_of, options_of
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign import node_sources_of, saver_for, task_writes
 from interlock.engine.store.replays import answered_requests
 from interlock.engine.store.steps import StepLog
-from interlock.graphs._asking import readable
-from interlock.graphs._interrupts import RecordedAnswers
-from interlock.graphs._langgraph import (
+from interlock.graphs.foreign_callbacks import kept_aside
+from interlock.graphs.foreign_interrupts import RecordedAnswers
+from interlock.graphs.foreign_node_sources import node_sources
+from interlock.graphs.foreign_requests import readable
+from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,
     QUESTIONS,
     DueTask,
@@ -37,9 +39,7 @@ from interlock.graphs._langgraph import (
     run_as_node,
     take_over_interrupts,
 )
-from interlock.graphs._node_sources import node_sources
-from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._watch import kept_aside
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import THEIR_ERRORS, UserError
 from interlock.state.names import is_hidden_node
@@ -143,7 +143,7 @@ class _Record:
                 (ApprovalRequest.model_validate(request), Answer.model_validate(answer))
                 for _, request, answer in answered_requests(home, row.run)
             ),
-            redactor_at(Path(row.workspace), home).redact_request,
+            load_folder_redactor(Path(row.workspace), home).redact_request,
         )
         self._sources = node_sources_of(options)
         self._today = node_sources(app)

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.checkouts import at_hand, is_elsewhere, repository_of
+from interlock.engine.checkouts import files_on_this_host, is_on_other_host, run_repository
 from interlock.engine.read import RunRow, find_run
-from interlock.engine.run_files import RunFiles, commit_at
+from interlock.engine.run_files import RunFiles, find_commit_at_step
 from interlock.engine.store import Store, options_of
 from interlock.engine.store.blobs import brought, copy_plans
 from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
 from interlock.engine.store.copies import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id
-from interlock.graphs import is_known, pipeline
-from interlock.graphs._langgraph import is_due
+from interlock.graphs import is_pipeline, load_pipeline
+from interlock.graphs.langgraph_internals import is_due
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder
-from interlock.services.snapshots.restore import apply, between
-from interlock.services.snapshots.snapshots import Contents
+from interlock.services.snapshots.restore import apply_restore, plan_restore
+from interlock.services.snapshots.snapshots import SnapshotContents
 from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
 
@@ -54,16 +54,16 @@ def fork_run(
     _refuse_open_subtask(home, run, point)
     files = RunFiles(home, run)
     if in_place:
-        files.refuse_driven()
+        files.check_not_driven()
         if step is not None and not point.parked:
-            files.put(files.to_step(step)[0])
+            files.put(files.plan_restore(step)[0])
         return _recorded(home, run, point, Path(run.workspace))
     snapshots = home / "snapshots"
     make_private_directory(snapshots)
     with lock_folder(snapshots):
-        beside = Path.cwd() / run.run if is_elsewhere(home, run) else Path(run.workspace)
+        beside = Path.cwd() / run.run if is_on_other_host(home, run) else Path(run.workspace)
         fork, folder = _begun(home, run, point, beside, workspace) or _new(beside, workspace)
-        with at_hand(home, run) as here:
+        with files_on_this_host(home, run) as here:
             staged = _staged(home, here, point, folder)
         made = _recorded(home, run, point, folder, fork)
         try:
@@ -111,19 +111,23 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
         raise UserError(f"{str(folder)!r} exists and isn't empty. Give a new folder: --workspace DIR")
     if not folder.parent.is_dir():
         raise UserError(f"No folder {str(folder.parent)!r} to make {folder.name!r} in.")
-    found = None if point.parked else commit_at(home, run.run, point.at.step)
+    found = None if point.parked else find_commit_at_step(home, run.run, point.at.step)
     if found is None:  # the run changed no files, or is parked here: use the current ones
         files = RunFiles(home, run)
         found = (files.folder.name, files.now())
     # Other hosts know a repository by their own folders.
-    repository = RunFiles(home, run).folder if repository_of(home, run.run) else home / "snapshots" / found[0]
+    repository = (
+        RunFiles(home, run).folder if run_repository(home, run.run) else home / "snapshots" / found[0]
+    )
     staged = folder.with_name(f".interlock-fork-{run.run}")
     shutil.rmtree(staged, ignore_errors=True)
     try:
         staged.mkdir()
-        nothing = Contents({}, {})
-        apply(
-            between(nothing, brought(home, repository, [found[1]]).contents(found[1]), staged, repository),
+        nothing = SnapshotContents({}, {})
+        apply_restore(
+            plan_restore(
+                nothing, brought(home, repository, [found[1]]).contents(found[1]), staged, repository
+            ),
             durable=False,
         )
     except OSError as error:
@@ -164,6 +168,6 @@ def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     from interlock.engine.store.saver import status_of
 
     # A user's workflow isn't loaded here: assume the usual key.
-    key = pipeline(run.workflow).outcome if is_known(run.workflow) else "status"
+    key = load_pipeline(run.workflow).outcome if is_pipeline(run.workflow) else "status"
     status, outcome = status_of(point.at.values, key)
     return {**now, "status": status, "outcome": outcome, "error": None}

@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.checkouts import at_hand
-from interlock.engine.masking import masked, redactor_at
+from interlock.engine.checkouts import files_on_this_host
+from interlock.engine.masking import load_folder_redactor, mask_secrets
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
-from interlock.engine.run_files import RunFiles, diff_of, settings_of
+from interlock.engine.run_files import RunFiles, diff_calls, load_folder_settings
 from interlock.engine.store.chain import messages_at
 from interlock.engine.store.checkpoints import current_state
 from interlock.engine.store.places import undone
@@ -50,7 +50,7 @@ def record_of(home: Path, run: RunRow) -> dict[str, Any]:
 def _state(home: Path, run: RunRow) -> dict[str, Any]:
     """The newest state of a graph without a conversation, without secrets; empty for others: their messages say it."""
     values = current_state(home, run.run)
-    return {} if "head" in values else masked(values, redactor_at(Path(run.workspace), home))
+    return {} if "head" in values else mask_secrets(values, load_folder_redactor(Path(run.workspace), home))
 
 
 def _messages(home: Path, run: str) -> list[dict[str, Any]]:
@@ -65,9 +65,9 @@ def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
     if not changed:
         return "", {}
     try:
-        with at_hand(home, run, files=False) as here:
-            each = RunFiles(home, here).diffs(changed)
-            return diff_of(home, here, own), {s.key: diff for s, diff in zip(changed, each, strict=True)}
+        with files_on_this_host(home, run, files=False) as here:
+            each = RunFiles(home, here).diff_each_call(changed)
+            return diff_calls(home, here, own), {s.key: diff for s, diff in zip(changed, each, strict=True)}
     except InterlockError as error:
         return f"The files can't be shown: {error}", {}
 
@@ -76,7 +76,7 @@ def costs(run: RunRow, used: dict[str, dict[str, Any]]) -> dict[str, dict[str, A
     """`used`, by model, with the cost also of calls whose price wasn't known when they were made, or not kept yet."""
     if all(amounts["usd"] is not None for amounts in used.values()):
         return used
-    facts = ModelFacts(settings_of(Path(run.workspace)), os.environ)
+    facts = ModelFacts(load_folder_settings(Path(run.workspace)), os.environ)
     found: dict[str, dict[str, Any]] = {}
     for name, amounts in used.items():
         prices = facts.prices(name) if amounts["usd"] is None else None

@@ -21,13 +21,13 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
-from interlock.graphs._additions import nondeterministic, with_node, with_replayed
-from interlock.graphs._langgraph_part import Node
-from interlock.graphs._own_nodes import run_or_replay
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.additions import nondeterministic, with_node, with_replayed
+from interlock.graphs.langgraph_node import Node
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.user_nodes import run_or_replay
 from interlock.prompts import digest
-from interlock.services.checks.table import CheckTable
-from interlock.services.hooks.reply import HookReply, Reply, merged
+from interlock.services.checks.test_table import CheckTable
+from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
 from interlock.services.models.script import Scripted, entry_of
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
@@ -257,10 +257,10 @@ class RecordedHooks:
     run: str
 
     def __post_init__(self) -> None:
-        self._replies: dict[tuple[str, str], list[list[HookReply]]] = {}
+        self._replies: dict[tuple[str, str], list[list[SourcedReply]]] = {}
         rows = recorded_hooks(self.conn)
         for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
-            replies = [HookReply(h.name, h.source, self._reply(h.reply, h.reply_file)) for h in firing]
+            replies = [SourcedReply(h.name, h.source, self._reply(h.reply, h.reply_file)) for h in firing]
             self._replies.setdefault((event, subject), []).append(replies)
         checked = (reply for firing in self._replies.get(("AfterAgent", SUBJECT), []) for reply in firing)
         self._ends = [CheckEnd.model_validate(reply.reply.output["check"]) for reply in checked]
@@ -282,7 +282,7 @@ class RecordedHooks:
         emit: Emit,  # noqa: ARG002 - as Hooks
     ) -> HookOutcome:
         firings = self._replies.get((event, subject), [])
-        return merged(event, firings.pop(0)) if firings else HookOutcome()
+        return merge_replies(event, firings.pop(0)) if firings else HookOutcome()
 
     def unsettled(self, unknown: str) -> Unsettled:
         raise KeyError(unknown)

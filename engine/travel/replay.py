@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
-from interlock.engine.driver.of_run import restored
-from interlock.engine.driver.settling import Asker, settled
-from interlock.engine.driver.stop import Stop, stoppable
+from interlock.engine.driver.decision_loop import Asker, ask_until_settled
+from interlock.engine.driver.run_definition import restore_options
+from interlock.engine.driver.stop import Stop, provide_stop
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, Step, find_run, path, root_step_rows, steps_of
 from interlock.engine.store import Store, options_of, reading
@@ -33,11 +33,11 @@ from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.applied import Instead, apply_record, differing_keys, is_same, repeatable_text
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Record, Seen, entries_of, record_of, recorded_services
-from interlock.engine.workflows import begun_with, executed, line_of
-from interlock.graphs._additions import with_node
-from interlock.graphs._langgraph import input_of
-from interlock.graphs._langgraph_part import Node
-from interlock.graphs._pipeline import Pipeline
+from interlock.engine.workflows import error_line, execute_file, load_recorded_workflow
+from interlock.graphs.additions import with_node
+from interlock.graphs.langgraph_internals import input_of
+from interlock.graphs.langgraph_node import Node
+from interlock.graphs.pipeline import Pipeline
 from interlock.services.models.script import write_script
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, StoppedError, UserError
@@ -95,12 +95,12 @@ def _function(file: Path, name: str, declared: Callable[[Any], object] | None) -
     code = b""
     try:
         code = file.read_bytes()
-        found: Any = executed(file, code).__dict__
+        found: Any = execute_file(file, code).__dict__
     except OSError as error:
         raise ConfigError(f"{str(file)!r} can't be read ({error.strerror}); {_FORM}.") from error
     except THEIR_ERRORS as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ConfigError(f"{file}:{line_of(file, code, error, name)}: {what}.") from error
+        raise ConfigError(f"{file}:{error_line(file, code, error, name)}: {what}.") from error
     if callable(function := found.get(name)) and (declared is None or declared(function)):
         return function
     if declared is None:
@@ -155,7 +155,7 @@ async def replay(
         return await _applied(home, row, chosen, recorded, until, swapped)
     swap = swap_from(swapped, until) if swapped else None
     last = None if swap else _last(row, recorded, until)
-    with TemporaryDirectory(prefix="interlock-replay-") as folder, stoppable() as stop:
+    with TemporaryDirectory(prefix="interlock-replay-") as folder, provide_stop() as stop:
         store = Store(Path(folder, "home")).open()
         script = Path(folder, "script.json")
         _seed(home, store, row.run, script)
@@ -204,7 +204,7 @@ def _workflow_now(home: Path, row: RunRow) -> Pipeline:
     folder = Path(row.workspace) if Path(row.workspace).is_dir() else home
     options = Options(home=home, workspace=folder, env=dict(os.environ))
     kept = {**options_of(home, row.run), "fake": None, "record_to": None}
-    chosen, _ = begun_with(row.run, row.workflow, restored(options, kept, row.workspace))
+    chosen, _ = load_recorded_workflow(row.run, row.workflow, restore_options(options, kept, row.workspace))
     return chosen
 
 
@@ -416,8 +416,8 @@ async def _driven(
         return workflows[own.name][1]
 
     async def resume(run: str, decisions: Sequence[Decision], prompt: Prompt | None = None) -> Outcome:
-        rewire = runner.Rewire(services, workflow, prompt.asked if prompt else {})
-        return await runner.go_on(run, decisions, prompt and prompt.text, options, (), end.stop, rewire)
+        rewire = runner.ReplaySubstitutes(services, workflow, prompt.asked if prompt else {})
+        return await runner.resume_run(run, decisions, prompt and prompt.text, options, (), end.stop, rewire)
 
     def goes_on(outcome: Outcome) -> bool:
         over = end.stop.why or outcome.status == "waiting"
@@ -470,11 +470,11 @@ async def gone_through(
 
     `resume`: takes the run, decisions and perhaps a prompt. `goes_on`: whether the next prompt is sent after this.
     """
-    outcome = await settled(home, await resume(run, ()), people, resume)
+    outcome = await ask_until_settled(home, await resume(run, ()), people, resume)
     for prompt in prompts:
         if not goes_on(outcome):
             break
-        outcome = await settled(home, await resume(run, (), prompt), people, resume)
+        outcome = await ask_until_settled(home, await resume(run, (), prompt), people, resume)
     return outcome
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from interlock.services.models.names import gemini_key, tls
-from interlock.services.packages import why_off
+from interlock.services.packages import version_problem
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -116,7 +116,7 @@ class Embedder:
         key = gemini_key(self._env)
         if key is None:
             raise self._failed(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
-        if why := why_off("google-genai"):
+        if why := version_problem("google-genai"):
             raise self._failed(why)
         from langchain_google_genai import GoogleGenerativeAIEmbeddings
         from langchain_google_genai._common import GoogleGenerativeAIError

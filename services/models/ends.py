@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from interlock.state.ends import ENDS
 from interlock.state.errors import ModelError
+from interlock.state.finish_reasons import ENDS
 
 _FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 """Where LangChain's clients keep an answer's end."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from interlock.services.models.names import check_address, check_package, gemini_key, provider_of, tls
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
-from interlock.services.packages import why_off
+from interlock.services.packages import version_problem
 from interlock.state.errors import CredentialsError, SetupError, UserError
 from interlock.state.frames import with_room
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -84,7 +84,7 @@ class Providers:
 
 
 def _import_gemini() -> "type[GeminiProvider]":
-    if why := why_off("google-genai"):
+    if why := version_problem("google-genai"):
         raise SetupError(why)
     from interlock.services.models.gemini import GeminiProvider
 

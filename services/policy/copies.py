@@ -8,8 +8,8 @@ from functools import lru_cache
 from itertools import islice
 
 from interlock.services.policy.expansion import possible_paths
-from interlock.services.policy.harmless import is_reading_program
-from interlock.services.policy.reading import LineReading
+from interlock.services.policy.grant_coverage import is_reading_program
+from interlock.services.policy.plain_reading import LineReading
 from interlock.services.policy.rule import Rule
 from interlock.services.shell.commands import known_program_name
 from interlock.services.shell.model import ShellCommand, literal_word, program_name, to_name_set

@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.harmless import describe_prefix_surplus
+from interlock.services.policy.grant_coverage import describe_prefix_surplus
 from interlock.services.policy.matching import (
     Match,
     has_met_conditions,

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import islice
 
 from interlock.services.files.protected import fold_name, pattern_examples, protected_names
-from interlock.services.policy.reading import LineReading
+from interlock.services.policy.plain_reading import LineReading
 from interlock.services.shell.model import Word
 from interlock.services.shell.words import decode_ansi_quoted
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from interlock.services.policy.programs import equal_options, is_listed_program, prefix_spellings
 from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical_tool_name
-from interlock.services.policy.targets import is_setting_unknown_variables, is_task_runner
+from interlock.services.policy.task_runners import is_setting_unknown_variables, is_task_runner
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_name
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean

@@ -11,7 +11,16 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from interlock.services.policy.always import (
+from interlock.services.policy.decision import (
+    Explanation,
+    PolicyDecision,
+    Ruling,
+    limit_to_start,
+    rule_name,
+    to_explanation,
+)
+from interlock.services.policy.grant_coverage import describe_prefix_surplus
+from interlock.services.policy.grants import (
     LOOSER,
     Table,
     call_target,
@@ -21,25 +30,13 @@ from interlock.services.policy.always import (
     to_rule_tables,
     to_shell_grant,
 )
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, apply_checker_answers
-from interlock.services.policy.decision import (
-    Explanation,
-    PolicyDecision,
-    Ruling,
-    limit_to_start,
-    rule_name,
-    to_explanation,
-)
-from interlock.services.policy.fields import MODE_NAMES
-from interlock.services.policy.harmless import describe_prefix_surplus
 from interlock.services.policy.matching import (
     add_plan_file_hint,
     find_protection,
     has_met_conditions,
     is_naming_change,
 )
-from interlock.services.policy.reading import LineReading, find_line_folders
+from interlock.services.policy.plain_reading import LineReading, find_line_folders
 from interlock.services.policy.rule import (
     SHIPPED,
     Pattern,
@@ -51,7 +48,10 @@ from interlock.services.policy.rule import (
     is_liftable,
     tool_names,
 )
+from interlock.services.policy.rule_schema import MODE_NAMES
+from interlock.services.policy.safety_checkers import CheckerAnswer, SafetyCheckers, apply_checker_answers
 from interlock.services.policy.shell_decision import decide_line, is_only_reading
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse_shell_line
 from interlock.state.calls import (

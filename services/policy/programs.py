@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from interlock.services.policy.reading import load_command_table
+from interlock.services.policy.plain_reading import load_command_table
 from interlock.services.shell.commands import LANGUAGES, known_program_name
 from interlock.services.shell.model import ShellCommand, Word, literal_word, program_name
 

@@ -146,13 +146,13 @@ class Rule:
     command: Pattern | None = None
     """Matched at the beginning of a shell command."""
     granted: tuple[tuple[str, ...], ...] = ()
-    """Saved grants: commands that were shown, and what the table lists beside them (`harmless.py`)."""
+    """Saved grants: commands that were shown, and what the table lists beside them (`grant_coverage.py`)."""
     line: str | None = None
     """A saved grant: exactly this shell line."""
     saved: bool = False
     """It was granted at a question; nobody wrote it."""
     reading: bool = False
-    """Applies to commands that only read, with plain arguments inside the workspace (`reading.py`)."""
+    """Applies to commands that only read, with plain arguments inside the workspace (`plain_reading.py`)."""
     args: Pattern | None = None
     """Searched in the arguments as JSON."""
     allow_redirection: bool = False

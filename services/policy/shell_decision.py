@@ -13,27 +13,34 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from interlock.services.files.disk import read_file
-from interlock.services.policy.always import find_covering_grant, is_granted
+from interlock.services.policy.changed_files import (
+    changed_file_clause,
+    join_line_path,
+    possible_places,
+    redirection_paths,
+    unread_change_clause,
+)
 from interlock.services.policy.copies import copied_program_clause, find_restricted_programs, names_of_copies
 from interlock.services.policy.decision import PartRuling, Ruling
-from interlock.services.policy.fed import find_fed_commands, find_fed_texts, is_running_text
-from interlock.services.policy.harmless import (
+from interlock.services.policy.grant_coverage import (
     find_row,
     has_only_path_patterns,
     is_reading_command,
     is_reading_program,
 )
+from interlock.services.policy.grants import find_covering_grant, is_granted
+from interlock.services.policy.inline_scripts import find_fed_commands, find_fed_texts, is_running_text
 from interlock.services.policy.matching import Match, is_allowing, is_matching_past_options, match_restriction
-from interlock.services.policy.private import private_file_clause, unread_private_clause
-from interlock.services.policy.programs import is_naming_program
-from interlock.services.policy.reading import (
+from interlock.services.policy.plain_reading import (
     LineFolders,
     LineReading,
     find_line_folders,
     is_supplied_by_project,
 )
+from interlock.services.policy.private_files import private_file_clause, unread_private_clause
+from interlock.services.policy.programs import is_naming_program
 from interlock.services.policy.rule import SHIPPED, STRICTNESS, Pattern, Rule
-from interlock.services.policy.targets import (
+from interlock.services.policy.task_runners import (
     ANYTHING,
     can_run_arguments,
     inner_danger,
@@ -41,13 +48,6 @@ from interlock.services.policy.targets import (
     split_by_target,
     target_spellings,
     unresolved_programs,
-)
-from interlock.services.policy.written import (
-    changed_file_clause,
-    join_line_path,
-    possible_places,
-    redirection_paths,
-    unread_change_clause,
 )
 from interlock.services.shell.commands import SHELLS, known_program_name
 from interlock.services.shell.danger import INDIFFERENT, UNKNOWN

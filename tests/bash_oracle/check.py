@@ -11,9 +11,9 @@ from bash_oracle.mutations import Mutations
 from bash_oracle.stubs import Ran, make_stubs, run_line
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.rule_files import load_rules
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.services.shell.model import ShellLine, Word, literal_word
 from interlock.services.shell.parse import parse_shell_line
 from interlock.state.calls import CallView

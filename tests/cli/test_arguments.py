@@ -16,7 +16,7 @@ from interlock.cli.catalog import COMMANDS, command_of, parser_of
 from interlock.cli.commands import work
 from interlock.cli.flags import options_from
 from interlock.engine.options import Options
-from interlock.graphs import PIPELINES, pipeline
+from interlock.graphs import PIPELINES, load_pipeline
 from interlock.tools.table import TOOLS
 
 ROOT = Path(__file__).parents[2]
@@ -170,7 +170,7 @@ def test_output_for_programs_is_one_result_where_no_run_can_begin(run: Run, type
 def test_input_json_takes_the_prompt_from_the_words(tmp_path: Path) -> None:
     file = put(tmp_path / "in.json", {"history": []})
     args = parser_of("run").parse(["main", "fix it", "--input", f"@{file}"])
-    assert work._run_input(args, pipeline("main")) == {"history": [], "prompt": "fix it"}
+    assert work._run_input(args, load_pipeline("main")) == {"history": [], "prompt": "fix it"}
 
 
 def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
     """Schemas, tools, help, prompts, and every string in the code except docstrings."""
     shown = [
         json.dumps([p.input.model_json_schema(), p.output.model_json_schema()])
-        for p in map(pipeline, PIPELINES)
+        for p in map(load_pipeline, PIPELINES)
     ]
     shown += [json.dumps([t.description, t.args.model_json_schema()]) for t in TOOLS.values()]
     shown += [file.read_text() for file in ROOT.glob("prompts/**/*.md")]

@@ -37,7 +37,7 @@ _SCHEMAS = """
 from importlib import import_module
 from pkgutil import iter_modules
 from pydantic import BaseModel
-import interlock.state, interlock.tools.table, interlock.nodes.loop_check, interlock.services.hooks.reply
+import interlock.state, interlock.tools.table, interlock.nodes.loop_check, interlock.services.hooks.hook_replies
 for module in iter_modules(interlock.state.__path__, "interlock.state."):
     import_module(module.name)
 

@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from interlock.engine.driver.lease import Lease, acquire
+from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import fence
-from interlock.services.process.identity import this_process
+from interlock.services.process.identity import current_process
 from interlock.state.errors import BusyError
 
 
@@ -30,9 +30,9 @@ def turn_clock(seconds: float) -> None:
 
 
 async def take(store: Store, run: str, options: dict[str, str]) -> Lease | None:
-    me = this_process()
+    me = current_process()
     try:
-        lease = await acquire(
+        lease = await acquire_lease(
             store,
             run,
             stale_after_s=float(options.get("stale", "30")),

@@ -12,13 +12,13 @@ from drawn import KEEPS_NOTHING
 from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
-from interlock.engine.driver.lease import acquire
+from interlock.engine.driver.lease import acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.runs import fence
 from interlock.engine.store.saver import Saver
-from interlock.graphs._graph import Graph
+from interlock.graphs.graph import Graph
 from interlock.nodes.tools_batch import collect
-from interlock.state.charted import ApprovalModeState, CallState
+from interlock.state.chart_channels import ApprovalModeState, CallState
 from interlock.state.charts import (
     CHARTS,
     VERDICTS,
@@ -216,7 +216,7 @@ def test_nobody_ends_a_run_that_they_do_not_drive(store: Store, status: str, end
     """`finish`, `cancel` and `fail` are events of a running run, and running is whoever holds the lease."""
     root: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
     saved: Any = {"id": "1", "channel_values": {"status": ends}, "v": 4, "ts": ""}
-    lease = asyncio.run(acquire(store, "r"))
+    lease = asyncio.run(acquire_lease(store, "r"))
     with closing(store.connect()) as conn:
         row = {"run": "r", "workflow": "main", "workspace": "/", "title": "", "created": 0, "updated": 0}
         with conn.transaction():
@@ -233,7 +233,7 @@ def test_nobody_ends_a_run_that_they_do_not_drive(store: Store, status: str, end
             with pytest.raises(BusyError):
                 driver.flush(last=True)
             assert stored() == status
-        lease = asyncio.run(acquire(store, "r"))
+        lease = asyncio.run(acquire_lease(store, "r"))
         with closing(store.connect_driver()) as driver:
             fence(driver, lease)
             Saver(driver).put(root, saved, {"source": "loop", "step": 1}, {})

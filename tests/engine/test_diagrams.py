@@ -13,8 +13,8 @@ from interlock.engine.diagrams import dot, mermaid, own_depth, png, svg
 from interlock.engine.diagrams.picture import compiled_graphviz
 from interlock.engine.diagrams.shape import Diagram, extract, extract_chart
 from interlock.engine.read import STATUSES
-from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._graph import Graph
+from interlock.graphs import PIPELINES, load_pipeline
+from interlock.graphs.graph import Graph
 from interlock.state.charts import CHARTS, leaf_of, name_of
 from interlock.state.errors import UserError
 
@@ -60,7 +60,7 @@ def test_a_closed_graph_is_one_node_of_its_own_shape() -> None:
 
 
 def test_depth_counts_the_levels_that_are_open() -> None:
-    graph = pipeline("main").build().compile()
+    graph = load_pipeline("main").build().compile()
     names = [[c.id for c in extract(graph, depth).all_clusters()] for depth in (1, 2, 3)]
     assert names[:2] == [[], ["command", "context", "turn", "tools", "next-speaker", "compress"]]
     assert {"turn", "turn.route", "turn.loop-check", "tools", "tools.decide", "tools.execute"} <= set(
@@ -70,7 +70,7 @@ def test_depth_counts_the_levels_that_are_open() -> None:
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_edges_are_those_that_langgraph_draws(name: str) -> None:
-    graph = pipeline(name).build().compile()
+    graph = load_pipeline(name).build().compile()
     drawn = {(e.source, e.target) for e in graph.get_graph().edges}
     assert {(e.source, e.target) for e in extract(graph).edges if not e.part} == drawn
 
@@ -203,8 +203,8 @@ def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -
 
 def test_a_files_diagram_opens_the_parts_that_have_no_file_of_their_own() -> None:
     assert own_depth(sample().compile()) == 2
-    assert own_depth(pipeline("turn").build().compile()) == 1
-    assert own_depth(pipeline("tools").build().compile()) == 2
+    assert own_depth(load_pipeline("turn").build().compile()) == 1
+    assert own_depth(load_pipeline("tools").build().compile()) == 2
 
 
 def test_declared_edges_name_the_graph_that_they_are_in() -> None:

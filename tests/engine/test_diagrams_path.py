@@ -17,7 +17,7 @@ from interlock.engine.read.run_path import RunPath, path_of, read_path, run_path
 from interlock.engine.store import Store, views
 from interlock.engine.store.checkpoints import due_within
 from interlock.engine.store.saver import Saver
-from interlock.graphs._graph import Graph
+from interlock.graphs.graph import Graph
 from interlock.state.deps import Token
 
 

@@ -15,8 +15,8 @@ from interlock.engine.store.approvals import SqlApprovals, decide
 from interlock.engine.store.hook_calls import HookLog
 from interlock.services.config.settings import HookLayer
 from interlock.services.files.filesystem import OutputFiles
-from interlock.services.hooks.configured import load_hooks
-from interlock.services.hooks.reply import HookEnvironment
+from interlock.services.hooks.hook_replies import HookEnvironment
+from interlock.services.hooks.hook_settings import load_hooks
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import Answer, ApprovalRequest, CallView
 from interlock.state.events import Event

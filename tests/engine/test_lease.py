@@ -16,10 +16,10 @@ import warm
 from patience import HANG_S, until
 
 from interlock.engine.driver import lease as leases
-from interlock.engine.driver.lease import Lease, acquire
+from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.runs import read_lease
-from interlock.services.process.identity import started_at, this_host, this_process
+from interlock.services.process.identity import current_process, host_name, process_start_time
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")
@@ -90,7 +90,7 @@ def start(store: Store) -> Iterator[Start]:
 
 
 def take(store: Store, stale_after_s: float = 30, *, wait: bool = True) -> Lease:
-    return asyncio.run(acquire(store, "r", stale_after_s=stale_after_s, wait=wait))
+    return asyncio.run(acquire_lease(store, "r", stale_after_s=stale_after_s, wait=wait))
 
 
 def test_a_run_that_the_store_did_not_take_back_is_given_back_later(
@@ -115,7 +115,7 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     async def watched(*_: object) -> None:
         pytest.fail("it waited for an owner that is gone")
 
-    monkeypatch.setattr("interlock.engine.driver.lease._outlive", watched)
+    monkeypatch.setattr("interlock.engine.driver.lease._wait_until_replaceable", watched)
 
 
 @pytest.mark.parametrize("races", [4, pytest.param(40, marks=pytest.mark.sweep)])
@@ -147,7 +147,7 @@ def test_a_dead_owner_that_its_parent_has_not_reaped_is_replaced_at_once(
     for _ in range(2):  # what was released is free at once
         take(store).release()
     with subprocess.Popen(["sleep", "600"]) as owner:
-        started = started_at(owner.pid)
+        started = process_start_time(owner.pid)
         execute(store, f"update lease set held = 1, pid = {owner.pid}, started = '{started}'")
         owner.kill()
         os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
@@ -178,7 +178,7 @@ def test_a_living_owner_is_left_alone_and_named(start: Start, store: Store) -> N
     with pytest.raises(BusyError) as caught:
         take(store, 6)
     assert str(caught.value) == (
-        f"Run 'r' is driven by process {owner.pid} on {this_host()}. "
+        f"Run 'r' is driven by process {owner.pid} on {host_name()}. "
         f"Wait for it, or end it with: kill {owner.pid}"
     )
     assert owner.fork.poll() is None
@@ -239,7 +239,7 @@ def test_an_owner_on_another_host_is_fenced_when_it_wakes(start: Start, store: S
     owner.send(signal.SIGCONT)
     assert owner.fork.stdout
     refused = [line for line in owner.fork.stdout if line != "lost\n"]  # if its heartbeat came to say so
-    here = this_process()
+    here = current_process()
     assert len(refused) == 1
     assert refused[0].startswith(f"refused This process lost the run 'r' to pid {here.pid} on {here.host}")
     assert owner.fork.wait() == 0
@@ -303,7 +303,7 @@ def test_a_challenger_that_was_stopped_itself_does_not_count_that_time(
 
 def test_a_run_that_was_removed_is_lost_to_its_driver(store: Store) -> None:
     told: list[bool] = []
-    lease = asyncio.run(acquire(store, "r", stale_after_s=0.6, on_lost=lambda: told.append(True)))
+    lease = asyncio.run(acquire_lease(store, "r", stale_after_s=0.6, on_lost=lambda: told.append(True)))
     conn = store.connect()
     conn.stored("delete from lease")
     until(lambda: told)
@@ -320,7 +320,7 @@ def test_a_heartbeat_that_finds_the_store_gone_ends_the_drive(tmp_path: Path) ->
     async def scene() -> bool:
         gone = asyncio.Event()
         loop = asyncio.get_running_loop()
-        lease = await acquire(
+        lease = await acquire_lease(
             store, "r", stale_after_s=0.06, on_lost=lambda: loop.call_soon_threadsafe(gone.set)
         )
         store.path.unlink()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.driver.lease import Lease, acquire
+from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection, Values
 from interlock.engine.store.runs import fence
@@ -20,7 +20,7 @@ DRIVEN = [table for table in TABLES if table.name != "lease"]
 
 @pytest.fixture
 def lease(store: Store) -> Iterator[Lease]:
-    taken = asyncio.run(acquire(store, "r"))
+    taken = asyncio.run(acquire_lease(store, "r"))
     yield taken
     taken.release()
 

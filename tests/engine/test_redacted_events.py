@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from interlock.engine.driver.event_bus import RedactedEvents
+from interlock.engine.driver.event_bus import EventRedactor
 from interlock.services.secrets.redaction import Redactor
 from interlock.state import events as ev
 
@@ -11,7 +11,7 @@ MARK = "[redacted:github-token]"
 
 
 def shown(events: Sequence[ev.Event], redact: Redactor | None = None) -> list[ev.Event]:
-    door = RedactedEvents(redact or Redactor())
+    door = EventRedactor(redact or Redactor())
     return [out for event in events for out in door(event)]
 
 

@@ -26,11 +26,11 @@ from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.driver.decisions import record_decisions
 from interlock.engine.driver.drive import Drive
 from interlock.engine.read import find_run, waiting_requests
-from interlock.engine.rebuild import rebuild
+from interlock.engine.rebuild import rebuild_rows
 from interlock.engine.store import Store, select
 from interlock.engine.store.runs import remove_run
-from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._graph import Graph
+from interlock.graphs import PIPELINES, load_pipeline
+from interlock.graphs.graph import Graph
 from interlock.services.files.blobs import inflate_body
 from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
@@ -272,7 +272,7 @@ def test_runs_of_an_earlier_version_are_gone_on_with(tmp_path: Path, store: Path
         assert ((work / "a.txt").read_text(), (work / "log").read_text()) == ("uno\ntwo\n", "first\nsecond\n")
     prompts = [m["content"] for m in done.output["history"] if m["role"] == "user"]
     assert prompts == ["Do it.", "And again.", "Once more."]
-    assert rebuild(tmp_path / "home") == []
+    assert rebuild_rows(tmp_path / "home") == []
 
 
 @pytest.mark.parametrize(
@@ -340,11 +340,11 @@ def test_a_run_whose_next_node_has_another_name_by_now_goes_on(tmp_path: Path, r
         "compress": lambda: outcome.output["status"] == "truncated",
     }
     assert (outcome.error, told[workflow]()) == (None, True)
-    assert rebuild(tmp_path / "home") == []
+    assert rebuild_rows(tmp_path / "home") == []
 
 
 def test_each_renamed_node_has_a_stored_run() -> None:
-    renamed = {old for name in PIPELINES for old in renamed_in(pipeline(name).declared())}
+    renamed = {old for name in PIPELINES for old in renamed_in(load_pipeline(name).declared())}
     assert renamed == {*RENAMED}
 
 

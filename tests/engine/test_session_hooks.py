@@ -11,7 +11,7 @@ from interlock.engine import Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import edges, render
 from interlock.engine.read import step_rows
 from interlock.engine.read.run_path import RunPath, run_path
-from interlock.graphs import PIPELINES, pipeline
+from interlock.graphs import PIPELINES, load_pipeline
 
 CONTEXT = """echo '{"hookSpecificOutput": {"additionalContext": "be brief"}}'"""
 
@@ -95,7 +95,7 @@ def test_a_runs_picture_shows_its_session_only_where_there_was_one(stage: Stage)
     assert b"session" not in str(render("main", "dot", 1, stage.path(plain.run))).encode()
     shown: Any = render("main", "dot", 1, stage.path(hooked.run))
     assert "session_start" in shown
-    taken = {(a, b) for _, a, b in edges(pipeline("main").compile(), stage.path(hooked.run))}
+    taken = {(a, b) for _, a, b in edges(load_pipeline("main").compile(), stage.path(hooked.run))}
     assert {
         ("__start__", "session_start"),
         ("session_start", "open_prompt"),
@@ -105,8 +105,8 @@ def test_a_runs_picture_shows_its_session_only_where_there_was_one(stage: Stage)
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_way_to_the_end_has_one_through_the_sessions_end(name: str) -> None:
-    plain = {(a, b) for _, a, b in edges(pipeline(name).build().compile()) if _ == name}
-    root = {(a, b) for _, a, b in edges(pipeline(name).compile()) if _ == name}
+    plain = {(a, b) for _, a, b in edges(load_pipeline(name).build().compile()) if _ == name}
+    root = {(a, b) for _, a, b in edges(load_pipeline(name).compile()) if _ == name}
     before_end = {a for a, b in plain if b == "__end__"}
     assert {a for a, b in root if b == "session_end"} == before_end | {"await_session"}
     assert plain <= root

@@ -10,7 +10,7 @@ from agent_runs.stage import Stage
 
 from interlock.engine.driver import hooks as driven
 from interlock.engine.driver.drive import Drive
-from interlock.services.hooks.configured import Hook
+from interlock.services.hooks.hook_settings import Hook
 
 
 def answer(**fields: Any) -> str:

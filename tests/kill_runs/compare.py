@@ -7,7 +7,7 @@ from typing import Any
 
 from kill_runs.scene import RUN, Scene
 
-from interlock.engine.rebuild import rebuild
+from interlock.engine.rebuild import rebuild_rows
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
@@ -187,5 +187,5 @@ def store_matches(scene: Scene) -> str | None:
     """
     if not scene.exists():
         return None
-    lines = rebuild(scene.home)
+    lines = rebuild_rows(scene.home)
     return "; ".join(lines) or None

@@ -10,8 +10,8 @@ from folders import put, tree
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.index.sources import read
-from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 from interlock.state.workspace import PathRefused

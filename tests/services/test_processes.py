@@ -18,7 +18,7 @@ from sandboxes import needs_sandbox, sandbox_for
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process import processes
 from interlock.services.process.processes import ProcessOutput, SupervisedProcesses
-from interlock.services.process.supervised import SUPERVISORS
+from interlock.services.process.supervisor_client import SUPERVISORS
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended
 

@@ -122,7 +122,7 @@ def test_a_command_whose_protection_is_taken_away_from_outside_is_ended(place: P
     put(place.work / "sub/AGENTS.md", "ours")
     put(place.work / "sub/.env", "SECRET")
     touched = f"cat {name} > seen; echo evil >> {name}; true"
-    waits = f"touch ready; until [ -e go ]; do sleep 0.1; done; {touched}; sleep 60"
+    waits = f"touch ready; until [ -e go ]; do sleep 0.1; done; sleep 5; {touched}; sleep 60"
 
     async def scene() -> Ended:
         async with place.processes() as processes:

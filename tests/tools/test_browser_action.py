@@ -24,8 +24,8 @@ from scripted import tools
 from serving import Quiet, serving
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallView, ToolError, ToolResult, result_of

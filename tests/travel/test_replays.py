@@ -24,8 +24,8 @@ from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.engine.store.saver import Serde
 from interlock.engine.travel import replay
 from interlock.engine.travel.replay import Point, divergence, recorded_run
-from interlock.graphs._graph import Graph
-from interlock.graphs._session import rooted_of
+from interlock.graphs.graph import Graph
+from interlock.graphs.session_hooks import rooted_of
 
 Replies = list[dict[str, Any]]
 

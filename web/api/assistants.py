@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from interlock.engine.client import PIPELINES, Client, served
 from interlock.engine.client.served import Served
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import InterlockError
 from interlock.web.api.app_auth import can_see_graph, can_see_system_assistant, is_visible, ownership_fields
 from interlock.web.api.payloads import (

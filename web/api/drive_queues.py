@@ -12,8 +12,8 @@ from uuid import uuid4
 from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
 from interlock.engine.client.program_drive import Call
 from interlock.engine.client.served import Served
-from interlock.services.process.identity import Owner, is_alive, started_at, this_process
-from interlock.state.errors import InterlockError
+from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
+from interlock.state.errors import InterlockError, bug
 from interlock.web import drive_launcher
 from interlock.web.api.app_auth import USER_KEYS, user_fields
 from interlock.web.api.assistants import AssistantChoice, Assistants, merge_config_and_context
@@ -49,7 +49,7 @@ class DriveQueues:
         self._children: dict[str, drive_launcher.Child | drive_launcher.AdoptedProcess] = {}
         """Drive → process of those that this server follows."""
         self._stopping = set[str]()
-        self._me = [*this_process()]
+        self._me = [*current_process()]
         self._turns = RateLimits(self.client.options)
 
     async def enqueue_drive(
@@ -173,8 +173,8 @@ class DriveQueues:
         for one in reversed(waits):
             try:
                 await self._run_drive(one)
-            except InterlockError as error:
-                self._record_failed_start(one, error)
+            except Exception as error:  # a drive that stays busy would block its thread
+                self._record_failed_start(one, error if isinstance(error, InterlockError) else bug(error))
 
     def _record_failed_start(self, one: Served, error: InterlockError) -> None:
         """Note a drive that never began."""
@@ -218,7 +218,7 @@ class DriveQueues:
             await self._turns.wait_for_exit(run, self._children[one.id])
         except drive_launcher.DriveDiedError:
             pass  # as one that dies later
-        except InterlockError:
+        except Exception:
             await self._release_drive(one.id, run)
             raise
         await self._release_drive(one.id, run)
@@ -240,7 +240,7 @@ class DriveQueues:
         if drive in self._stopping:
             raise InterlockError("It was cancelled before it began.")
         self._children[drive] = child
-        process = [*this_process()._replace(pid=child.pid, started=started_at(child.pid))]
+        process = [*current_process()._replace(pid=child.pid, started=process_start_time(child.pid))]
         about = {"status": "running", "before": before, "process": process, "begun": False}
         served.change(self.home, "drive", drive, about, run)
 
@@ -285,7 +285,7 @@ class DriveQueues:
             )
         self._stopping.add(one.id)
         if one.id not in self._children and now.body.get("process"):
-            self._children[one.id] = drive_launcher.AdoptedProcess(Owner(*now.body["process"]))
+            self._children[one.id] = drive_launcher.AdoptedProcess(ProcessIdentity(*now.body["process"]))
         if child := self._children.get(one.id):
             child.send_signal(signal.SIGINT)
         until = time.monotonic() + _STOP_S
@@ -324,7 +324,7 @@ class DriveQueues:
         self._turns.release_abandoned([one.run for one in [*busy, *of_people]])
         for one in reversed(found):
             server = one.body.get("server")
-            if one.body["status"] in BUSY and not (server and is_alive(Owner(*server))):
+            if one.body["status"] in BUSY and not (server and is_alive(ProcessIdentity(*server))):
                 served.change(self.home, "drive", one.id, {"server": self._me})
                 work = self._adopt_drive(one) if one.body["status"] == "running" else None
                 self._schedule_thread(one.thread, first=work)
@@ -341,7 +341,7 @@ class DriveQueues:
     async def _adopt_drive(self, one: Served) -> None:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
         self._children[one.id] = process = drive_launcher.AdoptedProcess(
-            Owner(*one.body.get("process", _NOBODY))
+            ProcessIdentity(*one.body.get("process", _NOBODY))
         )
         while process.poll() is None or self._is_run_driven(one.run):
             await asyncio.sleep(LOOK_S)

@@ -10,7 +10,7 @@ from typing_extensions import override
 from interlock.engine.client import Client, Outcome, Renderer
 from interlock.engine.client.program_drive import Dialect
 from interlock.engine.client.requests import brief, ways
-from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import InputError
 from interlock.state.messages import Message

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from interlock.nodes.edit_subject import problem, shown_text
+from interlock.nodes.edit_target import problem, shown_text
 from interlock.nodes.helper_model import parsed
 from interlock.state.edit import FixAnswer, TargetAnswer
 

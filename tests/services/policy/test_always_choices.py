@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.harmless import find_row
+from interlock.services.policy.grant_coverage import find_row
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
 
@@ -82,7 +82,7 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
     text = row.anything or searched or "word" in (*row.operands, row.option_kind(changed[place - 1]))
     outside = argument.startswith(("/", "../", "~")) or argument in ("..", ".env", "$x", "$(ls)")
     assert text or not outside, line
-    if not row.reading:  # its options are those of `reading.py`
+    if not row.reading:  # its options are those of `plain_reading.py`
         listed = {"-", "--", *row.flags, *row.shown, *row.keep, *row.options}
         known = argument.partition("=")[0] in listed or {f"-{c}" for c in argument[1:]} <= listed
         assert known or row.anything or not argument.startswith("-"), line

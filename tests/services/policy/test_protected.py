@@ -11,8 +11,8 @@ from folders import table, tree
 from interlock.services.files import protected
 from interlock.services.files.protected import ProtectedPaths, protected_names
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
 

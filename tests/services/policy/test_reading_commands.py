@@ -12,8 +12,8 @@ import pytest
 from folders import put, table, tree
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallView, Verdict
 from interlock.state.settings import Settings

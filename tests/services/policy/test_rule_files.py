@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.policy.load import load_rules, load_shipped_rules
+from interlock.services.policy.rule_files import load_rules, load_shipped_rules
 
 GOOD_ALLOW = '[[rule]]\ntoolName = "w"\ndecision = "allow"\npriority = 5\n'
 GOOD_DENY = '[[rule]]\ntoolName = "d"\ndecision = "deny"\npriority = 5\n'

@@ -7,15 +7,15 @@ import pytest
 from folders import put
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.load import (
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.rule_files import (
     ADMIN_FOLDERS,
     RulePlaces,
     list_rule_files,
     list_workspace_files,
     load_rules,
 )
-from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

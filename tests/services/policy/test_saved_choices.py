@@ -12,10 +12,10 @@ from folders import put
 from patience import HANG_S
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import ANYBODY, Scope
+from interlock.services.policy.rule_files import load_rules
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.settings import Settings
@@ -216,7 +216,7 @@ def test_names_of_any_kind_come_back_as_they_were(place: Place, path: str) -> No
 WRITER = """
 import json, sys
 from pathlib import Path
-from interlock.services.policy.always import save_rules, to_rule_tables
+from interlock.services.policy.grants import save_rules, to_rule_tables
 from interlock.state.calls import SessionRule
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 for number in range(first, first + 8):

@@ -9,9 +9,9 @@ from folders import put, table
 from patience import lines_run
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.books import WorkspaceRules
-from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.rule_files import load_rules
+from interlock.services.policy.workspace_rules import WorkspaceRules
 from interlock.services.shell.parse import parse_shell_line
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings

@@ -1,0 +1,327 @@
+"""run_rules: the rules a run started with, how they have changed since, and the paths that are protected."""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.options import Options
+from interlock.services.configuration import Configuration
+from interlock.services.context.memory import find_git_root, load_memory, system_prompt_file
+from interlock.services.files.ignore import find_git_directory
+from interlock.services.files.protected import (
+    SETTINGS_FOLDERS,
+    ProtectedPaths,
+    git_configuration_paths,
+    paths_named_by_git,
+    program_folders,
+)
+from interlock.services.files.stamps import real_path
+from interlock.services.hooks.hook_settings import Hook, build_matcher
+from interlock.services.hooks.scripts import find_scripts
+from interlock.services.policy.rule import ADMIN, Rule
+from interlock.services.policy.rule_files import RuleText, parse_rule_files
+from interlock.services.policy.rule_schema import RuleProblem
+from interlock.services.secrets.environment import is_secret_name
+from interlock.services.secrets.redaction import Redactor
+from interlock.state.mode import Mode
+from interlock.state.settings import McpServer, Settings
+from interlock.state.subagent import BUILT_IN, AgentDefinition
+from interlock.tools.table import ALIASES, TOOLS
+
+_SETTINGS = (
+    *("tools.allowed", "tools.exclude", "tools.confirmationRequired", "tools.core"),
+    "tools.readingCommands",
+    *("tools.sandboxNetworkAccess", "tools.sandboxAllowedPaths", "mcp.allowed", "mcp.excluded"),
+    *("context.includeDirectories", "context.fileFiltering"),
+    *("security.redactSecrets", "security.environmentVariableRedaction"),
+    *(
+        "task.autoApprovalEnabled",
+        "task.alwaysAllowWrite",
+        "task.alwaysAllowExecute",
+        "task.alwaysAllowBrowser",
+    ),
+    *("task.alwaysAllowMcp", "task.alwaysAllowModeSwitch", "task.alwaysAllowSubtasks"),
+    *("task.allowedCommands", "task.deniedCommands"),
+)
+"""Settings that decide what a run may do, besides the trust in MCP servers and their tools."""
+_HOST_SETTINGS = ("tools.sandbox", "context.includeDirectories", "security.")
+"""Beginnings of the settings that are about a host's own files, keys and network: a worker obeys its own."""
+_SERVER_TRUST = "mcpServers"
+
+
+@dataclass(frozen=True)
+class RunRules:
+    """The rules of a run: those it started with apply, and so do later prohibitions."""
+
+    now: list[Rule]
+    problems: list[RuleProblem]
+    then: list[Rule]
+    settings: Settings
+    """Current settings, except that those about rights are as they were."""
+    kept: Mapping[str, Any]
+    """Persisted with the run, JSON-like: rule files and settings, including those added by flags."""
+    changed: Sequence[str]
+    """Rule files, settings and definitions that differ from before."""
+    modes: Sequence[Mode] = ()
+    """Those of the user and the project as they were, if they have changed."""
+
+    def warnings(self) -> list[str]:
+        if not self.changed:
+            return [*map(str, self.problems)]
+        return [
+            *map(str, self.problems),
+            f"The rules have changed since this run began: {', '.join(self.changed)}. What they forbid now is"
+            " forbidden; what they newly allow is asked about, until somebody resumes the run with --new-rules.",
+        ]
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """What the user and a trusted project define, as far as it restricts a run or runs in it."""
+
+    hooks: Sequence[Hook]
+    agents: Iterable[AgentDefinition]
+    modes: Iterable[Mode]
+    servers: Mapping[str, McpServer]
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> "Definitions":
+        hooks, (agents, _), (modes, _) = configuration.hooks, configuration.agents, configuration.modes
+        return cls(hooks.hooks, agents.values(), modes.all(), configuration.loaded.settings.mcp_servers)
+
+    def kept(self) -> dict[str, Any]:
+        """Each by a name for people, with what decides whether it is the same."""
+        hooks: dict[str, Any] = {}
+        for hook in self.hooks:
+            name = f"hook {hook.title!r} for {hook.event}"
+            hooks.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
+        agents = {
+            f"agent {a.name!r}": _short_hash(a.model_dump_json()) for a in self.agents if a.source != BUILT_IN
+        }
+        modes = {
+            f"mode {m.slug!r}": m.model_dump(mode="json", include={"slug", "name", "groups"})
+            for m in self.modes
+        }
+        servers = {
+            f"MCP server {name!r}": _server_mark(name, server) for name, server in self.servers.items()
+        }
+        return {**hooks, **agents, **modes, **servers}
+
+
+def rights_to_store(configuration: Configuration, redact: Redactor) -> dict[str, Any]:
+    """Return what a run that starts with this configuration keeps of its rights, JSON-like."""
+    rights = _rules_and_settings(configuration.rules.texts, configuration.loaded.settings)
+    return redact.redact_json({**rights, "defined": Definitions.of(configuration).kept()})
+
+
+def resolve_run_rules(options: Options, configuration: Configuration, now: dict[str, Any]) -> RunRules:
+    """`now`: its `rights_of`; `options.rights`: what the run started with."""
+    (texts, rules, problems), settings = configuration.rules, configuration.loaded.settings
+    if options.rights is None or options.new_rules or options.rights == now:
+        return RunRules(rules, problems, rules, settings, now, ())
+    if options.repository:
+        return _submitted_rules(options.rights, texts, settings)
+    then = _rights_with_confirmed_flags(options.rights, now, options)
+    before = parse_rule_files([RuleText(*file) for file in then["files"]])[0]
+    changed = _changed_names(then, now)
+    before += [
+        rule for name in changed if (rule := _rule_for_changed_definition(name, then["defined"].get(name)))
+    ]
+    modes = [
+        Mode.model_validate(then["defined"][n])
+        for n in changed
+        if n.startswith("mode ") and n in then["defined"]
+    ]
+    return RunRules(rules, problems, before, _settings_as_begun(settings, then), then, changed, modes)
+
+
+def _submitted_rules(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:
+    """The rules a run was submitted with, and on top of them the admin's of the host that drives it."""
+    then: dict[str, Any] = {"defined": dict[str, Any](), **kept}
+    files = [RuleText(*file) for file in then["files"]]
+    admins, own = [t for t in texts if t.tier == ADMIN], [t for t in files if t.tier != ADMIN]
+    (before, _), (rules, problems) = parse_rule_files(files), parse_rule_files([*admins, *own])
+    changed = ["the admin's policies"] if {*admins} != {t for t in files if t.tier == ADMIN} else []
+    theirs = {key: value for key, value in then["settings"].items() if not key.startswith(_HOST_SETTINGS)}
+    return RunRules(
+        rules, problems, before, _settings_as_begun(settings, {"settings": theirs}), then, changed
+    )
+
+
+def _rule_for_changed_definition(name: str, before: Any) -> Rule | None:
+    """A rule that asks about what a definition that has changed was to refuse, or newly allows."""
+    tools: tuple[str, ...] = ()
+    if name.startswith("agent "):
+        tools = (name.split("'")[1],)
+    elif name.startswith("hook "):
+        guards = [
+            build_matcher("BeforeTool", text)[0] for event, text, *_ in before or () if event == "BeforeTool"
+        ]
+        known = [tool for tool in (*TOOLS, *ALIASES) if any(guard.matches([tool]) for guard in guards)]
+        every = any(guard.matches(["mcp_"]) for guard in guards)
+        tools = ("*",) if every else (*known, "mcp_*") if guards else ()
+    return Rule(f"{name} (changed since)", tools, "ask", ADMIN, 999, lowers=True) if tools else None
+
+
+def _rules_and_settings(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
+    whole = settings.model_dump(mode="json", by_alias=True)
+    kept = {key: whole[section][name] for key in _SETTINGS for section, name in [key.split(".")]}
+    # Earlier versions kept what was given of it, without the defaults.
+    filtering = settings.context.file_filtering
+    kept["context.fileFiltering"] = filtering.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    servers = settings.mcp_servers.items()
+    kept[_SERVER_TRUST] = sorted(mark for name, server in servers for mark in _trust_marks(name, server))
+    return {"files": [list(text) for text in texts], "settings": kept}
+
+
+def _rights_with_confirmed_flags(
+    kept: Mapping[str, Any], now: Mapping[str, Any], options: Options
+) -> dict[str, Any]:
+    """The original rights plus what a person has since added by flags, which counts as confirmed."""
+    settings, current = {**kept["settings"]}, now["settings"]
+    if options.allowed_tools:
+        settings["tools.allowed"] = current["tools.allowed"]
+    excluded: list[str] = options.overrides.get("tools", {}).get("exclude", [])
+    flags = {"context.includeDirectories": map(str, options.include_directories), "tools.exclude": excluded}
+    for key, values in flags.items():
+        wanted = set(values)
+        added = [v for v in current[key] if v in wanted and v not in settings[key]]
+        settings[key] = [*settings[key], *added]
+    known = {path for path, *_ in kept["files"]}
+    named = {str(path) for path in options.policy_files} - known
+    return {
+        "files": [*kept["files"], *(f for f in now["files"] if f[0] in named)],
+        "settings": settings,
+        "defined": kept.get("defined", now["defined"]),  # not kept by older versions
+    }
+
+
+def _changed_names(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    files = {f[0] for f in (*then["files"], *now["files"]) if f not in then["files"] or f not in now["files"]}
+    settings = [key for key, value in now["settings"].items() if then["settings"].get(key, value) != value]
+    old, new = then["defined"], now["defined"]
+    return [*sorted(files), *settings, *(name for name in {**old, **new} if old.get(name) != new.get(name))]
+
+
+def _settings_as_begun(settings: Settings, then: Mapping[str, Any]) -> Settings:
+    whole: dict[str, Any] = settings.model_dump(by_alias=True)
+    for key, value in then["settings"].items():
+        if key != _SERVER_TRUST:
+            section, name = key.split(".")
+            whole[section][name] = value
+    for name, server in whole[_SERVER_TRUST].items():
+        now = settings.mcp_servers[name]
+        mark, kept = _server_mark(name, now), then["settings"][_SERVER_TRUST]
+        server["trust"] = mark in kept
+        server["alwaysAllow"] = [tool for tool in now.always_allow if f"{mark} {tool}" in kept]
+    return Settings.model_validate(whole)
+
+
+def _trust_marks(name: str, server: McpServer) -> Iterator[str]:
+    """What needs no approval: all of the server's tools, or these."""
+    mark = _server_mark(name, server)
+    yield from ([mark] if server.trust else [])
+    yield from (f"{mark} {tool}" for tool in server.always_allow)
+
+
+def _server_mark(name: str, server: McpServer) -> str:
+    return f"{name} {server_fingerprint(server)}"
+
+
+def server_fingerprint(server: McpServer) -> str:
+    """What a server is: another program or address under its name has none of its rights. Tokens may change."""
+    env = {key: value for key, value in server.env.items() if not is_secret_name(key)}
+    reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
+    return _short_hash(json.dumps(reached, sort_keys=True))
+
+
+def _short_hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def find_protected_paths(
+    options: Options, configuration: Configuration, rules: Sequence[Rule]
+) -> ProtectedPaths:
+    """Return the files that control the program, wherever they are. `rules`: those of the run, with their checkers."""
+    settings, env, places = (
+        configuration.loaded.settings,
+        configuration.environment.values,
+        configuration.places,
+    )
+    programs = _configured_commands(settings, configuration.hooks.hooks, rules)
+    names, home = settings.context.file_names, places.home
+    roots = [places.root, *(places.root / Path(d).expanduser() for d in settings.context.include_directories)]
+    custom = settings.context.file_filtering.custom_ignore_files
+    memory = load_memory(roots=roots, home=home, names=names)
+    lists = {
+        "programs": program_folders(env),
+        "what hooks, safety checkers and MCP servers run": (
+            script for line in programs for script in find_scripts(line, places.root)
+        ),
+        "what tools leave alone": (places.root / name for name in custom),
+        "what the check runs": _check_scripts(options.check, places.root),
+        "policies": (*places.named, *places.admin),
+        "nodes of your own": settings.processor_files(places.root, home),
+        "instructions for the model": (path for file in memory for path in file.sources),
+        "the system prompt": filter(None, [system_prompt_file(env, places.root, home)]),
+        "what git runs and believes": (path for root in roots for path in _git_program_paths(root, env)),
+    }
+    # These also where they are the workspace.
+    own = {
+        "your own settings": (home / name for name in SETTINGS_FOLDERS),
+        "where runs are kept": (options.home,),
+    }
+    whole = {places.root, Path("/"), real_path(home)}
+    found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
+    made = ProtectedPaths(memory=names, places=found, home=real_path(home))
+    for root in map(real_path, roots):  # a workspace in a project's settings
+        if inside := made.protection_by_name(root.relative_to(find_git_root(root) or "/")):
+            found[root] = inside.what
+    return made
+
+
+def _check_scripts(command: str, root: Path) -> Iterator[Path]:
+    """Yield the scripts that the check's command names. Tests may change, and what a runner is given to test."""
+    if not command:
+        return
+    from interlock.services.checks.test_table import CheckTable  # deferred: most runs have no check
+
+    table = CheckTable(command)
+
+    def is_tested(path: Path) -> bool:
+        inside = str(path.relative_to(root)) if path.is_relative_to(root) else ""
+        return bool(inside) and (inside in table.operands or table.is_test(inside))
+
+    yield from find_scripts(command, root, is_tested)
+
+
+def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
+    """Yield where each path leads, and the path itself, if it is a link."""
+    real = cache(real_path)  # many are in the same folders
+    for what, paths in lists.items():
+        for path in paths:
+            yield real(path), what
+            yield real(path.parent) / path.name, what
+
+
+def _git_program_paths(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
+    if (tree := find_git_root(root)) is not None:
+        for config in (find_git_directory(tree) / "config", *git_configuration_paths(env)):
+            yield from (path for path, _ in paths_named_by_git(config, tree))
+
+
+def _configured_commands(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
+    """The command lines of hooks, safety checkers, MCP servers and discovered tools."""
+    yield from (shlex.join(f"{k}={v}" for k, v in hook.env.items()) + f" {hook.command}" for hook in hooks)
+    yield from (r.checker.command for r in rules if r.checker and r.checker.command)
+    for server in settings.mcp_servers.values():
+        line = shlex.join([server.command, *server.args])
+        yield f"cd {shlex.quote(server.cwd)} && {line}" if server.cwd else line
+    tools = settings.tools
+    yield from filter(None, (tools.discovery_command, tools.call_command, tools.browser, tools.web_search))

@@ -1,0 +1,246 @@
+"""additions: adds to a declared graph: hooks, checks, and users' nodes.
+
+A node that fires hooks is always `fire → ask → await`, whatever the event. Users' nodes go to five places of a graph
+that has turns and tools: edges into the node behind a place lead to the first of them, and edges out of the node before
+it start from the last.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from inspect import signature
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from interlock.graphs import nested_graph
+from interlock.graphs.graph import Graph, Replayed
+from interlock.graphs.langgraph_node import Node
+from interlock.graphs.pipeline import Pipeline
+from interlock.graphs.user_nodes import called, run_or_replay
+from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
+from interlock.nodes.hooks import ask_hook
+from interlock.nodes.requests import await_person, notify
+from interlock.state.errors import UserError
+from interlock.state.node import spec_of, specified
+from interlock.state.run import HookEvent
+from interlock.state.text import nearest
+
+_Declare = Callable[..., None]
+"""`Graph.node`, `Graph.edge` and their like."""
+
+
+def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
+    """Add each event's node, and map its own labels to existing nodes or to each other.
+
+    Each also gets the label `unknown`: an interrupted firing waits for a person, and resumes with the answer.
+    """
+    nodes: dict[str, str] = {event: function.__name__ for event, (function, _) in events.items()}
+    g.nodes(*(function for function, _ in events.values()), ask_hook)
+    g.node("await_hook", await_person)
+    for function, targets in events.values():
+        g.by_label(function.__name__, {**targets, "unknown": "ask_hook"})
+    g.edge("ask_hook", "await_hook")
+    if len(nodes) == 1:
+        g.edge("await_hook", *nodes.values())
+    else:
+        g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
+
+
+def checks(g: Graph, back: str) -> None:
+    """Add the check that decides on an answer, entered at `run_check`; `back`: the node that lets the model go on."""
+    g.nodes(run_check, compare_tests, run_old_tests, try_view, ask_tests, take_tests)
+    g.node("notify_tests", notify)
+    g.node("await_tests", await_person)
+    over = {"feedback": back, "broken": "finish"}
+    g.by_label("run_check", {"passed": "finish", "tests matter": "compare_tests", **over})
+    g.by_label("compare_tests", {"same": "finish", "changed": "run_old_tests", "unknown": "ask_tests"})
+    g.by_label("run_old_tests", {"passed": "finish", "failed": "try_view", "beside code": "ask_tests"})
+    g.edge("try_view", "ask_tests")
+    g.by_label("ask_tests", {"asked": "await_tests", "notify": "notify_tests"})
+    g.by_label("notify_tests", dict.fromkeys(("approval", "question", "outcome"), "await_tests"))
+    g.edge("await_tests", "take_tests")
+    # What was accepted may have changed while nobody looked.
+    taken = {"accepted": "compare_tests", "trusted": "finish", "stopped": "finish"}
+    g.by_label("take_tests", {**taken, "feedback": back})
+
+
+def after_await_hook(state: Mapping[str, str]) -> str:
+    """Route back to the node that fired."""
+    return state["hook_event"]
+
+
+PLACES = {
+    "before_prompt": ("before", "context"),
+    "before_model": ("before", "turn"),
+    "after_model": ("after", "turn"),
+    "before_tool": ("before", "tools"),
+    "after_tool": ("after", "tools"),
+}
+"""Name → the subgraph of the graph, and the side of it."""
+COMPRESS = "compress"
+"""Allowed after tools in place of a node: compresses the conversation there too, once it is long."""
+
+
+class Processor(NamedTuple):
+    """A user's node, and its place."""
+
+    place: str
+    name: str
+    """The node's name in the graph."""
+    node: Node | None
+    """None: `compress`."""
+
+
+def with_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
+    """The workflow with the processors it has a place for. Raises `SetupError` for a node that doesn't fit."""
+    subgraphs = {
+        arguments[0] for declare, arguments in chosen.declared().declared if declare is Graph.subgraph
+    }
+    placed = tuple(p for p in processors if PLACES[p.place][1] in subgraphs)
+    if not placed:
+        return chosen
+    return replace(chosen, build=_built(chosen.build, placed))
+
+
+@cache
+def _built(build: Callable[..., Graph], placed: tuple[Processor, ...]) -> Callable[..., Graph]:
+    return built(build, lambda graph: _placed(graph, placed))
+
+
+def built(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Callable[..., Graph]:
+    """Wrap a pipeline's `build` so that its graph is changed."""
+    if "depth" not in signature(build).parameters:
+        return lambda: change(build())
+
+    # If the caller gives no depth, the original's default applies.
+    def nested(depth: int = signature(build).parameters["depth"].default) -> Graph:
+        return change(build(depth))
+
+    return nested
+
+
+def _placed(graph: Graph, processors: Sequence[Processor]) -> Graph:
+    first: dict[str, str] = {}
+    last: dict[str, str] = {}
+    between: list[tuple[str, str]] = []
+    for place, (side, subgraph) in PLACES.items():
+        names = [p.name for p in processors if p.place == place]
+        if not names:
+            continue
+        way = [*names, subgraph] if side == "before" else [subgraph, *names]
+        between += pairwise(way)
+        (first if side == "before" else last)[subgraph] = names[0] if side == "before" else names[-1]
+
+    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        if declare is Graph.edge:
+            source, target = arguments
+            return last.get(source, source), first.get(target, target)
+        if declare is Graph.choose:
+            source, *router, targets = arguments
+            entered = {label: first.get(target, target) for label, target in targets.items()}
+            return last.get(source, source), *router, entered
+        return arguments
+
+    made = _rebuilt(graph, change, {p.name: p.node for p in processors})
+    for source, target in between:
+        made.edge(source, target)
+    return made
+
+
+def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
+    """Run `other` instead of the node at `place` whenever `due()`; `place` names the subgraphs around it: `turn/begin`.
+
+    Raises `UserError` if there is no such node or its labels differ; `SetupError` if the state lacks its keys.
+    """
+    made = replace(chosen, build=built(chosen.build, lambda graph: _swapped(graph, place, other, due)))
+    made.declared()
+    return made
+
+
+def nondeterministic(chosen: Pipeline) -> dict[str, Node | None]:
+    """Its own nodes that read what may change later, with their functions, and its subgraphs that do, with None."""
+    declared = chosen.declared().declared
+    subgraphs = [
+        arguments[0] for declare, arguments in declared if declare is Graph.subgraph and arguments[2]
+    ]
+    nodes = [arguments for declare, arguments in declared if declare is Graph.node]
+    return {
+        **dict.fromkeys(subgraphs),
+        **{
+            name: function
+            for name, function in nodes
+            if (spec := spec_of(function)) and spec.nondeterministic
+        },
+    }
+
+
+def with_replayed(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
+    """Use the recorded writes of subgraph `name` instead of running it, while there are any."""
+
+    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        taken = declare is Graph.subgraph and arguments[0] == name
+        return (*arguments[:3], replayed) if taken else arguments
+
+    return replace(chosen, build=built(chosen.build, lambda graph: _rebuilt(graph, change)))
+
+
+def _rebuilt(
+    graph: Graph,
+    change: Callable[[_Declare, tuple[Any, ...]], tuple[Any, ...]],
+    nodes: Mapping[str, Node | None] = MappingProxyType({}),
+) -> Graph:
+    """The same graph, but with other arguments for some of its declarations, and with these nodes; None: `compress`."""
+    made = replace(graph)
+    for name, function in nodes.items():
+        if function is None:
+            made.subgraph(name, nested_graph("compress"))
+        else:
+            made.node(name, function)
+    for declare, arguments in graph.declared:
+        declare(made, *change(declare, arguments))
+    made.bounds |= graph.bounds
+    return made
+
+
+def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
+    name, _, inner = place.partition("/")
+    name = graph.renamed.get(name, name)
+    kind = Graph.subgraph if inner else Graph.node
+    names = [arguments[0] for declare, arguments in graph.declared if declare is kind]
+    if name not in names:
+        hint = nearest(name, names)
+        what = "subgraph" if inner else "node"
+        has = ", ".join(names) or "none"
+        raise UserError(f"{graph.name!r} has no {what} {name!r}.{hint} It has the {what}s: {has}.")
+
+    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        if declare is not kind or arguments[0] != name:
+            return arguments
+        if not inner:
+            return name, _either(f"{graph.name}.{name}", arguments[1], other, due)
+        subgraph: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
+        return name, _swapped(subgraph, inner, other, due), *arguments[2:]
+
+    return _rebuilt(graph, change)
+
+
+def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
+    was, now = spec_of(old), spec_of(new)
+    assert was is not None and now is not None
+    if {*was.labels} != {*now.labels}:
+        labels = [", ".join(spec.labels) or "none" for spec in (was, now)]
+        raise UserError(
+            f"{where} has the labels {labels[0]}, the other function {labels[1]}. Expected the same."
+        )
+
+    async def either(state: Any, runtime: Any) -> Any:
+        return await (called(new, state, runtime) if due() else run_or_replay(old, state, runtime))
+
+    both = replace(
+        now,
+        reads=(*dict.fromkeys((*was.reads, *now.reads)),),
+        writes=(*dict.fromkeys((*was.writes, *now.writes)),),
+        nondeterministic=was.nondeterministic,
+    )
+    return specified(either, both)

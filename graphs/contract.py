@@ -1,0 +1,398 @@
+"""contract: enforces a graph's declarations: the whole graph before compiling; nodes, routers, senders at run time."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple, cast, get_type_hints
+
+from langgraph.errors import GraphBubbleUp, GraphDrained
+from langgraph.graph import END, START
+from langgraph.runtime import ExecutionInfo, Runtime
+from langgraph.types import Send
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from interlock.graphs.foreign_callbacks import is_exit
+from interlock.graphs.supersteps import Run
+from interlock.graphs.user_nodes import choose_or_replay, run_or_replay
+from interlock.state.chart_channels import ApprovalModeState, charted, check_moves, plain
+from interlock.state.deps import Deps, Stopped
+from interlock.state.errors import RunError, SetupError, exception_line
+from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
+from interlock.state.node import NodeSpec, spec_of, specified
+from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels, newest
+
+
+@cache
+def hints_of(annotated: Any) -> Mapping[str, Any]:
+    """Cached type hints of a class or function: read thousands of times while graphs are declared."""
+    return get_type_hints(annotated, include_extras=True)
+
+
+@cache
+def channels_of(state: type) -> Mapping[str, Any]:
+    """A graph's channels and their types: its state's, plus those every graph has."""
+    return {**hints_of(state), **hints_of(RunChannels)}
+
+
+@cache
+def with_run_channels(state: type) -> type:
+    """The TypedDict plus the channels every graph has."""
+    return state_of(state.__name__, channels_of(state))
+
+
+def state_of(name: str, keys: Mapping[str, Any]) -> type:
+    """A state type whose keys are known only at run time."""
+    channels = dict(keys)
+    return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+
+
+def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
+    """The function that merges two values, if a channel's type names one."""
+    return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
+
+
+def check_keys(what: str, keys: type, state: type) -> None:
+    """Each key of `keys` must be a channel of the graph, with the same type. LangGraph would silently add one."""
+    known = channels_of(state)
+    for key, kind in hints_of(keys).items():
+        if key not in known:
+            raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
+        if plain(known[key]) != plain(kind):
+            raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
+
+
+def check_engines_channels(name: str, state: type) -> None:
+    """A state may not declare a channel of the engine as something else: the engine would obey what nodes write."""
+    declared = hints_of(state)
+    processes = {
+        key: "marked OF_PROCESS" for key in BY_PROCESS if OF_PROCESS not in _metadata(declared.get(key))
+    }
+    for key, kind in {**_RUN_CHANNELS, **_CHARTED, **processes}.items():
+        if key in declared and declared[key] != kind:
+            raise SetupError(
+                f"{name}: {state.__name__} declares {key!r} as {declared[key]}, but it is the engine's. Inherit it "
+                "from workflow.AgentState or ToolState, or choose another name."
+            )
+
+
+def check_named(what: str, state: type, keys: Sequence[str]) -> None:
+    """Each key must be one of the graph's."""
+    known = channels_of(state)
+    if lost := [key for key in keys if key not in known]:
+        raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
+
+
+def check_shared(what: str, subgraph: type, state: type) -> None:
+    """A subgraph and its parent must share at least one key, and each shared key must have the same type."""
+    mine, theirs = hints_of(state), hints_of(subgraph)
+    if not (both := mine.keys() & theirs.keys()):
+        raise SetupError(
+            f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
+        )
+    for key in both:
+        if plain(mine[key]) != plain(theirs[key]):
+            raise SetupError(f"{what} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}.")
+
+
+def check_shape(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> None:
+    """Every node must be reachable from START, and END from it."""
+    reached = _closure(START, edges)
+    if lost := nodes - reached:
+        raise SetupError(f"{name}: no edge leads to {sorted(lost)}. Add one, or remove the node.")
+    reverse: dict[str, set[str]] = {}
+    for source, targets in edges.items():
+        for target in targets:
+            reverse.setdefault(target, set()).add(source)
+    if stuck := nodes - _closure(END, reverse):
+        raise SetupError(
+            f"{name}: {sorted(stuck)} can't reach the end. Add an edge to END or to a node that can."
+        )
+
+
+def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[str, Set[str]]) -> None:
+    """No two joins may wait at the same time: both would run once nothing else is left to do."""
+
+    def before(first: str, second: str) -> bool:
+        """Every path to `second` leads through `first`."""
+        without = {node: targets - {first} for node, targets in edges.items()}
+        return _closure(START, without).isdisjoint(joins[second])
+
+    for first in joins:
+        for second in joins:
+            if first < second and not before(first, second) and not before(second, first):
+                raise SetupError(
+                    f"{name}: the joins {first!r} and {second!r} could wait at the same time. Make the branches of "
+                    "one of them a subgraph: g.subgraph(…)."
+                )
+
+
+def branches_of(join: Sequence[str], target: str, edges: Mapping[str, Set[str]]) -> list[set[str]]:
+    """The nodes of each branch of a join: those before its last node that aren't before all the last nodes."""
+    reverse: dict[str, set[str]] = {}
+    for source, targets in edges.items():
+        for node in targets - {target}:
+            reverse.setdefault(node, set()).add(source)
+    before = [_closure(last, reverse) for last in join]
+    return [nodes - set[str].intersection(*before) for nodes in before]
+
+
+def check_branches(name: str, branches: Sequence[Set[str]], keys: Callable[[str], Set[str]]) -> None:
+    """No two branches may write the same key without a reducer, as LangGraph couldn't merge it. `keys`: of a node."""
+    for number, branch in enumerate(branches):
+        for other in branches[number + 1 :]:
+            for one in sorted(branch - other):
+                for two in sorted(other - branch):
+                    if both := keys(one) & keys(two):
+                        raise SetupError(
+                            f"{name}: {one!r} and {two!r} run side by side and both write {sorted(both)}. Give each a "
+                            "key of its own, or the key a reducer: Annotated[…, merge_by_key]."
+                        )
+
+
+def loop_in(edges: Mapping[str, Set[str]], nodes: Iterable[str]) -> list[str]:
+    """A node reachable from itself, with the others of that loop; empty if there is none."""
+    reached = {node: _closure_after(node, edges) for node in nodes}
+    first = next((node for node in reached if node in reached[node]), None)
+    return [] if first is None else [n for n in reached if first in reached[n] and n in reached[first]]
+
+
+def _closure_after(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
+    return {node for target in edges.get(start, ()) for node in _closure(target, edges)}
+
+
+def _closure(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            todo.extend(edges.get(node, ()))
+    return seen
+
+
+def _metadata(kind: Any) -> Sequence[Any]:
+    return getattr(kind, "__metadata__", ())
+
+
+_CHARTED: Mapping[str, Any] = {"approval_mode": ApprovalModeState, "plan_phase": str}
+_STRICT = ConfigDict(extra="forbid", strict=True)
+_RUN_CHANNELS = hints_of(RunChannels)
+
+
+class Contract(NamedTuple):
+    """What a node may read and write, in its graph."""
+
+    workflow: str
+    name: str
+    state: type
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def reducers(self) -> dict[str, Callable[[Any, Any], Any]]:
+        """Reducers of the channels it writes."""
+        known = channels_of(self.state)
+        noted = ((key, reducer_of(known[key])) for key in self.writes)
+        return {key: reducer for key, reducer in noted if reducer and reducer is not newest}
+
+
+def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
+    """Send the node's events straight to the renderers: LangGraph's stream wakes its loop for each event.
+
+    A sub-agent's node gets its own models, tools and policy, and its path is set on every event.
+    """
+    tell = runtime.context.emit
+    if not agent:
+        return runtime if runtime.stream_writer is tell else runtime.override(stream_writer=tell)
+    deps = runtime.context.agents.scope(agent)
+
+    def write(event: Event) -> None:
+        tell(event if event.agent else event.model_copy(update={"agent": deps.info.agent}))
+
+    return runtime.override(context=deps, stream_writer=write)
+
+
+@cache
+def _validator(state: type, keys: tuple[str, ...]) -> Any:
+    """A strict validator for some keys of a state: rejects unknown keys and wrong types, accepts absent keys."""
+    known = channels_of(state)
+    types = {key: known[key] for key in keys}
+    subgraph = TypedDict(state.__name__, types, total=False)  # pyright: ignore[reportArgumentType]
+    return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator
+
+
+def of_types(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values, read from JSON, as the state declares them: a text as a datetime, a list as a tuple. One that
+    can't be is left as it is.
+    """
+    made = dict(values)
+    for key in values.keys() & channels_of(state).keys():
+        validator = _validator(state, (key,))
+        given = {key: values[key]}
+        try:
+            validator.validate_python(given)
+        except ValidationError:
+            with suppress(ValidationError):
+                made |= validator.validate_json(json.dumps(given))
+    return made
+
+
+def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
+    context: Any = runtime.context
+    info = runtime.execution_info
+    if context is None or info is None:  # LangGraph lets a graph start without its context
+        raise SetupError(f"{where} was started without Deps. Run it through interlock.engine.run.")
+    return context, info
+
+
+def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Run:
+    """Wrap the node: pass only the keys it reads, validate its update, time it, and emit its start and end."""
+    workflow, name, _, reads, _, _ = contract
+    where = f"{workflow}.{name}"
+    spec = spec_of(function)
+    tried = _tried(function, spec, where)
+    governed = charted((*channels_of(contract.state).items(),), contract.writes)
+
+    async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
+        deps, info = _context(runtime, where)
+        runtime = _scoped(runtime, state.get("agent", ""))
+        inputs = {key: state[key] for key in reads if key in state}
+        deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
+        runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
+        started = time.perf_counter()
+        try:
+            with deps.cancel.guarded():
+                update = await tried(inputs, runtime)
+        except Stopped as stop:  # the task writes nothing, so that a resumed run repeats it
+            raise GraphDrained from stop
+        except BaseException as error:
+            if is_exit(error):  # LangGraph notes the node on an `Exception` only
+                error.add_note(f"During task with name '{name}'")
+            raise
+        ms = (time.perf_counter() - started) * 1000
+        _check_update(where, update, contract)
+        check_moves(where, governed, spec.moves if spec else (), state, update)
+        deps.steps.ended(info.task_id, ms, list(update))
+        runtime.stream_writer(
+            NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))
+        )
+        return update
+
+    return specified(node, spec)
+
+
+def _tried(
+    function: Callable[..., Awaitable[Any]], spec: NodeSpec | None, where: str
+) -> Callable[[Mapping[str, Any], Runtime[Deps]], Awaitable[Any]]:
+    """The node with its retries and timeout (`NodeSpec`). A retry finds what earlier tries recorded, e.g. a reply."""
+
+    async def once(state: Mapping[str, Any], runtime: Runtime[Deps]) -> Any:
+        return await run_or_replay(function, state, runtime)
+
+    if spec is None or not (spec.retries or spec.timeout_s):
+        return once
+
+    async def tried(state: Mapping[str, Any], runtime: Runtime[Deps]) -> Any:
+        for attempt in range(1, spec.retries + 2):
+            timer = asyncio.timeout(spec.timeout_s)
+            try:
+                async with timer:
+                    return await once(state, runtime)
+            except GraphBubbleUp:  # the node waits for a person
+                raise
+            except Exception as error:
+                late = isinstance(error, TimeoutError) and timer.expired()
+                reason = (
+                    f"{where} took longer than {spec.timeout_s:g} s."
+                    if late
+                    else exception_line(error, 1_000)
+                )
+                if attempt <= spec.retries:
+                    delay = spec.retry_wait_s * 2 ** (attempt - 1)
+                    runtime.stream_writer(Retry(reason=reason, delay_s=delay, attempt=attempt))
+                    await asyncio.sleep(delay)
+                elif (label := "timeout" if late else "failed") in spec.labels:
+                    runtime.stream_writer(ErrorEvent(severity="warning", message=reason))
+                    return {"label": label}
+                elif late:
+                    raise RunError(f"{reason} Try again with: interlock resume") from error
+                else:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    return tried
+
+
+def _check_update(where: str, update: Any, contract: Contract) -> None:
+    try:
+        _validator(contract.state, contract.writes).validate_python(update)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SetupError(
+            f"{where} wrote {first['loc']!r}: {first['msg']}; see {contract.state.__name__}."
+        ) from error
+    if contract.labels and update.get("label") not in contract.labels:
+        raise SetupError(
+            f"{where} wrote label {update.get('label')!r}, expected one of {sorted(contract.labels)}."
+        )
+
+
+def checked_router(
+    router: Callable[[Any], str], reads: Sequence[str], labels: Sequence[str]
+) -> Callable[[dict[str, Any], Runtime[Deps]], Awaitable[str]]:
+    """Validate the router's label, and log it as the step's route."""
+
+    async def route(state: dict[str, Any], runtime: Runtime[Deps]) -> str:
+        label = await choose_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
+        if label not in labels:
+            raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
+        deps, info = _context(runtime, router.__name__)
+        if label:
+            deps.steps.routed(info.task_id, label)
+        return label
+
+    return route
+
+
+def label(state: Mapping[str, str]) -> str:
+    """The router for a node that writes its own label."""
+    return state["label"]
+
+
+def checked_sender(
+    sender: Callable[[Any], Sequence[Mapping[str, Any]]],
+    reads: Sequence[str],
+    target: str,
+    payload: Callable[[], tuple[type, tuple[str, ...]]],
+    otherwise: str | None,
+) -> Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]:
+    """Validate each payload against the target's input, as LangGraph doesn't."""
+
+    async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
+        handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}
+        payloads = await choose_or_replay(sender, {key: state[key] for key in reads if key in state}, runtime)
+        now = state.get("approval_mode")
+        for item in payloads:
+            try:
+                _validator(*payload()).validate_python(item)
+            except ValidationError as error:
+                raise SetupError(
+                    f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}."
+                ) from error
+            if (mode := item.get("approval_mode", now)) != now and now:
+                raise SetupError(
+                    f"{sender.__name__} sent the approval mode {mode!r} to {target!r}; the run is in {now!r}."
+                )
+        deps, info = _context(runtime, sender.__name__)
+        deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
+        if not payloads:
+            return otherwise or END
+        return [Send(target, {**item, **handed_on}) for item in payloads]
+
+    return send

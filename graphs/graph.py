@@ -1,0 +1,434 @@
+"""graph: a `StateGraph` that rejects, at build and at run time, what LangGraph silently accepts; nested graphs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, cast, get_args
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.config import get_config
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime, get_runtime
+
+from interlock.graphs.contract import (
+    Contract,
+    branches_of,
+    channels_of,
+    check_branches,
+    check_engines_channels,
+    check_joins,
+    check_keys,
+    check_named,
+    check_shape,
+    check_shared,
+    checked_node,
+    checked_router,
+    checked_sender,
+    hints_of,
+    label,
+    loop_in,
+    reducer_of,
+    with_run_channels,
+)
+from interlock.graphs.langgraph_internals import (
+    initial_values,
+    is_graph,
+    is_under_way,
+    run_tasks,
+    starts_anywhere,
+    state_before,
+)
+from interlock.graphs.langgraph_node import Node, langgraph_part
+from interlock.graphs.supersteps import AT, DONE, Branch, Choice, Fan, Reached, Task, Wiring
+from interlock.state.deps import Deps
+from interlock.state.errors import SetupError
+from interlock.state.node import spec_of
+
+Compiled = CompiledStateGraph[Any, Deps, Any, Any]
+Router = Callable[[Any], str]
+Sender = Callable[[Any], Sequence[Mapping[str, Any]]]
+Replayed = Callable[[], dict[str, Any] | None]
+
+
+class Subgraph:
+    """A graph as a node of another. It is declared when a run first enters it, as many never are."""
+
+    def __init__(
+        self,
+        build: "Callable[[], Graph]",
+        check: "Callable[[Graph], None]",
+        labels: tuple[str, ...] = (),
+        replayed: Replayed | None = None,
+    ) -> None:
+        """`check`: raises if the graph doesn't fit into its parent. `labels`: as a node's.
+
+        `replayed`: returns the subgraph's recorded writes in a replay; None: run it.
+        """
+        self._build, self._check, self.labels = build, check, labels
+        self._replayed = replayed or (lambda: None)
+
+    @cached_property
+    def graph(self) -> "Graph":
+        graph = self._build()
+        self._check(graph)
+        return graph
+
+    @property
+    def compiled(self) -> "Compiled":
+        return self.graph.compiled
+
+    @cached_property
+    def _initial(self) -> Mapping[str, Any]:
+        return initial_values(self.compiled)
+
+    @property
+    def input_schema(self) -> type:
+        return self.graph.input or self.graph.state
+
+    async def run(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
+        if (replayed := self._replayed()) is not None:
+            return replayed
+        config = get_config()
+        compiled: Any = self.compiled
+        inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
+        if is_under_way(config):
+            return await self._driven(inputs, config)
+        reached = self._taken_up(state) or await self._begun(inputs, get_runtime(Deps))
+        if not reached.targets:
+            return self._returned(reached)
+        # Graphs that ran in its superstep have left keys of their own: drop them.
+        state = {key: value for key, value in reached.state.items() if key in compiled.channels}
+        return await self._driven({**state, **state_before(reached.targets)}, config)
+
+    async def _begun(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+        return await self.graph.wiring.begin({**self._initial, **inputs}, runtime)
+
+    async def _driven(self, given: dict[str, Any], config: Any) -> dict[str, Any]:
+        """As `ainvoke`, which collects each node's update, too."""
+        compiled: Any = self.compiled
+        left: dict[str, Any] = {}
+        keys = compiled.output_channels
+        async for values in compiled.astream(given, config, stream_mode="values", output_keys=keys):
+            left = values
+        return left
+
+    def _taken_up(self, state: dict[str, Any]) -> Reached | None:
+        """Return its progress in the superstep of the node that sent the payload, if any."""
+        if AT not in state:
+            return None
+        runtime = get_runtime(Deps)
+        if state[DONE] and (info := runtime.execution_info):
+            runtime.context.steps.taken_up(info.task_id, info.checkpoint_ns, state[DONE])
+        return Reached(state[AT], {**self._initial, **state})
+
+    async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+        """Run it within another node's task, as far as it gets there."""
+        if (replayed := self._replayed()) is not None:
+            return Reached((), state, [replayed])
+        inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
+        reached = await self._begun(inputs, runtime)
+        return reached if reached.targets else Reached((), state, [self._returned(reached)])
+
+    def _returned(self, reached: Reached) -> dict[str, Any]:
+        outputs = self.compiled.output_channels
+        return {key: value for key, value in reached.written().items() if key in outputs}
+
+    def __getattr__(self, name: str) -> Any:
+        """For LangGraph, which asks nested graphs of a waiting run for their state."""
+        return getattr(self.compiled, name)
+
+
+@dataclass
+class Graph:
+    """A graph under declaration: nodes first, then edges. `build()` checks it as a whole."""
+
+    name: str
+    state: type
+    input: type | None = None
+    """Accepted from a `Send` or a parent; default: the state."""
+    output: type | None = None
+    """Returned to a parent; for a graph reached by `Send`, reducer channels only."""
+    retired: frozenset[str] = frozenset()
+    """Keys stored by earlier versions and no longer used; a run that holds other unknown keys is refused."""
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Nodes that earlier versions had → the one that does the same today: a stored run whose next node is one of them
+    goes on there, and may repeat what only computes."""
+    labels: tuple[str, ...] = ()
+    """Values it may leave in `label`; its parent maps them like a node's."""
+    asks: bool = False
+    """It always stops for a person, so a loop through it needs no other bound."""
+    needs: tuple[str, ...] = ()
+    """Keys that a parent's state must have."""
+    subgraphs: dict[str, Subgraph] = field(default_factory=dict[str, Subgraph], init=False)
+
+    def __post_init__(self) -> None:
+        check_engines_channels(self.name, self.state)
+        self.wiring = Wiring()
+        self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """Every declaration, in order; `rooted` rebuilds the graph from them."""
+        self._contracts: dict[str, Contract | Subgraph] = {}
+        self._edges: dict[str, set[str]] = {}
+        self._branches: list[tuple[str, Branch, Mapping[str, str]]] = []
+        self._plain: list[tuple[str, str]] = []
+        self._sent: set[str] = {START}
+        self.joins: dict[str, tuple[str, ...]] = {}
+        """Nodes that wait for all branches → the branches' last nodes."""
+        self.bounds: set[str] = set()
+        """Nodes that limit the passes of a loop, or always stop for a person."""
+
+    def node(self, name: str, function: Node) -> None:
+        """Add a node; its reads and writes are declared with it (`state/node.py`) and enforced at run time."""
+        self.declared.append((Graph.node, (name, function)))
+        where = f"{self.name}.{name}"
+        if spec := spec_of(function):
+            check_named(f"{where} reads", self.state, spec.reads)
+            check_named(f"{where} writes", self.state, spec.writes)
+            contract = Contract(self.name, name, self.state, spec.reads, spec.writes, spec.labels)
+        else:
+            reads, writes = self._annotations(name, function)
+            check_keys(f"{where} reads", reads, self.state)
+            check_keys(f"{where} writes", writes, self.state)
+            contract = Contract(self.name, name, self.state, (*hints_of(reads),), (*hints_of(writes),))
+        self._contracts[name] = contract
+        self.wiring.add(name, checked_node(function, contract), contract.reducers)
+
+    def nodes(self, *functions: Node) -> None:
+        """Add nodes under their functions' names."""
+        for function in functions:
+            self.node(function.__name__, function)
+
+    def subgraph(
+        self,
+        name: str,
+        graph: "Graph | Callable[[], Graph] | Any",
+        nondeterministic: bool = False,
+        replayed: Replayed | None = None,
+    ) -> None:
+        """Add another graph as a node; a function that builds it is called when a run first enters it.
+
+        Keys of both states are passed in and back. `nondeterministic`, if nothing inside calls a model: as for a node.
+        A `StateGraph` becomes one node, which can't `interrupt`.
+        """
+        where = f"{self.name}.{name}"
+        if is_graph(graph):
+            return self.node(name, langgraph_part(where, graph, self.state))
+        self.declared.append((Graph.subgraph, (name, graph, nondeterministic, replayed)))
+
+        def check(graph: Graph) -> None:
+            check_named(f"{where} is given", self.state, graph.needs)
+            if graph.input is None:
+                check_shared(where, graph.state, self.state)
+            elif graph.output is not None:  # reached by `Send`: it returns its output keys only
+                check_keys(f"{where} returns", graph.output, self.state)
+
+        # Any: the type checker sees this module's own types twice.
+        build: Any = (lambda: graph) if isinstance(graph, Graph) else graph
+        labels = graph.labels if isinstance(graph, Graph) else ()
+        if isinstance(graph, Graph):
+            check(graph)
+            self.bounds |= {name} if graph.asks else set()
+        subgraph = Subgraph(build, cast(Any, check), labels, replayed)
+        self.subgraphs[name] = self._contracts[name] = subgraph
+        reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
+        self.wiring.add_graph(name, subgraph.run, subgraph.begin, reducers)
+
+    def together(self, *names: str) -> None:
+        """Let nodes share a superstep: where one of them leads to another one, that needs no checkpoint before it.
+
+        A kill repeats all that ran in the superstep, so each of these only computes, or finds again what it did: the
+        reply of a model, the result of a call. START: the graph begins in the superstep of the node that it is.
+        """
+        self.declared.append((Graph.together, names))
+        if lost := [name for name in names if name != START and name not in self._contracts]:
+            raise SetupError(f"{self.name}: together names no node {', '.join(map(repr, lost))}.")
+        self.wiring.share(names)
+
+    def edge(self, source: str, target: str, *more: str) -> None:
+        """Add an edge, and one from each node to the next; several from one node start parallel branches."""
+        for pair in pairwise((source, target, *more)):
+            self.declared.append((Graph.edge, pair))
+            self._note(*pair)
+            self._plain.append(pair)
+            self.wiring.lead(*pair)
+
+    def join(self, sources: Sequence[str], target: str) -> None:
+        """Add an edge from each source: `target` runs once, when all branches have finished."""
+        self.declared.append((Graph.join, (sources, target)))
+        for source in sources:
+            self._note(source, target)
+            self._plain.append((source, target))
+            self.wiring.lead(source, target)
+        self.joins[target] = (*sources,)
+        self.wiring.wait_at(target)
+
+    def by_label(self, source: str, targets: Mapping[str, str]) -> None:
+        """Add a conditional edge on the label the node or subgraph writes; its labels must be the map's keys."""
+        labels = self._contracts[source].labels if source in self._contracts else ()
+        self.choose(source, label, ("label",), labels, targets)
+
+    def route(self, source: str, router: Router, targets: Mapping[str, str]) -> None:
+        """Add a conditional edge; the router's `Literal` labels must be exactly the map's keys.
+
+        Use a router if more than one node's result decides. An empty label is the default path, which isn't logged.
+        """
+        labels = get_args(self._hints(router).get("return"))
+        self.choose(source, router, self._reads(router), labels, targets)
+
+    def choose(
+        self,
+        source: str,
+        router: Router,
+        reads: Sequence[str],
+        labels: Sequence[str],
+        targets: Mapping[str, str],
+    ) -> None:
+        """`route` for a function without annotations: the caller passes what it reads and returns."""
+        self.declared.append((Graph.choose, (source, router, reads, labels, targets)))
+        if set(labels) != set(targets):
+            raise SetupError(
+                f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}."
+            )
+        for target in targets.values():
+            self._note(source, target)
+        self.wiring.lead(source, Choice(checked_router(router, reads, labels), targets))
+        self._branches.append((source, self._branch(source, router.__name__), targets))
+
+    def _branch(self, source: str, name: str, *, sends: bool = False) -> Branch:
+        """LangGraph requires distinct names for a node's branches."""
+        taken = [branch.name for start, branch, _ in self._branches if start == source]
+        return Branch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
+
+    def fan_out(
+        self,
+        source: str,
+        sender: Sender,
+        target: str,
+        otherwise: str | None = None,
+        apart: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
+        """Send each payload to `target`, in parallel; without any, go to `otherwise`.
+
+        An only payload may share its sender's superstep (`together`). `apart`: not in a state for which this returns
+        true, as what led to it must be on disk first.
+        """
+        self.declared.append((Graph.fan_out, (source, sender, target, otherwise, apart)))
+        targets = [target] if otherwise is None else [target, otherwise]
+        for name in targets:
+            self._note(source, name)
+        self._sent.add(target)
+        sends = checked_sender(sender, self._reads(sender), target, self._payload(target), otherwise)
+        self.wiring.lead(source, Fan(sends, apart))
+        branch = self._branch(source, getattr(sender, "__name__", "sender"), sends=True)
+        self._branches.append((source, branch, {name: name for name in targets}))
+
+    def build(self) -> StateGraph[Any, Deps, Any, Any]:
+        """Check and return the graph. Raises `SetupError` naming what is unreachable or can't end."""
+        for old, name in self.renamed.items():
+            if old in self._contracts or name not in self._contracts:
+                raise SetupError(
+                    f"{self.name}: {old!r} can't be renamed to {name!r}: expected an old and a new node."
+                )
+        check_shape(self.name, set(self._contracts), self._edges)
+        check_joins(self.name, self.joins, self._edges)
+        for target, sources in self.joins.items():
+            check_branches(self.name, branches_of(sources, target, self._edges), self._plain_keys)
+        return self._graph
+
+    def _plain_keys(self, name: str) -> set[str]:
+        """Keys a node writes without a reducer; for a subgraph, all shared keys."""
+        if (contract := self._contracts.get(name)) is None:
+            return set()
+        if isinstance(contract, Contract):
+            written = {*contract.writes}
+        else:
+            written = {*channels_of(contract.graph.output or contract.graph.state)}
+        known = channels_of(self.state)
+        return {key for key in written if key in known and not reducer_of(known[key])}
+
+    def unbounded(self) -> list[str]:
+        """Nodes that could loop for ever."""
+        return loop_in(
+            {node: targets - self.bounds for node, targets in self._edges.items()}, self._contracts
+        )
+
+    @cached_property
+    def _graph(self) -> Any:  # Any: the overloads of `add_node` aren't fully typed
+        input_schema = with_run_channels(self.input or self.state)
+        made: Any = StateGraph  # its types aren't all known
+        graph = made(
+            with_run_channels(self.state),
+            context_schema=Deps,
+            input_schema=input_schema,
+            output_schema=self.output,
+        )
+        channels = channels_of(self.state).keys() | channels_of(self.input or self.state).keys()
+        for name in self._contracts:
+            task = Task(self.wiring, name, channels, sent=name in self._sent)
+            graph.add_node(name, task, defer=name in self.joins)
+        for old, name in self.renamed.items():
+            graph.add_node(old, Task(self.wiring, name, channels, sent=name in self._sent))
+        for source, target in self._plain:
+            graph.add_edge(source, target)
+        for source, branch, targets in self._branches:
+            graph.add_conditional_edges(source, branch, {**targets})
+        return graph
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """Compiled for use as a subgraph: the same in every parent."""
+        compiled = self.compile()
+        starts_anywhere(compiled)
+        return compiled
+
+    def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
+        """Check and compile; subgraphs keep LangGraph's default persistence."""
+        # docs/internals.md#parts-of-a-graph
+        compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
+        start = Task(self.wiring, START, channels_of(self.input or self.state).keys(), sent=True)
+        run_tasks(compiled, start, self.subgraphs)
+        return compiled
+
+    def _note(self, source: str, target: str) -> None:
+        for name in (source, target):
+            if name not in (START, END) and name not in self._contracts:
+                raise SetupError(f"{self.name}: edge {source!r} → {target!r} names no node {name!r}.")
+        self._edges.setdefault(source, set()).add(target)
+
+    def _payload(self, target: str) -> Callable[[], tuple[type, tuple[str, ...]]]:
+        contract = self._contracts[target]
+        if isinstance(contract, Contract):
+            return lambda: (contract.state, contract.reads)
+        return lambda: (contract.input_schema, (*hints_of(contract.input_schema),))
+
+    def _reads(self, function: Callable[..., Any]) -> tuple[str, ...]:
+        reads = next((t for key, t in self._hints(function).items() if key != "return"), None)
+        if reads is None:
+            raise self._untyped(function)
+        check_keys(f"{self.name}: {function.__name__} reads", reads, self.state)
+        return (*hints_of(reads),)
+
+    def _hints(self, function: Callable[..., Any]) -> Mapping[str, Any]:
+        try:
+            return hints_of(function)
+        except TypeError:  # no function of its own, such as a partial
+            raise self._untyped(function) from None
+
+    def _untyped(self, function: Any) -> SetupError:
+        name = getattr(function, "__name__", repr(function))
+        return SetupError(
+            f"{self.name}: {'a lambda' if name == '<lambda>' else name} says nothing of the state that it reads and of "
+            "what it returns. Write a function with annotations, whose argument is a TypedDict of the keys that it "
+            "reads: def each(state: Reads) -> list[Payload]."
+        )
+
+    def _annotations(self, name: str, function: Node) -> tuple[type, type]:
+        hints = dict(hints_of(function))
+        try:
+            writes = hints.pop("return")
+            return next(iter(hints.values())), writes
+        except (KeyError, StopIteration):
+            raise SetupError(
+                f"{self.name}.{name}: {function.__name__} needs annotations `(state: X, …) -> Y`."
+            ) from None

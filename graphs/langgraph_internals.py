@@ -1,0 +1,654 @@
+"""langgraph_internals: every touch of LangGraph's internals, which `pyproject.toml` pins; how graphs are driven.
+
+Those of its serializer are in `stored_values.py`. A release that changes one fails tests: those of runs, and
+`tests/test_langgraph_internals.py` for what no run shows. Functions import LangGraph themselves, because commands that
+only read rows need the names of channels, too.
+"""
+
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from copy import copy
+from functools import cache
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from interlock.state.names import ERROR_HANDLER
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.types import Send
+
+_EDGE = "branch:to:"
+"""Prefix of the channel through which an edge triggers a node."""
+WHOLE = "__root__"
+"""The one channel of a state that has no keys, such as a list of messages."""
+RESERVED = "__pregel_"
+"""Begins the names by which LangGraph hands answers and savers to its own nodes: a program gives none of them."""
+_PAYLOADS = "__pregel_tasks"
+"""The channel of `Send`s that wait for their tasks."""
+INPUT = "__start__"
+"""The channel of the graph's input, and the node that turns it into state."""
+_PULL = "__pregel_pull"
+_PULLED = f"~{_PULL}, "
+"""How the stored path of a task begins that edges lead to."""
+_SENT = ", node:"
+"""Before the node in a path that LangGraph gave none."""
+BOOKKEEPING = frozenset(
+    {
+        "__interrupt__",
+        "__error__",
+        "__error_source_node__",
+        "__resume__",
+        "__scheduled__",
+        "__pregel_resuming",
+    }
+)
+"""Channels of a task's writes that aren't its update."""
+
+
+def is_interrupt_id(text: str) -> bool:
+    """Whether LangGraph takes a resume's key for the id of an interrupt: 32 hexadecimal digits."""
+    return re.fullmatch("[0-9a-f]{32}", text) is not None
+
+
+def asking_task() -> tuple[str, object]:
+    """The namespace of the task that calls `interrupt`, and an object that stands for this execution of it."""
+    from langgraph.config import get_config
+
+    known = get_config()["configurable"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+    return str(known["checkpoint_ns"]), known["__pregel_scratchpad"]
+
+
+def task_here() -> str:
+    """The id of the task that runs; empty: none."""
+    from langgraph.config import get_config
+
+    try:
+        known = get_config().get("configurable", {})
+    except RuntimeError:  # outside a graph
+        return ""
+    return str(known.get("checkpoint_ns", "")).rpartition(":")[2]
+
+
+def earlier_interrupt_id(namespace: str, number: int) -> str:
+    """The id that LangGraph gives to a task's interrupt after so many answers."""
+    from langgraph.types import _interrupt_id  # pyright: ignore[reportPrivateUsage]
+
+    return _interrupt_id(namespace, number)
+
+
+def validated_answer(adapter: Any, value: Any) -> Any:
+    """The answer as the type that `interrupt` was given. Raises `ValidationError`."""
+    from langgraph.types import _validate_resume  # pyright: ignore[reportPrivateUsage]
+
+    return _validate_resume(adapter, value)
+
+
+@cache
+def _usual() -> Callable[..., Any]:
+    from langgraph import types
+
+    own: Any = types.interrupt
+    usual = FunctionType(own.__code__, own.__globals__, own.__name__, own.__defaults__, own.__closure__)
+    usual.__kwdefaults__ = own.__kwdefaults__
+    return usual
+
+
+def usual_interrupt(value: Any, *, response_schema: Any = None) -> Any:
+    """What LangGraph's `interrupt` does itself."""
+    return _usual()(value, response_schema=response_schema)
+
+
+class Answering(Protocol):
+    """Who answers what nodes ask."""
+
+    def answer(self, value: Any, response_schema: Any, /) -> Any:
+        """Return the answer. Raises `GraphInterrupt` where there is none."""
+        ...
+
+
+QUESTIONS: ContextVar[Answering | None] = ContextVar("questions of a foreign graph's drive", default=None)
+
+
+def answer_here(value: Any, response_schema: Any) -> Any:
+    """Return the answer to what `interrupt` asks; outside a foreign graph's drive, as LangGraph does."""
+    questions = QUESTIONS.get()
+    if questions is None:
+        return usual_interrupt(value, response_schema=response_schema)
+    return questions.answer(value, response_schema)
+
+
+@cache
+def take_over_interrupts() -> None:
+    """Let `interrupt` ask `answer_here`. Its code is replaced, as nodes have imported it by name."""
+    from langgraph import types
+
+    def interrupt(value: Any, *, response_schema: Any = None) -> Any:
+        from interlock.graphs.langgraph_internals import (
+            answer_here,  # it runs with the globals of LangGraph's module
+        )
+
+        return answer_here(value, response_schema)
+
+    _usual()
+    own: Any = types.interrupt
+    own.__code__ = interrupt.__code__
+
+
+def fixed_writes(compiled: Any, node: str) -> list[tuple[str, Any]]:
+    """What a node writes to channels whatever it returns: its edges without a condition."""
+    from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
+
+    written = [one for one in compiled.nodes[node].writers if isinstance(one, ChannelWrite)]
+    entries = [entry for one in written for entry in one.writes if isinstance(entry, ChannelWriteEntry)]
+    return [(one.channel, one.value) for one in entries if one.channel.startswith((_EDGE, "join:"))]
+
+
+def parts_of_node(compiled: Any, node: str) -> Iterator[Any]:
+    """What a node calls: its function, tool node or graph, and the routers behind it."""
+    yield compiled.nodes[node].bound
+    branches = getattr(getattr(compiled, "builder", None), "branches", {})
+    for name, branch in branches.get(node, {}).items():
+        yield name
+        yield branch.path
+
+
+class DueTask(NamedTuple):
+    """A task that a checkpoint leads to."""
+
+    id: str
+    name: str
+    path: tuple[Any, ...]
+    triggers: tuple[str, ...]
+
+
+def due_tasks(compiled: Any, found: Any) -> list[DueTask]:
+    """The tasks that a graph runs after a stored checkpoint, in their order."""
+    from langgraph.pregel import _algo
+
+    algo: Any = _algo
+    channels, managed = _channels_at(compiled, found)
+    step = found.metadata.get("step", 0) + 1
+    given = (found.checkpoint, [*found.pending_writes], compiled.nodes, channels, managed, found.config)
+    made: Any = algo.prepare_next_tasks(*given, step, step + 1, for_execution=False)
+    return [DueTask(one.id, one.name, one.path, _triggers(compiled, one)) for one in made.values()]
+
+
+async def run_as_node(compiled: Any, found: Any, task: DueTask, function: Any, context: Any) -> list[Any]:
+    """Run a function as the node of a task that a stored checkpoint leads to; returns what it and its edges write."""
+    from langgraph._internal import _runnable
+    from langgraph._internal._constants import CONFIG_KEY_RUNTIME
+    from langgraph.pregel import _algo
+    from langgraph.runtime import Runtime
+
+    algo: Any = _algo
+    runnable: Any = _runnable
+    bound = runnable.coerce_to_runnable(function, name=task.name, trace=True)
+    nodes = {**compiled.nodes, task.name: compiled.nodes[task.name].copy({"bound": bound})}
+    channels, managed = _channels_at(compiled, found)
+    step = found.metadata.get("step", 0) + 1
+    place = {**found.config["configurable"], CONFIG_KEY_RUNTIME: Runtime(context=context)}
+    given = (found.checkpoint, [*found.pending_writes], nodes, channels, managed, {"configurable": place})
+    made: Any = algo.prepare_next_tasks(*given, step, step + 1, for_execution=True)
+    await made[task.id].proc.ainvoke(made[task.id].input, made[task.id].config)
+    return [*made[task.id].writes]
+
+
+def _triggers(compiled: Any, task: Any) -> tuple[str, ...]:
+    pushed = task.path[0] == "__pregel_push"
+    return ("__pregel_push",) if pushed else (*sorted(compiled.nodes[task.name].triggers),)
+
+
+def _channels_at(compiled: Any, found: Any) -> tuple[Any, Any]:
+    """The graph's channels with the values of a stored checkpoint, and what it computes besides."""
+    from langgraph.pregel import _checkpoint
+
+    checkpoint: Any = _checkpoint
+    saver = compiled.checkpointer
+    return checkpoint.channels_from_checkpoint(
+        compiled.channels, found.checkpoint, saver=saver, config=found.config
+    )
+
+
+def checkpoint_after(
+    compiled: Any, found: Any, done: Iterable[tuple[DueTask, Sequence[tuple[str, Any]]]]
+) -> Any:
+    """The checkpoint that follows a stored one, when these tasks have written that. Raises what a reducer raises."""
+    from langgraph.pregel import _algo, _checkpoint
+
+    algo: Any = _algo
+    checkpoint: Any = _checkpoint
+    made = checkpoint.copy_checkpoint(found.checkpoint)
+    channels, _ = _channels_at(compiled, found)
+    version, nodes = compiled.checkpointer.get_next_version, compiled.trigger_to_nodes
+    if asked := [(channel, value) for task, channel, value in found.pending_writes if task == _NO_TASK]:
+        algo.apply_writes(made, channels, [algo.PregelTaskWrites((), INPUT, asked, [])], version, nodes)
+    tasks = [algo.PregelTaskWrites(task.path, task.name, writes, task.triggers) for task, writes in done]
+    algo.apply_writes(made, channels, tasks, version, nodes)
+    return checkpoint.create_checkpoint(made, channels, found.metadata.get("step", 0) + 1)
+
+
+_NO_TASK = "00000000-0000-0000-0000-000000000000"
+"""Stands for the task of what a resume writes."""
+
+
+def node_of_error(error: BaseException) -> str:
+    """The node that raised, or whose state couldn't be made, as a note on the error names it; empty: none."""
+    notes = "\n".join(getattr(error, "__notes__", ()))
+    found = re.search(r"^(?:Before|During) task with name '(.+?)'", notes, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
+    """The nodes that a checkpoint leads to, by its channels' values."""
+    yield from due_nodes(values)
+    yield from (send.node for send in values.get(_PAYLOADS, ()))
+
+
+def is_due(values: Mapping[str, Any]) -> bool:
+    """Whether a node, a payload or the input waits in a checkpoint with these values."""
+    return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, INPUT)) for key in values)
+
+
+def due_nodes(values: Mapping[str, Any]) -> list[str]:
+    """The nodes that edges lead to in a checkpoint with these values; payloads aren't among them."""
+    return [key.removeprefix(_EDGE) for key in values if key.startswith(_EDGE)]
+
+
+def input_of(values: dict[str, Any]) -> dict[str, Any]:
+    """The input that a checkpoint holds until it is state; empty: it is."""
+    return values.get(INPUT, {})
+
+
+def is_internal(channel: str) -> bool:
+    """Whether LangGraph made the channel: no graph declares it."""
+    return channel.startswith((_EDGE, "__"))
+
+
+def holds_values(channel: str, value: Any) -> bool:
+    """Whether what is in a channel is of the graph: its state, input, results or payloads, not how it goes on."""
+    is_way = channel.startswith(_EDGE) or channel in BOOKKEEPING
+    return not is_way and not (channel == _PAYLOADS and not value)
+
+
+def turns_input_into_state(task_path: str) -> bool:
+    """Whether a task, by its path, is LangGraph's own first one."""
+    return task_path.endswith(INPUT)
+
+
+def with_node(task_path: str, node: str) -> str:
+    """The path of a task that was sent a payload, with its node, which LangGraph names only in others."""
+    return f"{task_path}{_SENT}{node}" if node and not task_path.startswith(_PULLED) else task_path
+
+
+def path_by_edges(node: str) -> tuple[str, str]:
+    """Return the path, as snapshots show it, of a node's task that edges lead to."""
+    return _PULL, node
+
+
+def node_of(task_path: str) -> str:
+    """The node that a task runs, by its stored path; empty: it isn't named there."""
+    if task_path.startswith(_PULLED):
+        node, _, handled = task_path.removeprefix(_PULLED).partition(", ")
+        return f"{ERROR_HANDLER}{node}" if handled.startswith("node_error_handler") else node
+    return task_path.rpartition(_SENT)[2] if _SENT in task_path else ""
+
+
+def reads(config: "RunnableConfig", channels: Iterable[str]) -> dict[str, Any]:
+    """The state as a task sees it that got a payload instead."""
+    from langgraph.pregel._read import ChannelRead
+
+    return ChannelRead.do_read(config, select=[*channels])
+
+
+def writes(config: "RunnableConfig", update: Mapping[str, Any], targets: "Iterable[str | Send]") -> None:
+    """Write a task's update, and where it leads, at once: LangGraph's own branches would read the state again."""
+    from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
+
+    entries = [ChannelWriteEntry(key, value) for key, value in update.items()]
+    ways = [ChannelWriteEntry(_EDGE + t, None) if isinstance(t, str) else t for t in targets]
+    ChannelWrite.do_write(config, [*entries, *ways])
+
+
+def state_before(targets: "Sequence[str | Send]") -> dict[str, Any]:
+    """What is added to a graph's input for it to start at these nodes and payloads; see `starts_anywhere`."""
+    ways: dict[str, Any] = {_EDGE + target: None for target in targets if isinstance(target, str)}
+    if sent := [target for target in targets if not isinstance(target, str)]:
+        ways[_PAYLOADS] = sent
+    return ways
+
+
+def starts_anywhere(compiled: Any) -> None:
+    """Make a compiled graph accept a state with the nodes to start at, instead of an input for its START."""
+    compiled.input_channels = [*compiled.channels]
+
+
+def run_tasks(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) -> None:
+    """Make each node run its task alone: LangGraph would run a sequence of it and its writers.
+
+    `start`: what runs as START. `subgraphs`: what some nodes stand for; a waiting run is asked for their states.
+    """
+    for name, node in compiled.nodes.items():
+        node.node = start if name == INPUT else node.bound
+        if name in subgraphs:
+            node.subgraphs = [subgraphs[name]]
+
+
+def initial_values(compiled: Any) -> dict[str, Any]:
+    """Values of the channels that have one before anything is written, such as those with a reducer."""
+    return {key: channel.get() for key, channel in compiled.channels.items() if channel.is_available()}
+
+
+def is_under_way(config: Mapping[str, Any]) -> bool:
+    """Whether there is a checkpoint of the graph that stands for this task's node."""
+    known = config.get("configurable", {})
+    saver = known.get("__pregel_checkpointer")
+    if saver is None:
+        return False
+    where = {"thread_id": known["thread_id"], "checkpoint_ns": known["checkpoint_ns"]}
+    return saver.get_tuple({"configurable": where}) is not None
+
+
+def raise_id_clock(newest: str) -> None:
+    """Make new checkpoint ids sort after this one, even if the clock stepped back.
+
+    `docs/internals.md#the-id-clock`.
+    """
+    from uuid import UUID
+
+    from langgraph.checkpoint.base import id as ids
+
+    bits = UUID(newest).int
+    stamp = ((bits >> 80) << 12) | ((bits >> 64) & 0xFFF)
+    ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, stamp)  # pyright: ignore[reportPrivateUsage]
+
+
+def lost_nodes(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
+    """Nodes that a checkpoint leads to and a graph with these nodes lacks."""
+    return [node for node in pending_nodes(values) if node not in nodes]
+
+
+def is_graph(found: object) -> bool:
+    """Whether it is a graph of LangGraph: a `StateGraph`, one that is compiled, or an `@entrypoint`."""
+    from langgraph.graph import StateGraph
+    from langgraph.pregel import Pregel
+
+    return isinstance(found, StateGraph | Pregel)
+
+
+def compiled_graph(graph: Any) -> Any:
+    """The graph, compiled if it isn't. Raises `ValueError` if it can't be."""
+    from langgraph.graph import StateGraph
+
+    made = cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
+    return _with_servers_nodes(made) if "langgraph.pregel.remote" in sys.modules else made
+
+
+def _with_servers_nodes(compiled: Any) -> Any:
+    """A copy of a graph, and of those inside it, whose nodes that a server runs (`RemoteGraph`) are nodes like any.
+
+    Their types and their state aren't here, and their server gets a thread that it takes.
+    """
+    made = copy(compiled)
+    made.nodes = {name: _node_of_server(node) for name, node in compiled.nodes.items()}
+    return made
+
+
+def _node_of_server(node: Any) -> Any:
+    from langgraph.pregel.remote import RemoteGraph
+
+    inner = {id(one): _with_servers_nodes(one) for one in node.subgraphs if is_graph(one)}
+    bound = inner.get(id(node.bound), node.bound)
+    if type(bound) is RemoteGraph:
+        given: dict[str, Any] = {**vars(bound)}
+        bound = _served_graph()(given.pop("assistant_id"), **given)
+    return node.copy({"bound": bound, "subgraphs": [*inner.values()]})
+
+
+@cache
+def _served_graph() -> Any:
+    from langgraph.pregel.remote import RemoteGraph
+
+    class ServedGraph(RemoteGraph):
+        """A graph on a server, whose thread there has a UUID: servers take nothing else, not the caller's run id."""
+
+        def stream(self, input: Any, config: Any = None, **given: Any) -> Iterator[Any]:
+            served: Any = super()
+            yield from served.stream(input, _with_uuid(config), **given)
+
+        async def astream(self, input: Any, config: Any = None, **given: Any) -> AsyncIterator[Any]:
+            served: Any = super()
+            async for part in served.astream(input, _with_uuid(config), **given):
+                yield part
+
+    return ServedGraph
+
+
+def _with_uuid(config: Any) -> Any:
+    from uuid import NAMESPACE_OID, UUID, uuid5
+
+    known: dict[str, Any] = config.get("configurable", {}) if config else {}
+    thread = known.get("thread_id")
+    try:
+        UUID(thread or "")
+    except ValueError:
+        if thread:
+            named = str(uuid5(NAMESPACE_OID, f"interlock:{thread}"))
+            return {**config, "configurable": {**known, "thread_id": named}}
+    return config
+
+
+def server_runtime(store: Any) -> Any:
+    """What LangGraph's server gives to a function that makes a graph."""
+    from langgraph_sdk.runtime import _ExecutionRuntime  # pyright: ignore[reportPrivateUsage]
+
+    return _ExecutionRuntime(access_context="threads.create_run", store=store)
+
+
+class _Saved:
+    """Stands for the saved checkpoint of a graph without a saver."""
+
+    def result(self) -> None: ...
+
+    def __await__(self) -> Iterator[Any]:
+        return iter(())
+
+
+@cache
+def _sync_without_saver() -> None:
+    """Let a graph without a saver run inside one with `durability="sync"`: it would wait for what it never saved."""
+    from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
+
+    for loop in (AsyncPregelLoop, SyncPregelLoop):
+        loop._put_checkpoint_fut = _Saved()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+
+
+def with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
+    """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
+    made = _eager(compiled)
+    made.checkpointer, made.store = saver, compiled.store or store
+    made.name = name or made.name
+    return made
+
+
+def _eager(compiled: Any) -> Any:
+    """A copy of a graph, and of those that are its nodes, in which each task is submitted: LangGraph runs one alone
+    without, unless there is somebody to stream to."""
+    made = copy(compiled)
+    made.stream_eager = True
+    inner = {name: node for name, node in made.nodes.items() if node.bound in node.subgraphs}
+    made.nodes = {**made.nodes, **{name: _eager_node(node) for name, node in inner.items()}}
+    return made
+
+
+def _eager_node(node: Any) -> Any:
+    bound = _eager(node.bound)
+    return node.copy(
+        {"bound": bound, "subgraphs": [bound if one is node.bound else one for one in node.subgraphs]}
+    )
+
+
+def stops_at(
+    compiled: Any, snapshot: Any, ran: Callable[[Any], Collection[str]]
+) -> list[tuple[str, str, Any]]:
+    """The breakpoints (`interrupt_before`, `interrupt_after`) that a graph, and those inside it, stand at.
+
+    Each with its checkpoint's id, `before NODE` or `after NODE`, and the values there. `ran`: the nodes of the
+    superstep that ended with a snapshot.
+    """
+    found: list[tuple[str, str, Any]] = []
+    inside = dict(compiled.get_subgraphs())
+    for task in snapshot.tasks:
+        if task.name in inside and hasattr(task.state, "tasks"):
+            found += stops_at(inside[task.name], task.state, ran)
+    before, after = compiled.interrupt_before_nodes, compiled.interrupt_after_nodes
+    stops = [f"before {one.name!r}" for one in snapshot.tasks if _chosen(one.name, before)]
+    if after and snapshot.tasks:
+        stops += [f"after {name!r}" for name in ran(snapshot) if _chosen(name, after)]
+    name = str(snapshot.config["configurable"].get("checkpoint_id", ""))
+    return found + [(name, " and ".join(stops), snapshot.values)] * bool(stops)
+
+
+def _chosen(node: str, wanted: Any) -> bool:
+    return not node.startswith("__") and (wanted == "*" or node in wanted)
+
+
+def has_breakpoints(compiled: Any) -> bool:
+    graphs = (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True)))
+    return any(one.interrupt_before_nodes or one.interrupt_after_nodes for one in graphs)
+
+
+def time_limits(compiled: Any) -> dict[str, float]:
+    """Node → seconds that it may take, in a graph and those inside it; only of nodes with a time-out."""
+    found: dict[str, float] = {}
+    for graph in (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True))):
+        for name, node in graph.nodes.items():
+            own = getattr(node, "timeout", None)
+            limits = [own.run_timeout, own.idle_timeout] if own else [graph.step_timeout]
+            seconds = [one if isinstance(one, int | float) else one.total_seconds() for one in limits if one]
+            if seconds:
+                found[name] = max(found.get(name, 0), *seconds)
+    return found
+
+
+def named_types(compiled: Any) -> set[tuple[str, ...]]:
+    """Classes (module, name) that the types of a graph, and of the graphs inside it, name: they may be loaded again."""
+    from langgraph._internal._serde import build_serde_allowlist
+
+    found: set[tuple[str, ...]] = set()
+    for graph in (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True))):
+        builder = getattr(graph, "builder", None)
+        schemas: list[Any] = [*builder.schemas] if builder else []
+        schemas += [graph.context_schema] if graph.context_schema else []
+        found |= build_serde_allowlist(schemas=schemas, channels=graph.channels)
+    return found
+
+
+def storable_types() -> frozenset[tuple[str, ...]]:
+    """Classes that LangGraph stores and loads again in any graph, and some plain values of other packages."""
+    from langgraph._internal._serde import curated_core_allowlist
+    from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
+
+    return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _PLAIN_VALUES
+
+
+_PLAIN_VALUES = frozenset(
+    {
+        ("langchain_core.documents.base", "Document"),
+        ("langchain_core.agents", "AgentAction"),
+        ("langchain_core.agents", "AgentFinish"),
+        ("pydantic.types", "SecretStr"),
+        ("pydantic.types", "SecretBytes"),
+        ("re", "Pattern"),  # LangGraph stores how it is made, by `re.compile`
+    }
+)
+
+
+def fields_of(compiled: Any) -> dict[str, Any] | None:
+    """Key → type of a graph's input; None: any value is one."""
+    builder = getattr(compiled, "builder", None)
+    if builder is None or WHOLE in builder.schemas[builder.input_schema]:
+        return None
+    from typing import get_type_hints
+
+    try:
+        hints = get_type_hints(builder.input_schema, include_extras=True)
+    except (NameError, TypeError):
+        hints = {}
+    return {key: hints.get(key, Any) for key in builder.schemas[builder.input_schema]}
+
+
+def input_type(compiled: Any) -> Any:
+    """The type of a graph's input, as a function declares it or a builder."""
+    builder = getattr(compiled, "builder", None)
+    if builder is None:
+        found = compiled.InputType
+        return Any if isinstance(found, str) else found  # LangGraph doesn't resolve it either
+    return Any if WHOLE in builder.schemas[builder.input_schema] else builder.input_schema
+
+
+_FIRST_PART = "seq:step:1"
+_WHOLE_NODE = ("graph:step:", _FIRST_PART)
+
+
+def task_in(tags: Sequence[str] | None, metadata: Mapping[str, Any] | None) -> tuple[str, str, str] | None:
+    """Task id, namespace and node of a callback's run, if it is that of a whole node.
+
+    A `@task` has no such run, only that of its first part, as any node has after its own. It is given no parents.
+    """
+    if not metadata or not (found := [tag for tag in tags or () if tag.startswith(_WHOLE_NODE)]):
+        return None
+    namespace = str(metadata.get("langgraph_checkpoint_ns", ""))
+    if found == [_FIRST_PART]:
+        namespace = namespace.rpartition("|")[2]
+    return namespace.rpartition(":")[2], namespace, str(metadata.get("langgraph_node", ""))
+
+
+def streaming_handler() -> Any:
+    """Base class of callback handlers for which models stream their tokens, also where a node only `invoke`s them.
+
+    LangChain goes by the two methods. LangGraph goes by the protocol that they are of, and streams each node of a
+    handler that inherits it: the output of a graph inside another one would be all of its state.
+    """
+    from langchain_core.callbacks import BaseCallbackHandler
+
+    class Streaming(BaseCallbackHandler):
+        run_inline = True
+
+        def tap_output_aiter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
+            return output
+
+        def tap_output_iter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
+            return output
+
+    return Streaming
+
+
+Tap = Callable[..., AsyncIterator[Any]]
+"""Called with a compiled graph, its input, its config and the keywords of `astream`; yields the custom parts."""
+TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
+"""Of the drives in this context; None: nobody looks."""
+
+
+async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
+    """Drive a graph, and yield what its nodes write to the stream."""
+    _sync_without_saver()
+    if tap := TAP.get():
+        async for part in tap(app, graph_input, config, **given):
+            yield part
+        return
+    async for _, _, data in app.astream(graph_input, config, stream_mode=["custom"], subgraphs=True, **given):
+        yield data
+
+
+async def driven(app: Any, graph_input: Any, config: Any, **given: Any) -> None:
+    """Drive a graph whose events are emitted elsewhere."""
+    _sync_without_saver()
+    if TAP.get():
+        parts = custom_parts(app, graph_input, config, **given)
+    else:
+        parts = app.astream(graph_input, config, stream_mode=[], **given)
+    async for _ in parts:
+        pass

@@ -1,0 +1,290 @@
+"""supersteps: how nodes share a superstep, and what LangGraph runs as a node.
+
+Rule: `docs/internals.md#what-a-commit-waits-for`.
+
+LangGraph runs a node, saves a checkpoint, and runs the next one. `Graph.together(…)` names nodes that need no
+checkpoint between them: where one leads to another one, that runs in the same task (`Wiring.walk`). The graph stays as
+declared and is drawn that way. A kill repeats all nodes of the task; a request to stop ends it before its next node.
+
+A graph that is a node of another one begins in the task of that node, if START is named. If it doesn't reach its end
+there, LangGraph runs the rest from the nodes that come next (`Reached`). Where that graph shares its superstep with
+other nodes, its own task gets the progress as a payload.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.graph import END, START
+from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
+from langgraph.types import Send
+
+from interlock.graphs.langgraph_internals import reads, writes
+from interlock.state.deps import Deps
+from interlock.state.node import inside
+
+Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
+"""A node: maps the whole state, or a payload, to an update."""
+_Reducers = Mapping[str, Callable[[Any, Any], Any]]
+_Target = str | Send
+"""What comes next: a node, which reads the state, or a node with a payload."""
+
+AT = "__at__"
+"""Key in the payload of a graph in progress: the nodes and payloads that come next."""
+DONE = "__done__"
+"""Key for what its nodes did so far, for the step log."""
+
+
+class Reached(NamedTuple):
+    """How far a superstep got."""
+
+    targets: Sequence[_Target]
+    """The nodes and payloads that come next; empty: the graph is finished."""
+    state: dict[str, Any]
+    updates: Sequence[Mapping[str, Any]] = ()
+    """What each node returned, in order."""
+
+    def written(self) -> dict[str, Any]:
+        """Return the keys that were written, with their values in the state."""
+        return {key: self.state[key] for update in self.updates for key in update}
+
+
+class _Node(NamedTuple):
+    run: Run
+    reducers: _Reducers
+    """Reducers of the channels it writes; later nodes of the task read the reduced values."""
+    begin: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[Reached]] | None = None
+    """For a graph: begins it within another node's task."""
+
+    def apply(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        both = self.reducers.keys() & update.keys() & state.keys()
+        return {**state, **update, **{key: self.reducers[key](state[key], update[key]) for key in both}}
+
+
+class Choice(NamedTuple):
+    router: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[str]]
+    targets: Mapping[str, str]
+
+
+class Fan(NamedTuple):
+    """Sends one payload per task, or names the next node if there is none."""
+
+    sender: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]
+    apart: Callable[[Any], bool]
+    """Whether, in this state, even an only payload gets a task of its own."""
+
+
+class Wiring:
+    """The nodes of a graph, their outgoing edges, and which of them share a superstep."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+        self._ways: dict[str, list[str | Choice | Fan]] = {}
+        self._together: set[str] = set()
+        self._joins: set[str] = set()
+
+    def add(self, name: str, run: Run, reducers: _Reducers) -> None:
+        self._nodes[name] = _Node(run, reducers)
+
+    def add_graph(
+        self,
+        name: str,
+        run: Run,
+        begin: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[Reached]],
+        reducers: _Reducers,
+    ) -> None:
+        self._nodes[name] = _Node(run, reducers, begin)
+
+    def lead(self, source: str, way: str | Choice | Fan) -> None:
+        self._ways.setdefault(source, []).append(way)
+
+    def share(self, names: Sequence[str]) -> None:
+        """Let these nodes share a superstep, if they follow each other."""
+        self._together |= {*names}
+
+    def wait_at(self, name: str) -> None:
+        """Give a node that waits for branches a superstep of its own."""
+        self._joins.add(name)
+
+    def _shares(self, name: str) -> bool:
+        return name in self._together and name not in self._joins
+
+    def function(self, name: str) -> Run:
+        """Return what runs as the node."""
+        return self._nodes[name].run
+
+    async def run(
+        self,
+        at: str,
+        state: dict[str, Any],
+        runtime: Runtime[Deps],
+        read: Callable[[], dict[str, Any]] | None,
+    ) -> tuple[dict[str, Any], Sequence[_Target]]:
+        """Run a task of LangGraph: the node, and those behind it that share its superstep. Return their update, and
+        where they lead.
+
+        `read`: reads the state, if the node got a payload; others may have got one beside it, so nothing follows it.
+        """
+        if at == START:
+            return state, await self._targets(at, {**read(), **state} if read else state, runtime)
+        update = await self._nodes[at].run(state, runtime)
+        state = self._nodes[at].apply(read() if read else state, update)
+        if read or not self._shares(at):
+            return update, await self._targets(at, state, runtime)
+        reached = await self._walk(at, state, runtime, _as_same_task, {*update})
+        return {**update, **{k: v for one in reached.updates for k, v in one.items()}}, reached.targets
+
+    async def begin(self, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+        """Run the graph from its START as far as it gets in the task of the node that it is."""
+        if START in self._together:
+            return await self._walk(START, state, runtime, _as_inner_task)
+        return Reached(
+            [target for target in await self._targets(START, state, runtime) if target != END], state
+        )
+
+    async def _walk(
+        self,
+        at: str,
+        state: dict[str, Any],
+        runtime: Runtime[Deps],
+        place: Callable[[Runtime[Deps], str], Runtime[Deps]],
+        raw: set[str] | None = None,
+    ) -> Reached:
+        """Go on from a node that has run, while the only next one shares its superstep and hasn't run in it yet.
+
+        `place`: returns the runtime of a node. `raw`: keys of an update that LangGraph reduces, which takes one value
+        of each; None: the caller takes the reduced values.
+        """
+        seen, updates = {at}, list[Mapping[str, Any]]()
+        targets = await self._targets(at, state, runtime)
+        while len(targets) == 1 and not _must_stop(runtime):
+            (target,) = targets
+            name, given = (target.node, target.arg) if isinstance(target, Send) else (target, state)
+            if name in seen or not self._shares(name):
+                break
+            node, here = self._nodes[name], place(runtime, name)
+            if (isinstance(target, Send) and self._is_apart(at, state)) or node.reducers.keys() & (raw or ()):
+                break
+            reached = await self._enter(name, given, here)
+            if reached.targets:
+                done = here.context.steps.handed_on(_info(here).task_id)
+                targets = [Send(name, {**given, **reached.state, AT: [*reached.targets], DONE: done})]
+                break
+            update = reached.updates[0]
+            state = node.apply(state, update)
+            updates.append(update)
+            if raw is not None:
+                raw |= update.keys()
+            at = name
+            seen.add(at)
+            targets = await self._targets(at, state, here)
+        return Reached([target for target in targets if target != END], state, updates)
+
+    async def _enter(self, name: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+        """Run a node in the task of another one; of a graph, as much as it can there."""
+        node = self._nodes[name]
+        if node.begin is None:
+            return Reached((), state, [await node.run(state, runtime)])
+        info, steps, started = _info(runtime), runtime.context.steps, time.perf_counter()
+        steps.started(info.task_id, info.checkpoint_ns, name, "")
+        reached = await node.begin(state, runtime)
+        if not reached.targets:
+            steps.ended(info.task_id, (time.perf_counter() - started) * 1000, [*reached.updates[0]])
+        return reached
+
+    async def _targets(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Sequence[_Target]:
+        targets: list[_Target] = []
+        for way in self._ways.get(source, ()):
+            if isinstance(way, str):
+                targets.append(way)
+            elif isinstance(way, Choice):
+                targets.append(way.targets[await way.router(state, runtime)])
+            else:
+                sent = await way.sender(state, runtime)
+                targets += [sent] if isinstance(sent, str) else sent
+        return targets
+
+    def _is_apart(self, source: str, state: dict[str, Any]) -> bool:
+        return any(way.apart(state) for way in self._ways[source] if isinstance(way, Fan))
+
+
+class Task(Runnable[Any, Any]):
+    """What LangGraph runs as a node, START included.
+
+    It writes the update together with where it leads: LangGraph's own branches would read the state again, and wrap
+    every router in a task.
+    """
+
+    def __init__(self, wiring: Wiring, name: str, channels: Set[str], *, sent: bool) -> None:
+        """`sent`: its input is a payload or the graph's input, not the state."""
+        self._wiring, self.node, self._channels, self._sent = wiring, name, channels, sent
+
+    @property
+    def function(self) -> Run:
+        return self._wiring.function(self.node)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        raise NotImplementedError("Graphs are driven by `ainvoke`.")
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        config = config or {}
+
+        def read() -> dict[str, Any]:
+            return reads(config, self._channels)
+
+        # LangGraph saves a new graph's checkpoint in a task of asyncio's. Let that go first: after a kill, a node's
+        # work is found again by its task, which the checkpoint names.
+        await asyncio.sleep(0)
+        token = var_child_runnable_config.set(config)  # read by `interrupt` and `get_runtime`
+        try:
+            runtime = get_runtime(Deps)
+            given = read if self._sent or AT in input else None
+            update, targets = await self._wiring.run(self.node, input, runtime, given)
+        finally:
+            var_child_runnable_config.reset(token)
+        kept = {key: value for key, value in update.items() if key in self._channels}
+        writes(config, kept, [target for target in targets if target != END])
+        return update
+
+
+class Branch(Runnable[Any, Any]):
+    """A conditional edge as LangGraph draws it; at run time `Task` evaluates it."""
+
+    def __init__(self, name: str, *, sends: bool = False) -> None:
+        self.name, self.sends = name, sends
+
+    def invoke(self, input: Any, config: Any = None, **_: Any) -> Any:
+        raise NotImplementedError("Nodes take their ways themselves.")
+
+
+def _as_inner_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
+    """Return the runtime for a node of a graph that runs in the task of the node that it is."""
+    info = _info(runtime)
+    task = inside(info.task_id)
+    return _moved(runtime, replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}"))
+
+
+def _as_same_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
+    """Return the runtime for a node that shares the task of one before it."""
+    info = _info(runtime)
+    around, bar, own = info.checkpoint_ns.rpartition("|")
+    namespace = f"{around}{bar}{name}:{own.partition(':')[2]}"
+    return _moved(runtime, replace(info, checkpoint_ns=namespace))
+
+
+def _moved(runtime: Runtime[Deps], info: ExecutionInfo) -> Runtime[Deps]:
+    """Return it with the writer that the node needs (`contract`), so that it need not be copied again."""
+    return runtime.override(execution_info=info, stream_writer=runtime.context.emit)
+
+
+def _info(runtime: Runtime[Deps]) -> ExecutionInfo:
+    assert runtime.execution_info is not None, "LangGraph gives one to every node"
+    return runtime.execution_info
+
+
+def _must_stop(runtime: Runtime[Deps]) -> bool:
+    return runtime.control is not None and runtime.control.drain_requested

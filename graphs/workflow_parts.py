@@ -1,0 +1,101 @@
+"""workflow_parts: building blocks for users' own workflows: an agent, a loop, and subgraphs that stop for a person."""
+
+from collections.abc import Sequence
+
+from langgraph.graph import END, START
+
+from interlock.graphs import nested_graph
+from interlock.graphs.contract import hints_of, state_of
+from interlock.graphs.graph import Graph
+from interlock.nodes.requests import await_person, notify
+from interlock.nodes.workflow import Node, begin_task, end_task, put_before_person, take_answer, take_approval
+from interlock.state.errors import SetupError
+from interlock.state.hooks import HookWait
+from interlock.state.main import MainState
+from interlock.state.node import node
+from interlock.state.workflow import AgentState, State
+
+
+def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Graph:
+    """A subgraph in which an agent works on the text under `task`; map its labels `done` and `failed`.
+
+    Its answer, or why there is none, goes under `answer`. The state must extend `AgentState`; agents placed in sequence
+    share the conversation. `depth`: levels of sub-agents it may start.
+    """
+    keys = hints_of(AgentState)
+    payload = state_of("AgentGiven", {**keys, task: str})
+    left = state_of("AgentLeft", {"head": str, "label": keys["label"], answer: str})
+    state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
+    g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
+    g.node("begin", begin_task(task))
+    g.subgraph("main", nested_graph("main", depth))
+    g.node("end", end_task(answer))
+    g.edge(START, "begin", "main", "end")
+    g.by_label("end", {"done": END, "failed": END})
+    g.together(START, "begin")
+    return g
+
+
+def loop(g: Graph, name: str, *, most: int, again: str, enough: str) -> None:
+    """Add node `name`, which leads to `again` the first `most` times a run reaches it, then to `enough`.
+
+    The state must extend `State`, which counts in `passes`. A workflow with a cycle that has neither such a node nor a
+    person in it is refused when it is loaded.
+    """
+    if most < 1:
+        raise SetupError(f"{g.name}.{name}: most={most}, expected 1 or more.")
+
+    @node(reads=("passes",), writes=("passes",), labels=("again", "enough"))
+    async def passed(state: State) -> State:
+        times = state.get("passes", {}).get(name, 0)
+        if times >= most:
+            return {"label": "enough"}
+        return {"label": "again", "passes": {name: times + 1}}
+
+    g.node(name, passed)
+    g.by_label(name, {"again": again, "enough": enough})
+    g.bounds.add(name)
+
+
+def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Graph:
+    """A subgraph that asks a person to approve; map its labels `approved` and `rejected`.
+
+    `show`: state key with the text to decide on; the person may edit it, and the result replaces it. `feedback`: key
+    for the reason of a rejection; the state need not have it.
+    """
+    g = _asking("approve", ("approved", "rejected"), (show, feedback), (show,))
+    _wire(g, put_before_person("approval", question, show, ()), take_approval(show, feedback))
+    g.by_label("take", {"approved": END, "rejected": END})
+    return g
+
+
+def ask_person(
+    question: str, *, answer: str = "answer", show: str = "", options: Sequence[str] = ()
+) -> Graph:
+    """A subgraph that asks a person for a text; map its labels `answered` (or each of `options`) and `declined`.
+
+    `answer`: state key that takes the text. `show`: state key with a text to show below the question.
+    Raises `SetupError` for options that repeat or equal one of our own labels.
+    """
+    if len({*options, "again", "declined"}) != len(options) + 2:
+        raise SetupError(f"ask_person: options {[*options]} must differ, and be none of 'again', 'declined'.")
+    labels = (*(options or ("answered",)), "declined")
+    g = _asking("ask_person", labels, (show, answer), (show, answer))
+    _wire(g, put_before_person("question", question, show, options), take_answer(answer, options))
+    g.by_label("take", {**dict.fromkeys(labels, END), **({"again": "ask"} if options else {})})
+    return g
+
+
+def _asking(name: str, labels: tuple[str, ...], texts: Sequence[str], needs: Sequence[str]) -> Graph:
+    state = state_of(name, {**hints_of(HookWait), **{key: str for key in texts if key}})
+    return Graph(name, state, labels=labels, asks=True, needs=tuple(filter(None, needs)))
+
+
+def _wire(g: Graph, ask: Node, take: Node) -> None:
+    g.nodes(ask, notify)
+    g.node("await_answer", await_person)
+    g.node("take", take)
+    g.edge(START, "ask")
+    g.by_label("ask", {"asked": "await_answer", "notify": "notify"})
+    g.by_label("notify", dict.fromkeys(("approval", "question", "outcome"), "await_answer"))
+    g.edge("await_answer", "take")

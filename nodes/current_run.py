@@ -1,0 +1,107 @@
+"""current_run: the run in which code that isn't ours is called, found from within its nodes and tools."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextvars import ContextVar
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NoReturn, TypeVar
+
+from langgraph.errors import GraphInterrupt
+from langgraph.runtime import get_runtime
+from langgraph.types import Interrupt
+
+from interlock.state.deps import Deps
+from interlock.state.errors import RunError, UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Drive:
+    """What a drive tells the code of a foreign graph."""
+
+    deps: Deps
+    loop: asyncio.AbstractEventLoop
+
+
+DRIVE: ContextVar[Drive | None] = ContextVar("drive of a foreign graph", default=None)
+
+
+def runtime_here() -> Any:
+    """LangGraph's runtime of the node that runs; None: there is none."""
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):  # outside a graph
+        return None
+
+
+def deps_here(runtime: Any = None) -> Deps | None:
+    """`Deps` of the run; None: it isn't one of Interlock."""
+    own = getattr(runtime or runtime_here(), "context", None)
+    if isinstance(own, Deps):
+        return own
+    drive = DRIVE.get()
+    return drive.deps if drive else None
+
+
+def info_here(what: str, deps: Deps, runtime: Any = None) -> Any:
+    """LangGraph's facts of the task that runs. Raises `RunError` where the record couldn't name it."""
+    info = getattr(runtime, "execution_info", None) or getattr(runtime_here(), "execution_info", None)
+    if info is None:
+        raise RunError(f"{what} was called outside a node, so the journal can't name it.")
+    if info.thread_id != deps.info.run:
+        raise RunError(
+            f"{what} stands in a graph whose steps aren't kept with the run, so the journal can't name it. "
+            "Compile that graph without a checkpointer of its own, and call it without a thread_id."
+        )
+    return info
+
+
+def on_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+    """Run `work` in the run's event loop, for code in a thread. Raises `UserError` in that loop's own thread.
+
+    `instead`: what an async node calls.
+    """
+    drive = _drive_here()
+    if drive is None or _is_running(drive.loop):
+        raise UserError(f"{what} would block the run: in an async node, use {instead}.")
+
+    async def guarded() -> T:
+        with drive.deps.cancel.guarded():
+            return await work()
+
+    return asyncio.run_coroutine_threadsafe(guarded(), drive.loop)
+
+
+def soon(function: Callable[..., Any], *args: Any) -> None:
+    """Call a function in the run's event loop, even while the run is stopping."""
+    drive = _drive_here()
+    assert drive is not None
+    drive.loop.call_soon_threadsafe(function, *args)
+
+
+def _drive_here() -> Drive | None:
+    """The drive of the node that runs, whosever graph it is."""
+    if drive := DRIVE.get():
+        return drive
+    deps = deps_here()
+    return Drive(deps, deps.cancel.loop) if deps and deps.cancel.loop else None
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def park(*requests: str) -> NoReturn:
+    """Stop the node until a person has answered these requests; it then runs again, and reads the answers' rows.
+
+    Unlike `interrupt`, it isn't counted by LangGraph: the node's own interrupts keep their answers, in any order.
+    """
+    raise GraphInterrupt(
+        tuple(Interrupt(value=key, id=sha256(key.encode()).hexdigest()[:32]) for key in requests)
+    )

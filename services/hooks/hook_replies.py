@@ -1,0 +1,353 @@
+"""hook_replies: runs hooks, parses their replies and merges those for one event."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from pydantic import BaseModel, Field, JsonValue, StrictBool, StrictStr, ValidationError
+
+from interlock.services.hooks.hook_settings import Hook
+from interlock.services.hooks.scripts import can_run_isolated
+from interlock.services.secrets.redaction import SHAPES, Redactor
+from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
+from interlock.state.messages import Frozen
+from interlock.state.run import HookEvent
+from interlock.state.text import clean, clean_json, first_fault
+from interlock.state.tooling import Ended, Processes
+
+BLOCKS = 2
+"""The exit code by which a hook blocks."""
+OUTPUT_CHARS = 1_000_000
+"""Maximum stdout; longer output is rejected."""
+REASON_CHARS = 10_000
+"""Maximum of stderr and of plain-text output shown to people and models."""
+_DEPTH = 3
+"""How many times JSON may be nested in JSON strings."""
+
+_WORDS: dict[str, HookDecision] = {
+    "allow": "allow",
+    "approve": "allow",
+    "ask": "ask",
+    "deny": "block",
+    "block": "block",
+}
+_ORDER: tuple[HookDecision, ...] = ("none", "allow", "ask", "block")
+_Word = Literal["allow", "approve", "ask", "deny", "block"]
+
+
+class Reply(Frozen):
+    """The effective part of a hook's reply."""
+
+    decision: HookDecision = "none"
+    reason: str = ""
+    stop: str | None = None
+    message: str = ""
+    context: str = ""
+    output: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    warning: str = ""
+    """Why the rest is ignored; only restrictions remain in effect."""
+    lost: bool = False
+    """Its supervisor was killed, so whether the hook completed is unknown."""
+    exit_code: int | None = None
+    duration_ms: int = 0
+
+
+class _ToolConfig(BaseModel, extra="allow", defer_build=True):
+    mode: Literal["AUTO", "ANY", "NONE"] = "AUTO"
+    allowedFunctionNames: list[StrictStr] = []
+
+
+class _Specific(BaseModel, extra="allow", defer_build=True):
+    """`hookSpecificOutput`: gemini-cli's names, and three of Claude Code's."""
+
+    additionalContext: StrictStr | None = None
+    tool_input: dict[str, JsonValue] | None = None
+    llm_request: dict[str, JsonValue] | None = None
+    llm_response: dict[str, JsonValue] | None = None
+    toolConfig: _ToolConfig | None = None
+    tailToolCallRequest: dict[str, JsonValue] | None = None
+    clearContext: StrictBool | None = None
+    permissionDecision: _Word | None = None
+    permissionDecisionReason: StrictStr | None = None
+    updatedInput: dict[str, JsonValue] | None = None
+
+
+_CLAUDES = {"permissionDecision", "permissionDecisionReason", "updatedInput", "hookEventName"}
+
+
+class _Answer(BaseModel, defer_build=True):
+    goes_on: StrictBool = Field(True, alias="continue")
+    stop_reason: StrictStr | None = Field(None, alias="stopReason")
+    message: StrictStr | None = Field(None, alias="systemMessage")
+    decision: _Word | None = None
+    reason: StrictStr | None = None
+    specific: _Specific | None = Field(None, alias="hookSpecificOutput")
+
+
+def strictest_decision(*decisions: HookDecision) -> HookDecision:
+    """Return the strictest decision: block over ask, ask over allow."""
+    return max(decisions, key=_ORDER.index)
+
+
+def parse_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
+    """Parse a hook's result. Exit 0: stdout is the reply; 2: block, stderr says why; else warn (block if required)."""
+    answer, unread = _parse_stdout(ended)
+    reply, unfit = _build_reply(answer) if answer is not None else (Reply(), "")
+    if ended.exit_code == BLOCKS:
+        text = stderr.strip() or reply.reason or ("" if answer else ended.output.strip())
+        reply = reply.model_copy(update={"decision": "block", "reason": clean(text)[:REASON_CHARS]})
+    elif problem := _failure_reason(ended, stderr, timeout_s) or unread or unfit:
+        reply = _restrict_failed_reply(answer or {}, problem, required)
+    elif answer is None:
+        reply = Reply(message=clean(ended.output.strip())[:REASON_CHARS])
+    if reply.decision == "block" and not reply.reason:
+        reply = reply.model_copy(update={"reason": NO_REASON})
+    took = round(ended.duration_s * 1000)
+    return reply.model_copy(
+        update={"exit_code": ended.exit_code, "duration_ms": took, "lost": ended.how == "lost"}
+    )
+
+
+def _parse_stdout(ended: Ended) -> tuple[dict[str, Any] | None, str]:
+    """Return the JSON object on stdout, if any, and why stdout can't be parsed."""
+    text = ended.output.strip()
+    if ended.how == "not_started" or not text:
+        return None, ""
+    if ended.omitted:
+        return None, f"it printed more than {OUTPUT_CHARS:,} characters"
+    if not any(line.lstrip().startswith(("{", '"{', '"\\')) for line in text.splitlines()):
+        return None, ""
+    try:
+        value: object = text
+        for _ in range(_DEPTH):
+            if not isinstance(value, str):
+                break
+            value = json.loads(value)
+    except (ValueError, RecursionError):
+        return None, "its output isn't one JSON object and nothing else"
+    if not isinstance(value, dict):
+        return None, "its output is JSON, but not an object"
+    return cast(dict[str, Any], clean_json(cast(dict[str, Any], value))), ""
+
+
+def _build_reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
+    """Build a reply from the fields, or say why they can't be used."""
+    try:
+        answer = _Answer.model_validate(fields)
+    except ValidationError as error:
+        return Reply(), f"its output can't be used: {': '.join(first_fault(error))}"
+    specific = answer.specific or _Specific()
+    reason = answer.reason or specific.permissionDecisionReason or ""
+    reply = Reply(
+        decision=strictest_decision(_to_decision(answer.decision), _to_decision(specific.permissionDecision)),
+        reason=reason,
+        stop=None if answer.goes_on else answer.stop_reason or reason or NO_REASON,
+        message=answer.message or "",
+        context=specific.additionalContext or "",
+        output=_to_output(specific),
+    )
+    return reply, ""
+
+
+def _to_output(specific: _Specific) -> dict[str, JsonValue]:
+    """Convert to gemini-cli's field names."""
+    output = specific.model_dump(exclude_none=True, exclude={"additionalContext", *_CLAUDES})
+    if specific.updatedInput is not None and specific.tool_input is None:
+        output["tool_input"] = specific.updatedInput
+    return output
+
+
+def _to_decision(word: object) -> HookDecision:
+    return _WORDS.get(word.lower(), "none") if isinstance(word, str) else "none"
+
+
+def _failure_reason(ended: Ended, stderr: str, timeout_s: float) -> str:
+    """Return why the hook failed, or an empty string."""
+    detail = next((line.strip() for line in stderr.strip().splitlines()[-1:]), "")[:500]
+    tail = f": {clean(detail)}" if detail else ""
+    match ended.how:
+        case "not_started":
+            return f"it could not be started: {ended.output or 'its supervisor ended'}"
+        case "timeout" | "inactivity":
+            return f"it took longer than {timeout_s:g} s"
+        case "limit":
+            return f"it used {ended.excess}"
+        case "lost":
+            return "its supervisor was killed"
+        case "exited":
+            if ended.exit_code is None:
+                return f"it was ended by {ended.signal}{tail}"
+            return f"it exited with {ended.exit_code}{tail}" if ended.exit_code else ""
+
+
+def _restrict_failed_reply(answer: Mapping[str, Any], problem: str, required: bool) -> Reply:
+    """Reduce a failed hook's reply to its restrictions; a required hook blocks by failing."""
+    specific: Any = answer.get("hookSpecificOutput")
+    permission: object = cast(Any, specific).get("permissionDecision") if isinstance(specific, dict) else None
+    decision = strictest_decision(_to_decision(answer.get("decision")), _to_decision(permission))
+    reason = answer.get("reason")
+    text = reason if isinstance(reason, str) else ""
+    if required and decision != "block":
+        decision, text = "block", f"A hook that must answer failed: {problem}."
+    return Reply(
+        decision="none" if decision == "allow" else decision,
+        reason="" if decision == "allow" else text,
+        stop=text or NO_REASON if answer.get("continue") is False else None,
+        warning=problem,
+    )
+
+
+_JOINED = ("tool_input", "llm_request")
+"""Changes to an event's input: partial objects that are merged, with later hooks winning."""
+_MODES = ("AUTO", "ANY", "NONE")
+_TOLD = HookVerdict.model_fields.keys() & Reply.model_fields.keys()
+
+
+class SourcedReply(NamedTuple):
+    name: str
+    source: str
+    reply: Reply
+
+
+def merge_replies(event: HookEvent, replies: Sequence[SourcedReply]) -> HookOutcome:
+    """Merge replies in settings order: texts are joined, later outputs win, the strictest decision applies."""
+    decisions: list[HookDecision] = [one.reply.decision for one in replies]
+    decision = strictest_decision("none", *decisions)
+    stops = [one.reply.stop for one in replies if one.reply.stop is not None]
+    return HookOutcome(
+        decision=decision,
+        reason=_join_distinct(
+            one.reply.reason for one in replies if one.reply.decision == decision != "none"
+        ),
+        stop=_join_distinct(stops) if stops else None,
+        messages=tuple(one.reply.message for one in replies if one.reply.message),
+        context=_join_distinct(one.reply.context for one in replies),
+        output=_merge_outputs(event, [one.reply.output for one in replies]),
+        verdicts=tuple(
+            HookVerdict(name=name, source=source, **reply.model_dump(include=_TOLD))
+            for name, source, reply in replies
+        ),
+    )
+
+
+def next_hook_input(payload: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
+    """Return the next sequential hook's input, including what this hook changed or added."""
+    match event:
+        case "BeforeTool":
+            return _replace_value(payload, "tool_input", reply.output.get("tool_input"))
+        case "BeforeModel":
+            return _replace_value(payload, "llm_request", reply.output.get("llm_request"))
+        case "BeforeAgent" if reply.context:
+            return {**payload, "prompt": f"{payload.get('prompt', '')}\n\n{reply.context}"}
+        case _:
+            return payload
+
+
+def _replace_value(payload: dict[str, JsonValue], key: str, change: JsonValue) -> dict[str, JsonValue]:
+    old = payload.get(key)
+    if not isinstance(change, dict):
+        return payload
+    return {**payload, key: {**(old if isinstance(old, dict) else {}), **change}}
+
+
+def _join_distinct(texts: Any) -> str:
+    """Join the distinct texts, one per line."""
+    return "\n".join(dict.fromkeys(text for text in texts if text))
+
+
+def _merge_outputs(event: HookEvent, outputs: Sequence[dict[str, JsonValue]]) -> dict[str, JsonValue]:
+    result: dict[str, JsonValue] = {}
+    for output in outputs:
+        for key, value in output.items():
+            result = _replace_value(result, key, value) if key in _JOINED else {**result, key: value}
+    if event == "BeforeToolSelection":
+        configs = [output["toolConfig"] for output in outputs if "toolConfig" in output]
+        if configs:
+            result["toolConfig"] = _merge_tool_configs(configs)
+    return result
+
+
+def _merge_tool_configs(configs: Sequence[JsonValue]) -> JsonValue:
+    """Merge tool configurations: NONE over ANY over AUTO; names are combined and sorted, and dropped under NONE."""
+    tool_configs = [cast(dict[str, Any], config) for config in configs]
+    mode = max((config.get("mode", "AUTO") for config in tool_configs), key=_MODES.index)
+    names = {name for config in tool_configs for name in config.get("allowedFunctionNames", ())}
+    allowed: list[JsonValue] = [] if mode == "NONE" else sorted(names)
+    return {"mode": mode, "allowedFunctionNames": allowed}
+
+
+_ARGUMENTS = frozenset({"tool_input", "updatedInput", "tailToolCallRequest"})
+"""Fields of `hookSpecificOutput` that get executed."""
+_KEPT = REASON_CHARS * 4
+"""In bytes: a character has at most four."""
+
+
+@dataclass(frozen=True)
+class HookEnvironment:
+    """The run that hooks belong to, as exposed to them."""
+
+    session: str
+    workspace: Path
+    plans: Path | None
+    agent: str = ""
+    """Path of the sub-agent the event is about; empty for the main agent."""
+    redact: Redactor = SHAPES
+    """Redacts replies, which are stored and displayed; tool arguments that hooks change are kept verbatim."""
+
+    def input(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return the fields common to all events, followed by the event's own."""
+        own: dict[str, JsonValue] = {"agent": self.agent} if self.agent else {}
+        return {
+            "session_id": self.session,
+            "cwd": str(self.workspace),
+            "hook_event_name": event,
+            "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            **own,
+            **payload,
+        }
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables under gemini-cli's and Claude Code's names."""
+        return {
+            "GEMINI_PROJECT_DIR": str(self.workspace),
+            "GEMINI_CWD": str(self.workspace),
+            "GEMINI_SESSION_ID": self.session,
+            "GEMINI_PLANS_DIR": str(self.plans or ""),
+            "CLAUDE_PROJECT_DIR": str(self.workspace),
+            "INTERLOCK_RUN": self.session,
+            "INTERLOCK_AGENT": self.agent,
+        }
+
+
+async def run_hook(
+    hook: Hook, payload: Mapping[str, JsonValue], processes: Processes, around: HookEnvironment
+) -> Reply:
+    """Run a hook. Never raises: the reply reports any failure."""
+    if hook.broken:
+        why = f"A required hook can't be run: {hook.broken}"
+        return Reply(decision="block", reason=why, warning=hook.broken)
+    stdin = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
+    stderr = bytearray()
+    ended = await processes.run(
+        ["bash", "-c", hook.command],
+        cwd=around.workspace,
+        timeout_s=hook.timeout_s,
+        limit_chars=OUTPUT_CHARS,
+        env={**around.environment(), **isolation_variables(hook.command, around.workspace), **hook.env},
+        stdin=stdin,
+        on_errors=lambda chunk: stderr.extend(chunk[: max(0, _KEPT - len(stderr))]),
+    )
+    reply = parse_reply(
+        ended, bytes(stderr).decode("utf-8", "replace"), required=hook.required, timeout_s=hook.timeout_s
+    )
+    fields = reply.model_dump(exclude={"output"})
+    output = {k: v if k in _ARGUMENTS else around.redact.redact_json(v) for k, v in reply.output.items()}
+    return Reply(**around.redact.redact_json(fields), output=output)
+
+
+def isolation_variables(command: str, workspace: Path) -> dict[str, str]:
+    """Keep Python from importing what lies in the workspace, where the model writes, if the hook needs none of it."""
+    return {"PYTHONSAFEPATH": "1"} if can_run_isolated(command, workspace) else {}

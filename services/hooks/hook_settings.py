@@ -1,0 +1,305 @@
+"""hook_settings: the hooks configured in settings: their events, matchers and commands."""
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+
+from interlock.services.config.settings import (
+    HookLayer,
+    describe_validation_error,
+    expand_variables,
+    format_value,
+)
+from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, tool_names
+from interlock.state.errors import ConfigError
+from interlock.state.run import HookEvent
+from interlock.state.text import nearest
+
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+ALIASES: dict[str, HookEvent] = {
+    "PreToolUse": "BeforeTool",
+    "PostToolUse": "AfterTool",
+    "UserPromptSubmit": "BeforeAgent",
+    "Stop": "AfterAgent",
+    "PreCompact": "PreCompress",
+}
+"""Claude Code's names, where they differ."""
+
+
+def find_event(name: str) -> HookEvent | None:
+    """Return the event with this name, ours or Claude Code's."""
+    return name if name in EVENTS else ALIASES.get(name)
+
+
+def unknown_event_message(name: str) -> str:
+    """Explain that a name is not an event, suggesting the one probably meant."""
+    if name in ("enabled", "disabled", "notifications"):
+        return f"unknown event; write hooksConfig.{name}."
+    return f"unknown event.{nearest(name, [*EVENTS, *ALIASES], cutoff=0.6)}"
+
+
+TOOL_EVENTS: frozenset[HookEvent] = frozenset({"BeforeTool", "AfterTool"})
+_ALL = ("", "*")
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A hook's matcher. With `pattern` None, the text is compared literally."""
+
+    text: str = ""
+    pattern: Pattern | None = None
+
+    def matches(self, subjects: Collection[str]) -> bool:
+        """Return whether the hook applies to any of these names of one subject; events without a subject match
+        every hook."""
+        if self.text in _ALL or not any(subjects):
+            return True
+        return any(self.pattern.is_found_in(s) if self.pattern else self.text == s for s in subjects)
+
+
+def build_matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
+    """Build the matcher; if its pattern is unusable, one that compares literally, with the reason."""
+    if event not in TOOL_EVENTS or text in _ALL:
+        return Matcher(text), ""
+    try:
+        return Matcher(text, compile_pattern(text)), ""
+    except PatternError as error:
+        why = f"{error}; only a tool of exactly this name matches, and for required hooks every tool"
+        return Matcher(text), why
+
+
+def event_subjects(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
+    """Return all names of an event's subject: tools have aliases, and an agent also matches by its own name."""
+    args = payload.get("tool_input")
+    return tool_names(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One command of one definition."""
+
+    event: HookEvent
+    source: str
+    """The settings file that defines it."""
+    place: str
+    """Its dotted key in the file: `hooks.BeforeTool.0.hooks.1`."""
+    command: str = ""
+    name: str = ""
+    matcher: Matcher = field(default_factory=Matcher)
+    sequential: bool = False
+    timeout_s: float = 60.0
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    required: bool = False
+    """A failure of this hook blocks."""
+    idempotent: bool = False
+    """May be rerun without asking after a kill."""
+    broken: str = ""
+    """Why it can't be run; only required hooks are kept when broken, and they block."""
+
+    @property
+    def title(self) -> str:
+        return self.name or self.command or self.place
+
+    @property
+    def id(self) -> str:
+        """Stable for the same name and command, whichever file defines it."""
+        what = f"{self.name}\0{self.command}" if not self.broken else f"{self.source}\0{self.place}"
+        return hashlib.sha256(what.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class HookBook:
+    """All active hooks in the order they run: the project's, then the user's."""
+
+    hooks: Sequence[Hook] = ()
+    problems: Sequence[str] = ()
+    """One line each, with file and place."""
+    notifications: bool = True
+    """Whether to report hooks that return nothing."""
+
+    @property
+    def configured(self) -> str:
+        """Names of the events that have hooks, comma-joined and sorted."""
+        return ",".join(sorted({hook.event for hook in self.hooks}))
+
+    def selected(self, event: HookEvent, *subjects: str) -> list[Hook]:
+        """Return the hooks to run for a subject with these names.
+
+        Hooks with the same name and command run once, with the strictest of their definitions.
+        """
+        chosen: dict[str, Hook] = {}
+        for hook in self.hooks:
+            if hook.event != event or not hook.matcher.matches(subjects):
+                continue
+            known = chosen.get(hook.id, hook)
+            chosen[hook.id] = replace(
+                known,
+                required=known.required or hook.required,
+                sequential=known.sequential or hook.sequential,
+                idempotent=known.idempotent and hook.idempotent,
+            )
+        return list(chosen.values())
+
+
+TIMEOUT_MS = 60_000
+"""Default of gemini-cli."""
+_SUSPICIOUS_MS = 1_000
+
+
+class _Command(BaseModel, extra="allow", strict=True, defer_build=True):
+    type: Literal["command"] = "command"
+    command: str = Field(min_length=1)
+    name: str = ""
+    description: str = ""
+    timeout: float = Field(TIMEOUT_MS, gt=0)
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    required: bool = False
+    idempotent: bool = False
+
+
+class _Group(BaseModel, extra="allow", strict=True, defer_build=True):
+    matcher: str = ""
+    sequential: bool = False
+    description: str = ""
+    hooks: list[Any]
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass
+class _HookReader:
+    """Reads the hooks of one settings file."""
+
+    source: str
+    env: Mapping[str, str]
+    problems: list[str]
+
+    def hooks(self, data: object) -> Iterator[Hook]:
+        if not isinstance(data, dict):
+            self._report_skipped(f"hooks is {format_value(data)}, expected an object.", data)
+            return
+        for name, groups in cast(dict[str, Any], data).items():
+            event = find_event(name)
+            if event is None:
+                self._report_skipped(f"hooks.{name}: {unknown_event_message(name)}", groups)
+            elif not isinstance(groups, list):
+                yield from self._keep_if_required(
+                    event,
+                    f"hooks.{name}",
+                    groups,
+                    self._wrong_type_message(f"hooks.{name}", groups, "an array"),
+                )
+            else:
+                for number, group in enumerate(cast(list[Any], groups)):
+                    yield from self._read_group(event, f"hooks.{name}.{number}", group, event != name)
+
+    def _read_group(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+        try:
+            group = self._validate(_Group, place, data)
+        except ConfigError as error:
+            yield from self._keep_if_required(event, place, data, str(error))
+            return
+        match, problem = build_matcher(event, group.matcher)
+        if problem:
+            self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
+        for number, item in enumerate(group.hooks):
+            for hook in self._read_command(event, f"{place}.hooks.{number}", item, aliased):
+                # A guard with an unreadable matcher applies to everything.
+                found = Matcher() if problem and hook.required else match
+                yield replace(hook, matcher=found, sequential=group.sequential)
+
+    def _read_command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+        try:
+            command = self._validate(_Command, place, data)
+        except ConfigError as error:
+            yield from self._keep_if_required(event, place, data, str(error))
+            return
+        if aliased and "timeout" in command.model_fields_set and command.timeout < _SUSPICIOUS_MS:
+            self.problems.append(
+                f"{self.source}: {place}.timeout is {command.timeout:g} milliseconds; for seconds write "
+                f"{command.timeout * 1000:g}."
+            )
+        unset: list[str] = []
+        env = {name: expand_variables(value, self.env, unset) for name, value in command.env.items()}
+        self.problems += [f"{self.source}: {place}.env names ${name}, which is not set." for name in unset]
+        yield Hook(
+            event=event,
+            source=self.source,
+            place=place,
+            command=command.command,
+            name=command.name,
+            timeout_s=command.timeout / 1000,
+            env=env,
+            required=command.required,
+            idempotent=command.idempotent,
+        )
+
+    def _validate(self, model: type[_Model], place: str, data: object) -> _Model:
+        """Validate `data` and report unknown keys. Raises `ConfigError`."""
+        if not isinstance(data, dict):
+            raise ConfigError(self._wrong_type_message(place, data, "an object"))
+        table = cast(dict[str, Any], data)
+        try:
+            found = model.model_validate(table)
+        except ValidationError as error:
+            raise ConfigError(describe_validation_error(self.source, table, error, f"{place}.")) from None
+        for key in found.model_extra or ():
+            hint = nearest(key, model.model_fields, cutoff=0.6)
+            self.problems.append(f"{self.source}: {place}: unknown setting {key!r}.{hint}")
+        return found
+
+    def _wrong_type_message(self, place: str, data: object, expected: str) -> str:
+        return f"{self.source}: {place} is {format_value(data)}, expected {expected}."
+
+    def _keep_if_required(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
+        """Skip a malformed definition, unless it is marked required: then it blocks."""
+        required = _is_marked_required(data)
+        effect = (
+            f"it is required, so {event} blocks until it is corrected"
+            if required
+            else "this hook doesn't count"
+        )
+        self.problems.append(f"{problem.rstrip('.')}; {effect}.")
+        if required:
+            yield Hook(event=event, source=self.source, place=place, required=True, broken=problem)
+
+    def _report_skipped(self, problem: str, data: object) -> None:
+        if _is_marked_required(data):
+            raise ConfigError(f"{self.source}: {problem} A hook in it is required, so nothing runs.")
+        self.problems.append(f"{self.source}: {problem} Its hooks don't count.")
+
+
+def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
+    """Load the hooks of all sources, the project's first, so that the user's take precedence.
+
+    A project can't disable the user's hooks. Raises `ConfigError` for a required hook of an unknown event.
+    """
+    problems: list[str] = []
+    hooks: list[Hook] = []
+    for layer in sorted(layers, key=lambda layer: not layer.project):
+        found = list(_HookReader(layer.source, env, problems).hooks(layer.hooks))
+        off = _disabled_hooks([other for other in layers if layer.project or not other.project])
+        if off is not None:
+            hooks += [hook for hook in found if not {hook.name, hook.command} & off - {""}]
+    shows = [layer.config.get("notifications", True) for layer in layers if not layer.project]
+    return HookBook(tuple(hooks), tuple(problems), notifications=all(shows[-1:]))
+
+
+def _disabled_hooks(layers: Sequence[HookLayer]) -> set[str] | None:
+    """Return the names and commands that are disabled; None if all are."""
+    enabled = [layer.config["enabled"] for layer in layers if "enabled" in layer.config]
+    if not all(enabled[-1:]):
+        return None
+    return {name for layer in layers for name in layer.config.get("disabled", ())}
+
+
+def _is_marked_required(data: object) -> bool:
+    """Return whether `required` occurs anywhere in it with a value other than false."""
+    if isinstance(data, dict):
+        found = cast(dict[str, Any], data)
+        return found.get("required") not in (None, False) or any(map(_is_marked_required, found.values()))
+    return isinstance(data, list) and any(map(_is_marked_required, cast(list[Any], data)))

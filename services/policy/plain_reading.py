@@ -1,0 +1,469 @@
+"""plain_reading: finds where a shell line runs and which commands only read there, as the shipped rule allows.
+
+Only listed options pass (`commands.toml`). Paths are limited to what the file tools may read.
+"""
+
+import os
+import posixpath
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from interlock.services.files.ignore import find_git_directory
+from interlock.services.files.protected import is_private_name
+from interlock.services.policy.git import (
+    is_inert_repository,
+    is_printing_texts,
+    is_showing_private,
+    is_tracking_nothing_private,
+    user_exclude_files,
+)
+from interlock.services.shell.commands import Options
+from interlock.services.shell.model import (
+    ShellCommand,
+    ShellLine,
+    Word,
+    literal_word,
+    program_name,
+    to_name_set,
+)
+from interlock.state.calls import CallView
+from interlock.state.workspace import PathRefused, Workspace
+
+
+@cache
+def load_command_table() -> Mapping[str, Any]:
+    """Return what `commands.toml` holds."""
+    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions(Options):
+    """The options that a program may have, and the kind of its operands."""
+
+    operands: Literal["paths", "pattern", "lines", "text", "format", "none"] = "paths"
+    """`pattern`: a pattern followed by paths; `lines`: which lines, as sed is told (`1,20p`), followed by paths;
+    `format`: date's, `+%F`."""
+    most: int = 1_000
+
+
+@cache
+def load_readers(table: Literal["reader", "git_reader"]) -> Mapping[str, ReaderOptions]:
+    """Return the options of each program, or subcommand of git."""
+    return {
+        name: ReaderOptions(**row)
+        for several, row in load_command_table()[table].items()
+        for name in several.split()
+    }
+
+
+_FIND_FLAGS = to_name_set(
+    "-print -print0 -ls -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false"
+)
+_FIND_VALUES = to_name_set(
+    "-name -iname -printf -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex"
+    " -iregex -perm -user -group"
+)
+_PRINTERS = to_name_set("echo printf seq")
+"""They print their words: no variable may stand there, whose value is none of the model's business."""
+_QUESTIONS = to_name_set("command test [ wait")
+_MOVES = frozenset({"cd", "pushd", "popd"})
+_FOLDER_ARGS = ("dir_path", "directory", "cwd")
+_MOST_ENTRIES = 2_000
+"""Maximum files checked when deciding whether a folder can be searched as a whole."""
+_MOST_MATCHES = 200
+_GLOB = re.compile(r"[\w./*?+,@%-]+", re.ASCII)
+_LINES = re.compile(r"(\d+|\$)(,(\d+|\$))?p(;\s*\d+q)?")
+_OF_GLOBS = frozenset("*?[{")
+_OPTION_GLOB = re.compile(r"--[a-z-]+=[\w./*?+,@%-]+", re.ASCII)
+_REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
+
+
+_TYPES = to_name_set("c cpp css go h html java js json kotlin md py python ruby rust swift toml ts yaml")
+"""ripgrep's types that no private file is of."""
+_IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+_LARGEST = 100_000
+"""Bytes of an ignore file; a larger one may bring everything back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchedAnyway:
+    """The hidden and ignored files that ripgrep searches all the same: those named by globs, types and ignore files."""
+
+    last: list[str]
+    """The last parts of the globs; folders above don't matter."""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Sequence[str]]) -> "_SearchedAnyway":
+        globs = [g for name in ("g", "glob") for g in options.get(name, ()) if not g.startswith("!")]
+        types = {t for name in ("t", "type") for t in options.get(name, ())}
+        return cls([*map(_last_glob_part, globs), *(["*"] if types - _TYPES else [])])
+
+    def add_ignore_files(self, folder: str) -> None:
+        """Add what the ignore files of a folder bring back, also its repository's own."""
+        for name in _IGNORE_FILES:
+            self.add_ignore_file(os.path.join(folder, name))  # noqa: PTH118 - of os.walk
+        if os.path.lexists(os.path.join(folder, ".git")):  # noqa: PTH118 - of os.walk
+            self.add_ignore_file(find_git_directory(folder) / "info/exclude")
+
+    def add_ignore_file(self, path: str | Path) -> None:
+        with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - of os.walk
+            text = file.read(_LARGEST + 1)
+            lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
+            self.last.extend(_last_glob_part(line[1:]) for line in lines if line.startswith("!"))
+
+    def has(self, name: str) -> bool:
+        return any(fnmatchcase(name, last) for last in self.last)
+
+
+def _last_glob_part(glob: str) -> str:
+    last = glob.rstrip().rstrip("/").rpartition("/")[2]
+    return "*" if set(last) & set("{[\\") else last
+
+
+def _is_passed_over(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return whether bash passes over a path that Python finds: its patterns meet no dot at a name's beginning."""
+    return any(name[0] == "." and part[0] != "." for name, part in zip(names, pattern, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class LineFolders:
+    """Where the commands of a line may run. Rules apply to the workspace's own folder."""
+
+    bases: tuple[str, ...]
+    """Every folder that may be current, as paths for the workspace; empty if unknown or outside of it."""
+    elsewhere: str | None = None
+    """A clause saying what takes the line to another folder, if anything does."""
+    own: bool = True
+    """Whether the line begins in the workspace's own folder."""
+
+
+def find_line_folders(call: CallView, line: ShellLine, workspace: Workspace) -> LineFolders:
+    """Return where a line may run, by the call's folder argument and at most one plain `cd`."""
+    start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
+    own = start == "." or _resolve_inside(start, workspace) == workspace.root
+    bases, clauses = [start], [] if own else [f"runs in {start!r}"]
+    moves = [c for c in line.commands if c.words and program_name(c.words[0].text) in _MOVES]
+    for command in moves:
+        target = _cd_target(command)
+        clauses += [f"changes its folder ({command.text})"]
+        if target is None or len(moves) > 1:
+            return LineFolders((), clauses[0], own)
+        if command.repeats and not (posixpath.isabs(target) or posixpath.normpath(target) == "."):
+            return LineFolders((), clauses[0], own)  # each time it leads further
+        bases.append(posixpath.join(start, target))
+        if bases[-1] == "." or _resolve_inside(bases[-1], workspace) == workspace.root:
+            clauses.pop()
+    inside = all(_resolve_inside(base, workspace) is not None for base in bases)
+    return LineFolders(tuple(bases) if inside else (), next(iter(clauses), None), own)
+
+
+def _cd_target(command: ShellCommand) -> str | None:
+    """Return the target of `cd FOLDER`, or None if it isn't plain."""
+    words = command.words
+    if len(words) != 2 or words[0].text != "cd" or not words[1].literal:
+        return None
+    target = words[1].text
+    # bash takes `link/..` for the folder that holds the link, the system for the one above where it leads.
+    climbs = ".." in target.lstrip("./").split("/")
+    return None if target == "" or target.startswith("-") or climbs else target
+
+
+def _resolve_inside(folder: str, workspace: Workspace) -> Path | None:
+    """Return its real path, or None if it is outside the workspace or kept from tools."""
+    try:
+        return workspace.readable(folder)
+    except PathRefused:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LineReading:
+    """Recognizes plain reading in one line."""
+
+    line: ShellLine
+    folders: LineFolders
+    workspace: Workspace
+    shown: frozenset[str] = frozenset()
+    """Paths that a person was shown and granted."""
+
+    def accept_paths(self, argv: Sequence[str]) -> "LineReading":
+        """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
+        reader = load_readers("reader").get(argv[0])
+        parsed = (
+            reader.parse_words(map(literal_word, argv[1:])) if reader and reader.operands == "paths" else None
+        )
+        return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the line only asks for something that needs no rule: `command -v node`, `[ -n "$x" ]`, `wait`."""
+        line = self.line
+        asks = any(c.words and c.words[0].text in _QUESTIONS for c in line.commands)
+        return asks and not (line.effective or line.opaque or line.assigns or line.files)
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether it is a folder, wherever the line may run."""
+        places = [os.path.join(self.workspace.root, base, path) for base in self.folders.bases]  # noqa: PTH118 - texts of a line, many
+        return bool(places) and all(map(os.path.isdir, places))
+
+    def is_plain_reading(self, command: ShellCommand) -> bool:
+        """Return whether the command only reads files in the workspace that tools may read."""
+        if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
+            return False
+        if self.line.spawns:
+            return False  # as many processes as the loop has turns
+        program = command.words[0].text
+        if not command.words[0].literal or is_supplied_by_project(program, self.folders, self.workspace):
+            return False
+        read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
+        if not all(self.is_readable_path(word) for word in read):
+            return False
+        words = [*map(self._settle_pattern, command.words[1:])]
+        if program == "git":
+            return self._is_plain_git(words)
+        if program == "find":
+            return self._is_plain_find(words)
+        if program in _PRINTERS:
+            return _has_bounded_output(program, words) and all(
+                not w.foreign or self.is_readable_path(w) for w in words
+            )
+        reader = load_readers("reader").get(program)
+        return reader is not None and self._is_plain_reader(program, reader, words)
+
+    def _is_plain_reader(self, program: str, reader: ReaderOptions, words: Sequence[Word]) -> bool:
+        parsed = reader.parse_words(words)
+        if parsed is None:
+            return False
+        flags, operands = parsed
+        if reader.operands == "none":
+            return not operands
+        if reader.operands == "text":
+            return not any(w.foreign for w in operands)
+        if reader.operands == "format":
+            return all(w.literal and w.text.startswith("+") for w in operands)
+        if reader.operands == "pattern" and not flags.keys() & {"e", "files"}:
+            if not operands or not operands[0].literal:
+                return False
+            operands = operands[1:]
+        elif reader.operands == "lines":
+            if not operands or not operands[0].literal or not _LINES.fullmatch(operands[0].text):
+                return False
+            operands = operands[1:]
+        if len(operands) > reader.most or not all(self.is_readable_path(word) for word in operands):
+            return False
+        recurses = reader.operands == "pattern" and bool(flags.keys() & {"r", "recursive"})
+        searches = program in ("rg", "diff") or recurses
+        shown = _SearchedAnyway.from_options(flags) if program == "rg" else None
+        tops = [w.text for w in operands] or ["."]
+        return not searches or self._is_searchable(tops, shown, follows=program == "diff")
+
+    def is_readable_path(self, word: Word) -> bool:
+        """Return whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
+        if word.text == "-" or (word.literal and (word.text == "/dev/null" or word.text in self.shown)):
+            return True
+        if word.literal and (not set(word.text) & _OF_GLOBS or self._is_existing(word.text)):
+            return self._is_readable(word.text)
+        # A quoted pattern is one for programs that expand it themselves: `prettier '*.json'`.
+        if word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
+            return False
+        found = [*self._expand_pattern(word.text, hidden=word.literal)]
+        return 0 < len(found) < _MOST_MATCHES and all(map(self._is_readable, found))
+
+    def _settle_pattern(self, word: Word) -> Word:
+        """Return an option's pattern as what it is to bash if no file has such a name: `--include=*.py`."""
+        if word.literal or word.wild or not _OPTION_GLOB.fullmatch(word.text):
+            return word
+        roots = (self.workspace.root / base for base in self.folders.bases)
+        return word if any(True for root in roots for _ in root.glob(word.text)) else literal_word(word.text)
+
+    def _is_existing(self, path: str) -> bool:
+        """Return whether something of that very name is there: `app/[id]/page.tsx`."""
+        bases = self.folders.bases
+        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in bases)  # noqa: PTH118 - texts of a line, many
+
+    def _expand_pattern(self, pattern: str, *, hidden: bool) -> Iterator[str]:
+        """Yield what stands in the command once the pattern is expanded. `hidden`: by the program itself, which may
+        take names with a dot, too."""
+        parts = pattern.split("/")
+        # `**` is `*` in bash and something else in Python; `.*` is `..`, too, in an older bash.
+        if posixpath.isabs(pattern) or any("**" in part or part[:2] in ("..", ".*", ".?") for part in parts):
+            yield ".."
+            return
+        wanted = [part for part in parts if part not in ("", ".")]
+        for base in self.folders.bases:
+            folder = self.workspace.root / base
+            for count, match in enumerate(folder.glob(pattern)):
+                names = match.relative_to(folder).parts
+                if count > _MOST_MATCHES or (names and names[0].startswith("-")):
+                    yield ".."
+                elif hidden or not _is_passed_over(names, wanted):
+                    yield "/".join(names)
+
+    def _is_readable(self, path: str) -> bool:
+        if path.startswith(("~", "@", "file:", ":")):  # git's `:(glob)` and `:/` are patterns
+            return False
+        try:
+            for base in self.folders.bases:
+                self.workspace.readable(posixpath.join(base, path))
+        except PathRefused:
+            return False
+        return True
+
+    def _is_searchable(
+        self, folders: Sequence[str], shown: "_SearchedAnyway | None", *, follows: bool
+    ) -> bool:
+        """Whether nothing in the folders is kept from tools. `shown`: what ripgrep doesn't skip as usual; None: another
+        program, which skips nothing. `follows`: it opens what a link leads to."""
+        pending = [
+            str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
+        ]
+        if shown:
+            for file in user_exclude_files():
+                shown.add_ignore_file(file)
+            for above in {a for top in pending for a in Path(top).parents}:
+                shown.add_ignore_files(str(above))
+        seen = 0
+        while pending:
+            top = pending.pop()
+            if not os.path.isdir(top):  # noqa: PTH112 - Path.is_dir raises for names that are too long
+                continue
+            if shown:
+                shown.add_ignore_files(top)
+            with os.scandir(top) as entries:
+                for entry in entries:
+                    seen += 1
+                    skipped = shown is not None and not shown.has(entry.name)
+                    if skipped and entry.name.startswith("."):
+                        continue
+                    if seen > _MOST_ENTRIES or is_private_name(entry.name):
+                        return False
+                    if entry.is_symlink():
+                        if follows and not self._is_readable(entry.path):
+                            return False
+                        continue
+                    folder, path = entry.is_dir(), Path(entry.path)
+                    if self.workspace.ignored(path):
+                        if not skipped or self.workspace.ignored(path, git=False):
+                            return False
+                    elif folder:
+                        pending.append(entry.path)
+                    elif entry.stat().st_nlink > 1 and not self._is_readable(entry.path):
+                        return False  # a hard link to a private file
+        return True
+
+    def _is_plain_find(self, words: Sequence[Word]) -> bool:
+        if not all(w.literal for w in words):
+            return False
+        remaining, starts = iter(words), True
+        for word in remaining:
+            starts = starts and not word.text.startswith(("-", "(", "!"))
+            if starts:
+                known = self.is_readable_path(word)
+            elif word.text in _FIND_VALUES:
+                known = next(remaining, None) is not None
+            else:
+                known = word.text in _FIND_FLAGS
+            if not known:
+                return False
+        return True
+
+    def _is_plain_git(self, words: Sequence[Word]) -> bool:
+        words = words[1:] if words and words[0].text == "--no-pager" else words
+        reader = load_readers("git_reader").get(words[0].text) if words else None
+        parsed = reader.parse_words(words[1:]) if reader is not None else None
+        if reader is None or parsed is None or not all(w.literal for w in words):
+            return False
+        options, operands = parsed[0], [w.text for w in parsed[1]]
+        if reader.operands == "text":
+            known = operands == ["list"]
+        else:
+            known = (
+                not operands if reader.operands == "none" else all(map(self._is_allowed_revision, operands))
+            )
+        ranges = (value.rpartition(":")[2] for value in options.get("L", ()))
+        if not known or not all(map(self._is_readable, ranges)):
+            return False
+        texts = is_printing_texts(words[0].text, [*options])
+        compared = len(operands) if words[0].text == "diff" else 0
+        folders = [self.workspace.root / base for base in self.folders.bases]
+        plain = all(
+            is_inert_repository(f) and is_tracking_nothing_private(f, texts, compared) for f in folders
+        )
+        asked = [w.text for w in words]
+        return plain and not (
+            texts and any(is_showing_private(f, asked, self._is_hidden_by_user) for f in folders)
+        )
+
+    def is_git_showing_private(self, command: ShellCommand) -> bool:
+        """Return whether a git command that this table reads shows a private file of the history."""
+        words = [w for w in command.words[1:] if w.text != "--no-pager"]
+        reader = load_readers("git_reader").get(words[0].text) if words else None
+        parsed = reader.parse_words(words[1:]) if reader is not None else None
+        if parsed is None or not command.literal or not is_printing_texts(words[0].text, [*parsed[0]]):
+            return False
+        asked, folders = [w.text for w in words], [self.workspace.root / b for b in self.folders.bases]
+        return any(is_showing_private(folder, asked, self._is_hidden_by_user) for folder in folders)
+
+    def expand_word(self, word: Word) -> Sequence[str]:
+        """Return the paths that a word may mean now: what a pattern of file names matches, else its text."""
+        if word.literal or word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
+            return (word.text,)
+        return (word.text, *islice(self._expand_pattern(word.text, hidden=True), _MOST_MATCHES))
+
+    def _is_hidden_by_user(self, path: str) -> bool:
+        """Return whether the user's ignore files keep a path, relative to the repository, from tools."""
+        return any(self.workspace.ignored(root / path, git=False) for root in self.workspace.roots)
+
+    def _is_allowed_revision(self, text: str) -> bool:
+        """Return whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
+        parts = [p for side in text.split("..") for p in side.split(":")]
+        return _REVISION.fullmatch(text) is not None and all(
+            self._is_readable(p) for p in parts if p.strip(".")
+        )
+
+
+_WIDTH = re.compile(r"%[-+ #0]*(?:\d{4,}|\d*\.\d{4,}|[\d.]*\*)")
+"""printf's field of a thousand blanks or more, or of as many as an argument says."""
+_MOST_NUMBERS = 100_000
+
+
+def _has_bounded_output(program: str, words: Sequence[Word]) -> bool:
+    """Return whether it prints little more than its words: `$(seq 1 1e10)` fills bash's memory."""
+    if program == "printf":
+        return not words or _WIDTH.search(words[0].text) is None
+    if program != "seq":
+        return True
+    numbers = [w.text for w in words if not re.match(r"-[^\d.]", w.text)]
+    if not all(re.fullmatch(r"-?\d{1,15}", number) for number in numbers):
+        return False
+    ends = [int(number) for number in numbers]
+    step = ends[1] if len(ends) > 2 else 1
+    return (
+        abs(ends[-1] - ends[0]) <= _MOST_NUMBERS * abs(step) if len(ends) > 1 else sum(ends) <= _MOST_NUMBERS
+    )
+
+
+def is_supplied_by_project(program: str, folders: LineFolders, workspace: Workspace) -> bool:
+    """Return whether the project supplies a program of that name through a PATH folder of its own."""
+    own = _project_path_folders(os.environ.get("PATH", ""), tuple(map(str, workspace.roots)))
+    here = [str(workspace.root / base) for base in folders.bases or (".",)] if own else ()
+    return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118 - texts of a line, many
+
+
+@lru_cache(maxsize=8)
+def _project_path_folders(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the PATH folders in the workspace, or relative to the current folder."""
+    own: list[str] = []
+    for folder in path.split(os.pathsep):
+        real = Path(os.path.realpath(folder))
+        if not os.path.isabs(folder) or any(real.is_relative_to(root) for root in roots):  # noqa: PTH117 - texts of a line, many
+            own.append(folder)
+    return tuple(own)

@@ -1,0 +1,232 @@
+"""safety_checkers: safety checkers run on calls that the rules allow, by rank; the strictest answer wins."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+
+from interlock.services.policy.decision import rule_name
+from interlock.services.policy.matching import (
+    Match,
+    has_met_conditions,
+    is_path_name,
+    iterate_leaves,
+    match_restriction,
+    to_searchable_json,
+)
+from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
+from interlock.services.policy.rule_schema import first_error_message, to_rule
+from interlock.services.shell.model import ShellCommand, ShellLine
+from interlock.state.calls import CallView, Decision, Risk, Verdict
+from interlock.state.messages import Frozen
+from interlock.state.tooling import Ended, Processes
+from interlock.state.workspace import PathRefused, Workspace
+
+_TIME_LIMIT_S = 5.0
+"""Default time-out of an external checker in seconds (gemini-cli)."""
+
+
+class _Configured(BaseModel, extra="forbid", strict=True, defer_build=True):
+    config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    required_context: list[str] = Field(default_factory=list[str])
+
+
+class _InProcess(_Configured):
+    type: Literal["in-process"]
+    name: Literal["allowed-path"]
+
+
+class _External(_Configured):
+    type: Literal["external"]
+    command: str = Field(pattern=r"\S")
+    """A bash command line."""
+    name: str = ""
+    timeout: Annotated[float, Field(gt=0, le=600)] = _TIME_LIMIT_S
+    """In seconds."""
+
+
+class _CheckerFields(BaseModel, defer_build=True):
+    checker: Annotated[_InProcess | _External, Field(discriminator="type")]
+
+
+def to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
+    """Return a rule that never decides by itself. Raise `ValueError` naming the field."""
+    if "decision" in table:
+        raise ValueError("a safety checker has no decision: what it says is the decision")
+    entries = {**table}
+    if not isinstance(described := entries.pop("checker", None), dict):
+        raise ValueError("checker is missing, expected a table [safety_checker.checker] with its type")
+    try:
+        fields = _CheckerFields.model_validate({"checker": described}).checker
+    except ValidationError as error:
+        raise ValueError(first_error_message(error, _CheckerFields)) from None
+    rule = to_rule({**entries, "decision": "ask"}, source, tier)
+    if isinstance(fields, _External):
+        name = fields.name or fields.command.split()[0]
+        checker = Checker(name, fields.config, fields.command, fields.timeout)
+    else:
+        known = ("included_args", "excluded_args")
+        for key, value in fields.config.items():
+            names = cast(list[object], value) if key in known and isinstance(value, list) else [None]
+            if not all(isinstance(n, str) for n in names):
+                raise ValueError(f"checker.config.{key}: expected {' or '.join(known)}, each a list of names")
+        checker = Checker(fields.name, fields.config)
+    return replace(rule, checker=checker)
+
+
+_PROTOCOL = "1.0.0"
+_LONGEST = 20_000
+"""Maximum characters of an answer."""
+_QUIET = 'exec bash -c "$1" 2>/dev/null'
+"""stderr is for the checker's author; only stdout is the answer."""
+
+
+class CheckerAnswer(Frozen):
+    """A checker's answer."""
+
+    rule: str
+    decision: Decision
+    reason: str
+
+
+class _Answer(BaseModel, defer_build=True):
+    """Output of an external checker (gemini-cli's protocol)."""
+
+    decision: Literal["allow", "deny", "ask", "ask_user"]
+    reason: str | None = None
+    error: str | None = None
+
+
+def apply_checker_answers(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -> Verdict:
+    """Return the verdict with the checkers' answers, which can only make it stricter."""
+    strict = max(opinions, key=lambda s: STRICTNESS[s.decision], default=None)
+    if strict is None or strict.decision == "allow":
+        return verdict
+    by_rules = f" {verdict.reason}" if verdict.decision == "ask" and strict.decision == "ask" else ""
+    return verdict.model_copy(
+        update={
+            "decision": strict.decision,
+            "rule": strict.rule,
+            "reason": f"{strict.reason}{by_rules}",
+            "deny_message": strict.reason if strict.decision == "deny" else None,
+            "session": None,
+            "by_checker": True,
+        }
+    )
+
+
+def _parse_result(checker: Checker, ended: Ended) -> tuple[Decision, str]:
+    """Return a checker's decision and reason. Raise `ValueError` saying what is wrong with its result."""
+    if ended.how == "lost":
+        why = f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown."
+        return "ask", why
+    if ended.how != "exited":
+        took = f" after {checker.timeout_s:g} s" if ended.how == "timeout" else ""
+        raise ValueError(f"it was ended ({ended.how}{took})")
+    if ended.exit_code != 0:
+        raise ValueError(f"exit code {ended.exit_code if ended.signal is None else ended.signal}")
+    try:
+        answer = _Answer.model_validate_json(ended.output.strip())
+    except ValidationError:
+        raise ValueError('it didn\'t print {"decision": "allow" | "ask_user" | "deny", "reason"?}') from None
+    if answer.error is not None:
+        raise ValueError(answer.error)
+    decision: Decision = "ask" if answer.decision in ("ask", "ask_user") else answer.decision
+    verb = {"ask": "asks", "deny": "denies it", "allow": "lets it pass"}[decision]
+    why = f": {answer.reason}" if answer.reason else "."
+    return decision, f"The safety checker {checker.name} {verb}{why}"
+
+
+def _check_allowed_paths(checker: Checker, call: CallView, workspace: Workspace) -> tuple[Decision, str]:
+    for name, path in _path_arguments(checker, call.args):
+        try:
+            workspace.readable(path)
+        except PathRefused as refused:
+            return "deny", f"The safety checker {checker.name} denies {name!r}: {refused}"
+    return "allow", f"The safety checker {checker.name} lets it pass."
+
+
+def _path_arguments(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    """Yield (argument, value) for arguments that are paths by name, also in lists and objects."""
+    included = cast(list[str], checker.config.get("included_args", []))
+    excluded = cast(list[str], checker.config.get("excluded_args", []))
+    for name, value in iterate_leaves("", args):
+        word = name.rpartition(".")[2]
+        if word in excluded or name in excluded:
+            continue
+        if word in included or name in included or is_path_name(word):
+            yield name, value
+
+
+_KEPT = 64
+"""Maximum cached answers: a call is evaluated when it arrives and again when a person is asked."""
+
+
+class SafetyCheckers:
+    def __init__(self, book: RuleBook, workspace: Workspace, processes: Processes | None) -> None:
+        """`processes`: runs external checkers."""
+        self._book, self._workspace, self._processes = book, workspace, processes
+        self._answers: dict[tuple[str, ...], list[CheckerAnswer]] = {}
+
+    async def ask_checkers(
+        self, call: CallView, risk: Risk, mode: str, line: ShellLine | None, hints: Mapping[str, JsonValue]
+    ) -> list[CheckerAnswer]:
+        """Return the checkers' answers for a call; `line` is set for shell calls."""
+        about = self._book.applicable_rules(call, risk, mode, hints)
+        wanted = [r for r in about if _is_concerned(r, call, line)]
+        if not wanted:
+            return []
+        key = (call.id, call.name, mode, to_searchable_json(call.args))
+        if key not in self._answers:
+            while len(self._answers) >= _KEPT:
+                del self._answers[next(iter(self._answers))]
+            self._answers[key] = await self._run_checkers(wanted, call)
+        return self._answers[key]
+
+    async def _run_checkers(self, rules: Sequence[Rule], call: CallView) -> list[CheckerAnswer]:
+        """Run the checkers in order until one denies; return their answers. A failing checker denies."""
+        found: list[CheckerAnswer] = []
+        for rule, checker in ((r, r.checker) for r in rules if r.checker is not None):
+            if checker.command is None:
+                decision, reason = _check_allowed_paths(checker, call, self._workspace)
+            else:
+                decision, reason = await self._run_external(checker, checker.command, call)
+            name = f"safety checker {checker.name} ({rule_name(rule)})"
+            found.append(CheckerAnswer(rule=name, decision=decision, reason=reason))
+            if decision == "deny":
+                break
+        return found
+
+    async def _run_external(self, checker: Checker, command: str, call: CallView) -> tuple[Decision, str]:
+        if self._processes is None:
+            return "deny", f"The safety checker {checker.name} can't be run here."
+        root, roots = self._workspace.root, self._workspace.roots
+        question = {
+            "protocolVersion": _PROTOCOL,
+            "toolCall": {"name": call.name, "args": call.args},
+            "context": {"environment": {"cwd": str(root), "workspaces": [str(r) for r in roots]}},
+            "config": dict(checker.config),
+        }
+        ended = await self._processes.run(
+            ["bash", "-c", _QUIET, "checker", command],
+            cwd=root,
+            timeout_s=checker.timeout_s,
+            limit_chars=_LONGEST,
+            stdin=json.dumps(question, ensure_ascii=False).encode("utf-8", "replace"),
+        )
+        try:
+            return _parse_result(checker, ended)
+        except ValueError as error:
+            return "deny", f"The safety checker {checker.name} failed: {error}."
+
+
+def _is_concerned(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
+    """Return whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
+    if line is None:
+        return has_met_conditions(rule, call.args, None)
+    if not rule.has_conditions or line.opaque is not None:
+        return True
+    commands = (*line.commands, *line.effective, ShellCommand(line.text, ()))
+    return any(match_restriction(rule, command, call.args) is not Match.NO for command in commands)

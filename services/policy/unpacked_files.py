@@ -1,0 +1,392 @@
+"""unpacked_files: finds what archives, copied folders and git's checkouts bring into the workspace.
+
+Their names are looked at, up to a limit. What can't be looked into asks where it goes into the workspace's own folder.
+"""
+
+import lzma
+import os
+import posixpath
+import re
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.services.files.protected import fold_name, is_safe_to_create
+from interlock.services.policy.git import files_changed_by_checkout
+from interlock.services.policy.plain_reading import LineReading
+from interlock.services.shell.model import ShellCommand, to_name_set
+from interlock.state.workspace import PathRefused
+
+Texts = Sequence[str]
+_NOTHING: Texts = ()
+_MOST_ENTRIES = 5_000
+_LARGEST = 200_000_000
+"""Bytes of a packed archive whose names are read."""
+_TAR = to_name_set("tar bsdtar gtar gnutar star")
+_UNSEEN = to_name_set("7z 7za 7zz 7zr unrar rar unar cpio pax ar jar bsdcpio dpkg-deb rpm2cpio ditto")
+_OTHER_FORMATS = (b"\x28\xb5\x2f\xfd", b"LZIP", b"\x89LZO", b"\x1f\x9d", b"\x1f\xa0", b"\x04\x22\x4d\x18")
+"""Compressed in ways that tar reads and Python doesn't."""
+_CLIMBS = re.compile(r"^(\.\./)+")
+_STAGES = to_name_set("update-index read-tree reset")
+"""Git's commands that change what a checkout takes from the index."""
+_RECURSES = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--recursive|--archive")
+_RENAMES = re.compile(r"--(transform|xform|absolute-names|absolute-paths|unsafe|insecure)|-[A-Za-z]*[Ps]$")
+_OF_GIT = to_name_set("config config.worktree hooks commondir modules")
+
+
+class _Member(NamedTuple):
+    path: str
+    leads: str = ""
+    """Where a link leads."""
+
+
+class _UnknownNames(Exception):  # noqa: N818 - no error: the names aren't known
+    """What would be written can't be known."""
+
+
+def unpacked_file_clause(
+    program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
+) -> str | None:
+    """Return a clause naming a trusted file among those that a command unpacks or copies; None: there is none."""
+    try:
+        each = _find_unpacked(program, command, words, reading)
+        if each is None:
+            return None
+        places, members = each
+        return next(
+            filter(None, (_trusted_member_clause(m, place, reading) for m in members for place in places)),
+            None,
+        )
+    except _UnknownNames as unseen:
+        places = unseen.args[0]
+        inside = any(_is_workspace_or_above(place, reading) for place in places)
+        return "writes files into the workspace's own folder whose names aren't known" if inside else None
+
+
+_Brought = tuple[Sequence[str], Iterator[_Member]]
+"""Folders in which they may lie, and what is written there."""
+
+
+def _find_unpacked(
+    program: str, command: ShellCommand, words: Sequence[Texts], reading: LineReading
+) -> _Brought | None:
+    if program in _TAR:
+        return _read_tar(words, reading)
+    if program == "unzip":
+        return _read_zip(words, reading)
+    if program in _UNSEEN:
+        return _reject_unread_formats(program, words)
+    if program in ("cp", "rsync", "scp", "mv", "ditto"):
+        return _read_copied_folders(program, words, reading)
+    if program == "git":
+        return _read_git_checkout(command, reading)
+    if program in ("python", "python3") and [w.text for w in command.words[1:3]] in (
+        ["-m", "zipfile"],
+        ["-m", "tarfile"],
+    ):
+        return _read_python_archive(words, reading)
+    return None
+
+
+def _trusted_member_clause(member: _Member, place: str, reading: LineReading) -> str | None:
+    leads = posixpath.join(posixpath.dirname(member.path), member.leads)
+    for path in (member.path, leads) if member.leads else (member.path,):
+        whole = posixpath.normpath(posixpath.join(place, path))
+        if not reading.folders.bases:  # `..` of an unknown folder may be the workspace
+            whole = _CLIMBS.sub("", whole)
+        parts = [fold_name(part) for part in posixpath.normpath(whole).split("/")]
+        if "node_modules" in parts:
+            continue
+        for base in reading.folders.bases or (".",):
+            found = reading.workspace.protected(posixpath.join(base, whole))
+            if found is not None:
+                there = os.path.lexists(reading.workspace.root / base / whole)
+                if there or not is_safe_to_create(found.part):
+                    return f"writes {posixpath.normpath(whole)!r} ({found.what})"
+        at = next((at for at, part in enumerate(parts) if part in (".git", "git~1")), None)
+        of_git = at is not None and parts[at + 1 : at + 2] and parts[at + 1] in _OF_GIT
+        if of_git and _is_in_workspace(whole, reading):
+            return f"writes {posixpath.normpath(whole)!r} (what git runs and believes)"
+    return None
+
+
+def _is_in_workspace(path: str, reading: LineReading) -> bool:
+    for base in reading.folders.bases or (".",):
+        real = Path(os.path.realpath(reading.workspace.root / base / path))
+        if any(real.is_relative_to(root) for root in reading.workspace.roots):
+            return True
+    return False
+
+
+def _is_workspace_or_above(place: str, reading: LineReading) -> bool:
+    """Return whether a place is the folder of the workspace itself, or above it."""
+    for base in reading.folders.bases or (".",):
+        real = Path(os.path.realpath(reading.workspace.root / base / place))
+        if any(root == real or root.is_relative_to(real) for root in reading.workspace.roots):
+            return True
+    return False
+
+
+def _existing_files(texts: Texts, reading: LineReading) -> list[Path]:
+    places = [
+        reading.workspace.root / base / text for base in reading.folders.bases or (".",) for text in texts
+    ]
+    return [place for place in places if os.path.isfile(place)]  # noqa: PTH113 - a name may be too long for Path.is_file
+
+
+def _existing_archives(named: Texts, folders: Sequence[str], reading: LineReading) -> list[Path]:
+    """Return the archives that are there. Raise `_UnknownNames` if one isn't, and the line may make it."""
+    found = _existing_files(named, reading)
+    if not found and (not named or len(reading.line.commands) > 1 or {"-", "/dev/stdin"} & {*named}):
+        raise _UnknownNames(folders)
+    return found
+
+
+# ---- archives
+
+
+def _read_tar(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+    if not words:
+        return None
+    letters = "".join(t[0].lstrip("-") for n, t in enumerate(words) if _is_option_cluster(t[0], n == 0))
+    flat = [text for texts in words for text in texts]
+    if "x" not in letters and not {"--extract", "--get"} & {*flat}:
+        return None
+    folders = [*_option_values(words, ("-C", "--directory", "--cd"))] or ["."]
+    if any(map(_RENAMES.fullmatch, (text.partition("=")[0] for text in flat[1:]))):
+        raise _UnknownNames(["."])
+    strip = next(iter(_option_values(words, ("--strip-components", "--strip"))), "0")
+    archives = _existing_archives([*tar_archive_names(words)], folders, reading)
+    skipped = int(strip) if strip.isdigit() else 0
+    return folders, (m for file in archives for m in _tar_members(file, skipped, folders))
+
+
+def _is_option_cluster(text: str, first: bool) -> bool:
+    return bool(re.fullmatch(r"-[A-Za-z]+", text)) or (first and bool(re.fullmatch(r"[A-Za-z]+", text)))
+
+
+def tar_archive_names(words: Sequence[Texts]) -> Iterator[str]:
+    """Yield the archives that tar is told to read."""
+    for number, (texts, after) in enumerate(pairwise((*words, _NOTHING))):
+        text = texts[0]
+        if text.startswith("--file="):
+            yield text.partition("=")[2]
+        elif text == "--file":
+            yield from after
+        elif _is_option_cluster(text, number == 0) and "f" in text:
+            glued = text.rpartition("f")[2] if text.startswith("-") else ""
+            yield from (glued,) if glued else ()
+            valued = sum(letter in "fCbIX" for letter in text.lstrip("-"))
+            yield from after if not glued and valued == 1 else (t for w in words for t in w)
+        elif re.match(r"-[A-Za-z]*f.", text) and not text.startswith("--"):
+            yield text.partition("f")[2]
+
+
+def _tar_members(file: Path, skipped: int, folders: Sequence[str]) -> Iterator[_Member]:
+    if file.stat().st_size > _LARGEST:
+        raise _UnknownNames(folders)
+    try:
+        with tarfile.open(file) as archive:
+            for count, member in enumerate(archive):
+                if count > _MOST_ENTRIES:
+                    raise _UnknownNames(folders)
+                parts = member.name.lstrip("/").split("/")
+                for some in dict.fromkeys((skipped, skipped + (parts[0] == "." and skipped > 0))):
+                    name = "/".join(parts[some:])
+                    if name:
+                        yield _Member(name, member.linkname if member.issym() or member.islnk() else "")
+    except (OSError, tarfile.TarError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+        if zipfile.is_zipfile(file):  # bsdtar reads it
+            yield from _zip_members(file, False, folders)
+            return
+        with open(file, "rb") as opened:  # noqa: PTH123 - as above
+            other = opened.read(8).startswith(_OTHER_FORMATS)
+        if other or not isinstance(error, tarfile.ReadError):
+            raise _UnknownNames(folders) from error
+
+
+def _read_zip(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+    options = [texts[0] for texts in words if texts[0].startswith("-")]
+    letters = {letter for option in options if not option.startswith("--") for letter in option[1:]}
+    if letters & {*"lptvZcz"}:
+        return None
+    folders = [*_option_values(words, ("-d",))] or ["."]
+    operands = [texts for texts in words if not texts[0].startswith("-")]
+    named = [name for texts in operands[:1] for text in texts for name in (text, f"{text}.zip")]
+    archives = _existing_archives(named, folders, reading)
+    return folders, (m for file in archives for m in _zip_members(file, "j" in letters, folders))
+
+
+def _zip_members(file: Path, junks: bool, folders: Sequence[str]) -> Iterator[_Member]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            if len(entries) > _MOST_ENTRIES:
+                raise _UnknownNames(folders)
+            for entry in entries:
+                is_link = stat.S_ISLNK(entry.external_attr >> 16) and entry.file_size < 4_096
+                leads = archive.read(entry).decode(errors="replace") if is_link else ""
+                yield _Member(
+                    posixpath.basename(entry.filename) if junks else entry.filename.lstrip("/"), leads
+                )
+    except zipfile.BadZipFile:
+        return  # unzip can't read it either
+    except (OSError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise _UnknownNames(folders) from error
+
+
+def _reject_unread_formats(program: str, words: Sequence[Texts]) -> _Brought | None:
+    """Raise `_UnknownNames` if a program unpacks a format that isn't looked into."""
+    flat = [text for texts in words for text in texts]
+    first = flat[0] if flat else ""
+    extracts = {
+        "cpio": any(re.match(r"-[A-Za-z]*[ip]|--extract|--pass-through", text) for text in flat),
+        "bsdcpio": any(re.match(r"-[A-Za-z]*[ip]", text) for text in flat),
+        "pax": any(re.fullmatch(r"-[a-z]*r[a-z]*", text) for text in flat),
+        "jar": "x" in first and "c" not in first.removeprefix("--extract"),
+        "ar": "x" in first,
+        "unar": True,
+        "dpkg-deb": any(
+            text in ("-x", "-X", "-R", "--extract", "--vextract", "--raw-extract") for text in flat
+        ),
+    }.get(program, first in ("x", "e"))
+    if not extracts:
+        return None
+    raise _UnknownNames(
+        [text[2:] for text in flat if re.match(r"-[oD].", text)]
+        or [*_option_values(words, ("-D", "-o", "-C"))]
+        or ["."]
+    )
+
+
+def _read_python_archive(words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+    given = [texts[0] for texts in words[2:]]
+    if not given or given[0] not in ("-e", "--extract"):
+        return None
+    folders = given[2:3] or ["."]
+    files = _existing_archives(given[1:2], folders, reading)
+    if not files:
+        return None
+    members = (
+        _zip_members(files[0], False, folders)
+        if words[1][0] == "zipfile"
+        else _tar_members(files[0], 0, folders)
+    )
+    return folders, members
+
+
+# ---- folders
+
+
+def _read_copied_folders(program: str, words: Sequence[Texts], reading: LineReading) -> _Brought | None:
+    if program in ("cp", "rsync", "scp") and not any(_RECURSES.fullmatch(texts[0]) for texts in words):
+        return None
+    operands = [texts for texts in words if not texts[0].startswith("-")]
+    named = [*_option_values(words, ("-t", "--target-directory"))]
+    places = named or (operands[-1] if len(operands) > 1 else ())
+    sources = operands if named else operands[:-1]
+    if not places:
+        return None
+    left_out = [*_option_values(words, ("--exclude",))] if program == "rsync" else []
+    return [""], (
+        member
+        for place in places
+        for texts in sources
+        for text in texts
+        for member in _copied_members(program, text, place, left_out, reading)
+    )
+
+
+def _copied_members(
+    program: str, source: str, place: str, left_out: Sequence[str], reading: LineReading
+) -> Iterator[_Member]:
+    """Yield what a copy of a folder writes. What is moved within the workspace had its names before."""
+    if program in ("rsync", "scp") and re.match(r"[\w.@-]+:", source):
+        raise _UnknownNames([place])
+    for base in reading.folders.bases or (".",):
+        top = str(reading.workspace.root / base / source)
+        if not os.path.lexists(top) and _can_be_made(source, reading):
+            raise _UnknownNames([place])
+        if not os.path.isdir(top) or (  # noqa: PTH112 - a name may be too long for Path.is_dir
+            program == "mv" and _is_readable_inside(posixpath.join(base, source), reading)
+        ):
+            continue
+        there = os.path.isdir(reading.workspace.root / base / place)  # noqa: PTH112 - as above
+        name = posixpath.basename(source.rstrip("/"))
+        whole = name in ("", ".", "..") or (program == "rsync" and source.endswith("/")) or not there
+        prefixes = [place] if whole else [posixpath.join(place, name)]
+        prefixes += (
+            [posixpath.join(place, name)] if whole and name not in ("", ".", "..") and not there else []
+        )
+        seen = 0
+        for folder, folders, files in os.walk(top):
+            seen += len(folders) + len(files)
+            if seen > _MOST_ENTRIES:
+                raise _UnknownNames([place])
+            folders[:] = [
+                one
+                for one in folders
+                if one not in ("node_modules", "objects") and not _is_excluded(one, left_out)
+            ]
+            inner = os.path.relpath(folder, top)
+            for one in (*folders, *files):
+                if not _is_excluded(one, left_out):
+                    yield from (_Member(posixpath.normpath(posixpath.join(p, inner, one))) for p in prefixes)
+
+
+def _can_be_made(source: str, reading: LineReading) -> bool:
+    """Return whether another command of the line may make a folder that isn't there, all of which is copied."""
+    everything = re.fullmatch(r"[.*?{},]*", posixpath.basename(source)) is not None
+    return everything and len(reading.line.commands) > 1
+
+
+def _is_excluded(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern.strip("/")) for pattern in patterns)
+
+
+def _is_readable_inside(path: str, reading: LineReading) -> bool:
+    try:
+        reading.workspace.readable(path)
+    except PathRefused:
+        return False
+    return True
+
+
+# ---- git
+
+
+def _read_git_checkout(command: ShellCommand, reading: LineReading) -> _Brought | None:
+    """Return files that git takes from a revision or its index; a switch of the whole tree is the user's own
+    history."""
+    words = [word.text for word in command.words[1:]]
+    folders = [reading.workspace.root / base for base in reading.folders.bases or (".",)]
+    others = (c.argv[1:3] for c in reading.line.commands if c.argv[:1] == ("git",))
+    staged = any(
+        _STAGES & {*words} and not (words[0] == "reset" and words[1:] in ((), ("HEAD",))) for words in others
+    )
+    changed = (
+        name
+        for folder in folders
+        for name in islice(files_changed_by_checkout(folder, words, staged=staged), _MOST_ENTRIES)
+    )
+    return [""], (_Member(os.path.relpath(name, reading.workspace.root)) for name in changed)
+
+
+def _option_values(words: Sequence[Texts], options: Sequence[str]) -> Iterator[str]:
+    for texts, after in pairwise((*words, _NOTHING)):
+        name, sign, value = texts[0].partition("=")
+        if texts[0] in options:
+            yield from after
+        elif sign and name in options:
+            yield value
+        elif len(texts[0]) > 2 and texts[0][:1] == "-" and texts[0][1] != "-":
+            if texts[0][:2] in options:
+                yield texts[0][2:]
+            if texts[0][1:].isalpha() and f"-{texts[0][-1]}" in options:
+                yield from after  # letters together, of which the last has a value

@@ -1,0 +1,371 @@
+"""protected_mounts: finds what a sandboxed command may not change in a workspace, and how that is mounted."""
+
+import errno
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from interlock.services.files.disk import read_file
+from interlock.services.files.protected import (
+    Kind,
+    ProtectedPaths,
+    fold_name,
+    git_configuration_paths,
+    is_private_name,
+    is_repository,
+    paths_named_by_git,
+    program_folders,
+)
+from interlock.services.sandbox.mounts import Mounts
+from interlock.state.errors import SandboxError
+
+_EXECUTES = ("config", "config.worktree", "modules", "worktrees")
+"""Configuration names programs (hooks, filters, pagers); `modules` and `worktrees` contain further git directories."""
+HERE = b".\n"
+"""As `commondir`: this directory itself. Without this file, a new one could point git at another configuration."""
+_ELSEWHERE = re.compile(r"^\s*(?:bare\s*=\s*true|worktree\s*=)", re.MULTILINE | re.IGNORECASE)
+"""Settings that git ignores once there is a `commondir`."""
+_NOTHING = b"# nothing is included\n"
+_WORKTREE_CONFIG = re.compile(r"\bworktreeconfig\b", re.IGNORECASE)
+"""With this extension git also reads `config.worktree`."""
+_TODO_LISTS = ("rebase-merge/git-rebase-todo",)
+"""What an interrupted rebase does when somebody continues it."""
+_EXEC = re.compile(rb"^\s*(?:exec|x)\s.*$", re.MULTILINE)
+
+NOT_SEARCHED = "node_modules"
+"""Tens of thousands of folders of third-party packages."""
+_DOTENV = ".env"
+"""In a root it sets Interlock's own variables, so none may be made there."""
+
+
+@dataclass
+class Survey:
+    """Mounts on top of the writable roots, and what is there before a command runs."""
+
+    roots: Sequence[Path]
+    mounts: Mounts = field(default_factory=Mounts)
+    missing: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
+    """Placeholders to hold inside git's own folders while the command runs."""
+    absent: dict[str, str] = field(default_factory=dict[str, str])
+    """Paths, besides protected names, that aren't there and that no command may make → their first missing part."""
+    programs: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Lists of what git still does in a repository → the commands in them."""
+    known: dict[str, str] = field(default_factory=dict[str, str])
+    """Protected files and repositories that are there; where one is a link, what it leads to."""
+    folders: dict[str, "Stamp | None"] = field(default_factory=dict[str, "Stamp | None"])
+
+    def keep(self, path: Path) -> None:
+        """Make it read-only and immovable; a link, what it leads to in a root."""
+        place = Path(os.path.realpath(path.parent)) / path.name
+        if place.is_symlink():
+            self.known[str(place)] = link_target(str(place))
+            place = Path(os.path.realpath(place))
+            if not place.exists() or any(root.is_relative_to(place) for root in self.roots):
+                return
+        if self.root_of(place) or self.root_of(path) is None:
+            self._pin_parents(place)
+            self.mounts.read_only(place)
+
+    def never_new(self, path: Path) -> None:
+        """Keep it; if it doesn't exist, no command may make it."""
+        place = Path(os.path.realpath(path.parent)) / path.name
+        if os.path.lexists(place):
+            self.keep(place)
+        elif self.root_of(place):
+            first = next(p for p in reversed((place, *place.parents)) if not os.path.lexists(p))
+            self._pin_parents(first)
+            self.absent[str(place)] = str(first)
+
+    def hold(self, path: Path, content: bytes | None = None) -> None:
+        """Keep it; if it doesn't exist, a placeholder stands there: git would obey what a command makes at once."""
+        first = next((p for p in reversed((path, *path.parents)) if not os.path.lexists(p)), path)
+        if first != path or not os.path.lexists(path) or is_placeholder(path, content):
+            self.missing[first] = content if first == path else None
+        self._pin_parents(first)
+        self.mounts.read_only(first)
+
+    def _pin_parents(self, path: Path) -> None:
+        root = self.root_of(path)
+        for parent in path.parents:
+            if root is None or parent == root or root not in parent.parents:
+                return
+            self.mounts.pin(parent)
+
+    def note_programs(self, git: Path) -> None:
+        self.programs.update((str(git / name), find_rebase_commands(str(git / name))) for name in _TODO_LISTS)
+
+    def root_of(self, path: Path) -> Path | None:
+        return max(
+            (r for r in self.roots if path.is_relative_to(r)), key=lambda r: len(r.parts), default=None
+        )
+
+
+def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
+    """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
+    found = Survey(roots)
+    configs = [*git_configuration_paths(env)]
+    for root in roots:
+        found.mounts.writable(root)
+    for root in roots:
+        _reject_redirecting_links(root, protected)
+        _survey_folders(root, found, protected.make_kind_lookup(), configs)
+        if not os.path.lexists(root / _DOTENV):
+            found.never_new(root / _DOTENV)
+        if (root / ".git").is_file():
+            _mount_linked_worktree(root / ".git", found, configs)
+    for path in (*program_folders(env), *protected.places):
+        if found.root_of(path) and path not in roots:
+            found.never_new(path)
+    return found
+
+
+def _reject_redirecting_links(root: Path, protected: ProtectedPaths) -> None:
+    """Raises `SandboxError` for a link where what Interlock or git obeys is expected."""
+    names = protected.kinds_by_name()
+    for name in (_DOTENV, ".git", *protected.spelled_names()):
+        kind = names.get(fold_name(name))
+        if (kind is None or (kind.new and kind.trusted)) and (root / name).is_symlink():
+            raise SandboxError(
+                f"{str(root / name)!r} is a link, and a sandboxed command could turn it; expected a file or folder."
+                " Put what it leads to in its place, or run without the sandbox."
+            )
+
+
+def _survey_folders(
+    root: Path, found: Survey, kinds: Callable[[str], Kind | None], configs: Sequence[Path]
+) -> None:
+    pending = [str(root)]
+    while pending:
+        folder = pending.pop()
+        found.folders[folder] = folder_stamp(folder)  # first: what comes later changes it
+        entries = _list_entries(folder)
+        if is_repository({fold_name(entry.name) for entry in entries}):
+            _mount_bare_repository(Path(folder), found)
+        for entry in entries:
+            name = fold_name(entry.name)
+            is_dir = entry.is_dir(follow_symlinks=False)
+            is_protected = name == ".git" or kinds(name) is not None
+            if is_protected:
+                found.known[entry.path] = link_target(entry.path)
+            if name == ".git" and is_dir:
+                _mount_git_directory(Path(entry.path), found, configs)
+            elif is_protected and is_dir and is_placeholder(Path(entry.path), None):  # of an older version
+                del found.known[entry.path]
+                with suppress(OSError):
+                    Path(entry.path).rmdir()
+            elif is_protected:
+                found.keep(Path(entry.path))
+            elif is_private_name(entry.name):
+                real = Path(os.path.realpath(entry.path))
+                if found.root_of(real) and real.exists():  # outside the roots there is nothing to see anyway
+                    found.mounts.hide(real)
+            elif is_dir and name != NOT_SEARCHED:
+                pending.append(entry.path)
+
+
+def _mount_bare_repository(git: Path, found: Survey) -> None:
+    """Mount a repository that isn't named `.git`: commands may push to it, and gain no rights from it."""
+    found.known[str(git)] = ""
+    linked = (tree / name for tree in (git / "worktrees").glob("*") for name in ("commondir", "gitdir"))
+    for path in (git / "config", git / "commondir", *linked):
+        found.never_new(path)
+    for path in (git / "modules", git / "config.worktree", *(git / "worktrees").glob("*/config.worktree")):
+        if os.path.lexists(path):
+            found.keep(path)
+    found.hold(git / "hooks")
+
+
+def _mount_git_directory(git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None) -> None:
+    """Mount a `.git` folder so that commands can work with it but gain no rights from it; `tree` is a work tree other
+    than its parent. What git wouldn't accept as a whole repository is read-only."""
+    found.mounts.pin(git)
+    config = git / "config"
+    text = config.read_text(errors="replace") if config.is_file() else None
+    if text is None or not (git / "HEAD").exists() or _ELSEWHERE.search(text):
+        found.keep(git)
+        return
+    for name in _EXECUTES:
+        if os.path.lexists(git / name):
+            found.keep(git / name)
+    found.hold(git / "hooks")
+    found.hold(git / "commondir", HERE)
+    if _WORKTREE_CONFIG.search(text):
+        found.hold(git / "config.worktree", _NOTHING)
+    if not os.path.lexists(git / "modules"):
+        found.absent[str(git / "modules")] = str(git / "modules")
+    found.note_programs(git)
+    for source in (config, *configs):
+        for path, configures in paths_named_by_git(source, tree or git.parent):
+            if path.is_relative_to(git):
+                found.hold(path, _NOTHING if configures else None)
+            elif path not in found.roots:
+                found.never_new(path)
+
+
+def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
+    """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
+    try:
+        own = _resolve_pointer(
+            git_file.parent, read_file(git_file).decode().strip().removeprefix("gitdir:").strip()
+        )
+        common = _resolve_pointer(own, read_file(own / "commondir").decode().strip())
+        back = _resolve_pointer(own, read_file(own / "gitdir").decode().strip())
+    except (OSError, UnicodeDecodeError):
+        return
+    if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
+        return
+    found.mounts.writable(common)
+    found.mounts.writable(own)
+    _mount_git_directory(common, found, configs, git_file.parent)
+    found.note_programs(own)
+    for name in ("commondir", "gitdir"):
+        found.keep(own / name)
+    if (own / "config.worktree").exists() or _WORKTREE_CONFIG.search(
+        (common / "config").read_text(errors="replace")
+    ):
+        found.hold(own / "config.worktree", _NOTHING)
+
+
+def find_rebase_commands(todo: str) -> list[str]:
+    """Return the lines of a rebase's list that run a command."""
+    try:
+        return [line.decode(errors="replace") for line in _EXEC.findall(read_file(Path(todo)))]
+    except OSError:
+        return []
+
+
+def link_target(path: str) -> str:
+    """Return what a link leads to as written, or an empty string if it is none."""
+    try:
+        return str(Path(path).readlink())
+    except OSError:
+        return ""
+
+
+def _resolve_pointer(base: Path, name: str) -> Path:
+    return Path(os.path.realpath(base / name))
+
+
+Stamp = tuple[int, int, int]
+
+
+def folder_stamp(folder: str) -> Stamp | None:
+    """Return a value that differs once an entry of the folder is new or gone; None if that can't be known yet."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return None
+    # Clocks of file systems tick: a change right after another may leave the same time.
+    settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
+    return (status.st_dev, status.st_ino, status.st_ctime_ns) if settled else None
+
+
+def _list_entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:  # gone or unreadable: a command can't read it either
+        return []
+
+
+_TICK_NS = 50_000_000
+_TRIES = 100
+_FOLDER = 0o1555
+"""Unusual permissions that distinguish our placeholders from a user's empty folders."""
+_TELLING = 0o1222
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def is_placeholder(path: Path, content: bytes | None) -> bool:
+    """Return whether it is a placeholder, made by any run."""
+    try:
+        if content is not None:
+            return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
+        return (
+            path.is_dir() and path.stat().st_mode & _TELLING == _FOLDER & _TELLING and not any(path.iterdir())
+        )
+    except OSError:
+        return False
+
+
+@contextmanager
+def hold_placeholders(missing: Mapping[Path, bytes | None]) -> Generator[None]:
+    """Hold placeholders: path → file content, or None for a folder. Skips what nobody can create. Raises `OSError`."""
+    with ExitStack() as stack:
+        for path, content in missing.items():
+            try:
+                stack.enter_context(_hold_placeholder(path, content))
+            except OSError as error:
+                if error.errno not in _READ_ONLY:
+                    raise
+        yield
+
+
+@contextmanager
+def _hold_placeholder(path: Path, content: bytes | None) -> Generator[None]:
+    descriptor = _create_locked_placeholder(path, content)
+    try:
+        yield
+    finally:
+        _remove_unless_held(descriptor, path, content)
+
+
+def remove_leftover_placeholder(path: Path, content: bytes | None) -> None:
+    """Remove the placeholder of a killed run, unless another holds it, too."""
+    with suppress(OSError):
+        _remove_unless_held(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), path, content)
+
+
+def _remove_unless_held(descriptor: int, path: Path, content: bytes | None) -> None:
+    """Close it, too."""
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _delete_placeholder(path, content)
+    finally:
+        os.close(descriptor)
+
+
+def _create_locked_placeholder(path: Path, content: bytes | None) -> int:
+    """Create, open and lock it, retrying if it is removed in between."""
+    for _ in range(_TRIES):
+        _create_placeholder(path, content)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise FileExistsError(f"{path} comes and goes")
+
+
+def _create_placeholder(path: Path, content: bytes | None) -> None:
+    if content is None:
+        with suppress(FileExistsError):
+            path.mkdir(_FOLDER)
+        return
+    with suppress(FileExistsError), path.open("xb") as file:
+        file.write(content)
+
+
+def _delete_placeholder(path: Path, content: bytes | None) -> None:
+    if not is_placeholder(path, content):
+        return  # filled by a person in the meantime
+    with suppress(OSError):  # or just now
+        if content is None:
+            path.rmdir()
+        else:
+            path.unlink()

@@ -1,0 +1,75 @@
+"""chart_channels: types of channels whose values are states of a chart, and what holds a graph to them.
+
+A node's update is one of the moves that the node declares (`@node(moves=…)`). Charts are imported when a node moves
+such a channel.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
+
+from interlock.state.errors import RunError
+
+
+@dataclass(frozen=True)
+class Obeys:
+    """A channel's values are states of this chart (`state/charts.py`, CHARTS)."""
+
+    chart: str
+    within: str = ""
+    """Channel with the state inside a compound state."""
+    anew: str = ""
+    """Channel whose change begins another life."""
+    verdict: str = ""
+    """Channel that names a person's verdict: an event of `VERDICTS` counts only in an update that writes its name."""
+
+
+ApprovalModeState = Annotated[str, Obeys("approval-mode", within="plan_phase", verdict="plan_verdict")]
+CallState = Annotated[str, Obeys("tool-call", anew="attempt")]
+
+
+@cache
+def charted(channels: tuple[tuple[str, Any], ...], writes: Sequence[str]) -> list[tuple[str, Obeys]]:
+    """The channels with a chart that a node with these writes may move."""
+    found = [
+        (key, m) for key, kind in channels for m in getattr(kind, "__metadata__", ()) if isinstance(m, Obeys)
+    ]
+    return [(key, obeys) for key, obeys in found if {key, obeys.within} & {*writes}]
+
+
+def plain(kind: Any) -> Any:
+    """The type without its chart: who shares a channel need not repeat it."""
+    return kind.__origin__ if any(isinstance(m, Obeys) for m in getattr(kind, "__metadata__", ())) else kind
+
+
+def check_moves(
+    where: str,
+    channels: Sequence[tuple[str, Obeys]],
+    moves: tuple[str, ...],
+    state: Mapping[str, Any],
+    update: Mapping[str, Any],
+) -> None:
+    """Raises `RunError` for a value that no move of the node leads to from the state's."""
+    if not channels:
+        return
+    from interlock.state.charts import CHARTS, VERDICTS, reached
+
+    for key, obeys in channels:
+        if key not in update and obeys.within not in update:
+            continue
+        begins = obeys.anew in update and update[obeys.anew] != state.get(obeys.anew)
+        old, new = "" if begins else _at(key, obeys, state), _at(key, obeys, {**state, **update})
+        withheld = VERDICTS - {str(update.get(obeys.verdict))} if obeys.verdict else frozenset[str]()
+        if new != old and new not in reached(CHARTS[obeys.chart], old, moves, withheld):
+            may = f"It may: {', '.join(moves)}." if moves else "It declares no moves."
+            raise RunError(
+                f"{where} moved {key!r} from {old!r} to {new!r}, which this node may not. {may} "
+                f"All legal moves: interlock diagram {obeys.chart}"
+            )
+
+
+def _at(key: str, obeys: Obeys, values: Mapping[str, Any]) -> str:
+    from interlock.state.charts import mode_of
+
+    return mode_of(values) if obeys.within else str(values.get(key) or "")
