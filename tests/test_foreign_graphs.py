@@ -36,7 +36,7 @@ from interlock.graphs.stored_values import StorableTypes
 from interlock.nodes import guarded_tools
 from interlock.state.deps import Deps
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
-from interlock.web.looks import state as state_on_page
+from interlock.web.page_views import get_state as state_on_page
 
 AGENT = '''
 """Plans, and carries its plan out."""

@@ -32,7 +32,7 @@ from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.effects import wait_for_effects
 from interlock.prompts import load
 from interlock.services.context.references import build_attachments
-from interlock.services.models.names import turn_tracing_off
+from interlock.services.models.names import disable_tracing
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
 from interlock.state.errors import RunError, UserError
@@ -95,7 +95,7 @@ class Drive:
             steps = StepLog(prepared.redact, self.conn, lease.run)
             raise_id_clock(self.conn, lease.run)
             options, info = prepared.options, _run_info(prepared, lease.run, pipeline)
-            turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
+            disable_tracing()  # the environment could make LangGraph send its runs to a tracing service
             stop.token.loop = self._loop
             connections = DriveConnections(
                 self.conn, stop.token, steps, bus, self.stop_for_budget, lease.epoch

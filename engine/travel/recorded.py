@@ -28,7 +28,7 @@ from interlock.graphs.user_nodes import run_or_replay
 from interlock.prompts import digest
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
-from interlock.services.models.script import Scripted, entry_of
+from interlock.services.models.script import ScriptEntry, to_script_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
 from interlock.state.checks import CheckEnd, Checks, TestChanges
@@ -46,16 +46,16 @@ from interlock.state.tooling import Tool, ToolRun, Toolset
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 
 
-def entries_of(conn: Connection, transcript: ChainTranscript, run: str) -> list[Scripted]:
+def entries_of(conn: Connection, transcript: ChainTranscript, run: str) -> list[ScriptEntry]:
     """Return the run's replies as entries of a script, as `--record-responses` writes them."""
-    found = list[Scripted]()
+    found = list[ScriptEntry]()
     filled = Counter[tuple[str, str]]()
     for reply in sorted(recorded_replies(conn, run), key=lambda reply: reply.ordinal):
         who = (reply.agent, reply.role)
         for ordinal in range(filled[who], reply.ordinal):  # of the run before, or without a reply
-            found.append(Scripted(role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage()))
+            found.append(ScriptEntry(role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage()))
         filled[who] = reply.ordinal + 1
-        entry = entry_of(
+        entry = to_script_entry(
             transcript.message(reply.record),
             role=reply.role,
             agent=reply.agent,
