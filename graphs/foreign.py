@@ -60,7 +60,7 @@ from interlock.graphs.langgraph_internals import (
 )
 from interlock.graphs.pipeline import Ending, Pipeline
 from interlock.graphs.stored_values import StoredForm, hide_input, hiding_serializer, reveal_input
-from interlock.nodes.current_run import DRIVE, Drive
+from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import (
     THEIR_ERRORS,
@@ -333,7 +333,7 @@ class ForeignWorkflow(Pipeline):
 
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
+        token = DRIVE.set(CurrentDrive(deps, asyncio.get_running_loop()))
         replace_interrupt()
         retry_failed_streams_whole()
         questions = NodeInterrupts(deps)
@@ -348,9 +348,9 @@ class ForeignWorkflow(Pipeline):
                         made = await stack.enter_async_context(open_graph(self.factory, config, app.store))
                         app = attach_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
-                        from interlock.nodes.guarded_tools import guard_node
+                        from interlock.nodes.guarded_tools import guard_tool_node
 
-                        hook_tool_calls(guard_node)
+                        hook_tool_calls(guard_tool_node)
                     ends = watch.ends = NodeEnds(deps, is_told=True)
                     work = self._emit_custom_parts(app, graph_input, ends.configured(own), deps, control)
                     await ends.wait_for_ends(work)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.compress_snapshot import tokens_of
-from interlock.nodes.turn_messages import REQUEST, request_of
+from interlock.nodes.compress_snapshot import count_tokens
+from interlock.nodes.turn_messages import REQUEST, build_turn_request
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, ToolDeclaration
@@ -36,16 +36,16 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     limit = deps.models.context_window(model)
     messages = deps.transcript.read(state["head"])
-    tools = (await request_of(state, deps)).tools
-    left = deps.models.scale_estimate(model, tokens_of(messages) + _size_of_tools(tools))
+    tools = (await build_turn_request(state, deps)).tools
+    left = deps.models.scale_estimate(model, count_tokens(messages) + _size_of_tools(tools))
     refused_again = state.get("overflows", 0) > 1
     changed = False
     for index in _largest_outputs(messages):
         if left <= _ROOM * limit and changed and not refused_again:
             break
-        before = tokens_of([messages[index]])
+        before = count_tokens([messages[index]])
         messages[index] = await _left_out(messages[index], deps)
-        left -= deps.models.scale_estimate(model, before - tokens_of([messages[index]]))
+        left -= deps.models.scale_estimate(model, before - count_tokens([messages[index]]))
         changed = True
     if changed:
         head = deps.transcript.append("", messages, continues=state["head"])
@@ -58,7 +58,7 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 def _largest_outputs(messages: Sequence[Message]) -> list[int]:
-    sizes = {i: tokens_of([m]) for i, m in enumerate(messages) if m.role == "tool"}
+    sizes = {i: count_tokens([m]) for i, m in enumerate(messages) if m.role == "tool"}
     return sorted((i for i, size in sizes.items() if size > _SPARED), key=lambda i: (-sizes[i], i))
 
 
@@ -94,7 +94,7 @@ def _shares(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
         (i for i, m in enumerate(messages) if m.role == "user" and m.origin in (None, "person")), default=-1
     )
     for index, message in enumerate(messages):
-        whole = tokens_of([message])
+        whole = count_tokens([message])
         for file in _FILE.finditer(message.text) if message.origin == "context" else ():
             tokens = estimate_tokens(file[0])
             whole -= tokens

@@ -22,8 +22,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection, JsonForm, Rows, sha
-from interlock.engine.store.queries import Row
-from interlock.engine.store.tables import TABLE, Plus, Write, conditions, given, shape
+from interlock.engine.store.tables import TABLE, Plus, Row, Write, conditions, given, shape
 from interlock.services.files.disk import make_private_directory, replace_private_file
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError

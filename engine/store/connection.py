@@ -10,8 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-from interlock.engine.store.queries import Row
-from interlock.engine.store.tables import TABLE, Again, Statement, Write, deletion, insertion, updating
+from interlock.engine.store.tables import TABLE, Again, Row, Statement, Write, deletion, insertion, updating
 from interlock.services.files.disk import BUSY_TIMEOUT_S
 from interlock.state.errors import StoreError
 

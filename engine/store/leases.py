@@ -3,9 +3,8 @@
 from typing import Literal, NamedTuple, Protocol
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queries import Row
 from interlock.engine.store.runs import first_task, with_subtasks
-from interlock.engine.store.tables import Plus
+from interlock.engine.store.tables import Plus, Row
 from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import BusyError, StoreError
 

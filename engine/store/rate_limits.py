@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queries import Row
 from interlock.engine.store.queue import (
     DRIVE,
     HELD,
@@ -23,7 +22,7 @@ from interlock.engine.store.queue import (
     submitted,
 )
 from interlock.engine.store.runs import note_error
-from interlock.engine.store.tables import Statement
+from interlock.engine.store.tables import Row, Statement
 from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.messages import Usage
 
