@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Options, RunRow
-from interlock.engine.client.fleet import submitted_here
+from interlock.engine.client.fleet import submission_of
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
 from interlock.state.text import clean_json
 from interlock.web.paths import BODY_LIMIT
@@ -162,7 +162,7 @@ def submitted(options: Options, given: Mapping[str, Any], person: Person) -> dic
     priority = given.get("priority", options.submitted["priority"])
     if type(priority) is not int or abs(priority) > _HIGHEST:
         raise RefusedError(422, f"`priority` must be a whole number from -{_HIGHEST} to {_HIGHEST}.")
-    return submitted_here(priority, person.name)
+    return submission_of(priority, person.name)
 
 
 def step_of(request: Request, run: str) -> int | None:

@@ -103,7 +103,7 @@ def _stamps(folder: Path) -> list[float]:
 def _workflows(asked: Asked) -> dict[str, Any]:
     from interlock.engine.client import PIPELINES
 
-    own, ignored = Client(asked.options).own_workflows()
+    own, ignored = Client(asked.options).list_user_workflows()
     rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]
     shipped = [{"name": name, "summary": summary, "problem": ""} for name, summary in PIPELINES.items()]
     unread = [f"{_UNREAD} {asked.forbidden}"] if own and asked.forbidden else []
@@ -124,11 +124,11 @@ def _form(asked: Asked) -> dict[str, Any]:
 
 def _diagram(asked: Asked) -> dict[str, Any]:
     """A workflow's drawing, and the edges by which a run's path through it is found."""
-    from interlock.engine.client.diagrams import GROUPS, declared_by_place, render
+    from interlock.engine.client.diagrams import GROUPS, declared_by_place, render_diagram
 
     groups = [group for group in asked.given["show"] if group in GROUPS] or GROUPS
     workflow, depth, session = _pipeline(asked), asked.given["depth"], asked.given["session"]
-    drawn = render(workflow, "svg", depth, show=groups, session=session)
+    drawn = render_diagram(workflow, "svg", depth, show=groups, session=session)
     return {
         "svg": drawn.decode() if isinstance(drawn, bytes) else drawn,
         "edges": declared_by_place(workflow, depth, session),
@@ -147,9 +147,9 @@ def _pipeline(asked: Asked) -> "Pipeline | str":
 
 
 def _replay(asked: Asked) -> dict[str, Any]:
-    from interlock.engine.client.travel import beside
+    from interlock.engine.client.travel import replay_beside_record
 
-    return beside(Client(asked.options), asked.name, asked.given.get("swap") or None)
+    return replay_beside_record(Client(asked.options), asked.name, asked.given.get("swap") or None)
 
 
 def _export(asked: Asked) -> dict[str, Any]:

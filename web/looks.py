@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from interlock.engine.client import ENDED, TALKING, Client, RunRow
-from interlock.engine.client.deciders import came_to, who_decided
-from interlock.engine.client.requests import Asked, asked
+from interlock.engine.client.decision_lines import call_status, deciders_line
+from interlock.engine.client.requests import RequestView, describe_request
 from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
 from interlock.state.text import elapsed, json_text, marked, one_line
@@ -62,13 +62,13 @@ def _requests(client: Client, run: str | None) -> list[dict[str, Any]]:
 
 
 def _drawn(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
-    words = plain(asked(one["fields"]))
+    words = plain(describe_request(one["fields"]))
     fields = {**one["fields"], "preview": ""}  # it stands in the words
     title = {"title": row.title, "workspace": row.workspace, "workflow": row.workflow} if row else {}
     return {**one, "fields": fields, "asked": words, **title}
 
 
-def plain(words: Asked) -> dict[str, Any]:
+def plain(words: RequestView) -> dict[str, Any]:
     """A request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
     named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
@@ -177,14 +177,14 @@ async def path(page: Served, request: Request) -> Any:
     step = step_of(request, row.run)
     whole = await asyncio.to_thread(page.client.graph_path, row.run)
     drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
-    marks = await asyncio.to_thread(page.client.graph_marks, row.run, drawn["edges"], step)
+    marks = await asyncio.to_thread(page.client.path_marks, row.run, drawn["edges"], step)
     return marks._asdict()
 
 
 async def _drawable(page: Served, request: Request) -> RunRow:
     """The run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
     row = run_of(page.client, request)
-    await asyncio.to_thread(page.client.check_code, row)
+    await asyncio.to_thread(page.client.check_run_code_trusted, row)
     return row
 
 
@@ -202,7 +202,7 @@ async def run(page: Served, request: Request) -> Any:
     return {
         **row._asdict(),
         "ended": row.status in ENDED,
-        "trouble": await asyncio.to_thread(page.client.trouble, row),
+        "trouble": await asyncio.to_thread(page.client.describe_trouble, row),
         "costs": await asyncio.to_thread(page.client.costs, row.run),
         "resume": f"interlock resume {row.run}",
         "no_worker": await asyncio.to_thread(page.client.no_worker, [row]),
@@ -233,7 +233,11 @@ async def calls(page: Served, request: Request) -> Any:
     made = await asyncio.to_thread(page.client.calls, row.run)
     keys = ("tool", "state", "failed", "ms", "started", "ended", "id", "key")
     return [
-        {**{key: getattr(call, key) for key in keys}, "who": who_decided(call), "came_to": came_to(call)}
+        {
+            **{key: getattr(call, key) for key in keys},
+            "who": deciders_line(call),
+            "came_to": call_status(call),
+        }
         for call in made
     ]
 
@@ -275,7 +279,7 @@ async def seen(page: Served, request: Request) -> Any:
     step = step_of(request, row.run)
     if step is None:
         raise RefusedError(422, "Which step? Give ?step=N.")
-    return (await asyncio.to_thread(page.client.seen_at, row.run, step))._asdict()
+    return (await asyncio.to_thread(page.client.extent_at_step, row.run, step))._asdict()
 
 
 async def diff(page: Served, request: Request) -> Any:

@@ -88,7 +88,7 @@ class Commands:
         at = part(part(params, "config"), "configurable").get("checkpoint_id")
         strategy = params.get("multitaskStrategy")
         given = {**_REST, **params, "multitask_strategy": strategy or "enqueue", "checkpoint_id": at}
-        waits = threads.waiting(self.about.options, thread.run) if thread.run else []
+        waits = threads.list_waiting(self.about.options, thread.run) if thread.run else []
         if waits and params.get("input") is not None and strategy is None:
             given |= {"input": None, "command": {"resume": params["input"]}}
         return {"run_id": (await self.lanes.begun(given, thread, person, protocol=True)).id}
@@ -105,7 +105,7 @@ class Commands:
             await asyncio.sleep(_LOOK_S)
         thread = self.about.find(thread.id)
         waits = (
-            {one.interrupt for one in threads.waiting(self.about.options, thread.run)}
+            {one.interrupt for one in threads.list_waiting(self.about.options, thread.run)}
             if thread.run
             else {*()}
         )

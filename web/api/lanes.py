@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from interlock.engine.client import FORBIDDEN, Options, RunRow, served, threads
-from interlock.engine.client.program_drive import Call
+from interlock.engine.client.program_drive import ProgramCall
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import Owner, is_alive, started_at, this_process
 from interlock.state.errors import InterlockError, bug
@@ -104,9 +104,9 @@ class Lanes:
 
     async def _standing(self, thread: Served, given: Mapping[str, Any]) -> Standing:
         """Wait for what a drive that ends now will ask: programs hear of an interrupt before that."""
-        waits: list[threads.Waiting] = []
+        waits: list[threads.WaitingRequest] = []
         for _ in range(_ASKS):
-            waits = threads.waiting(self.client.options, thread.run) if thread.run else []
+            waits = threads.list_waiting(self.client.options, thread.run) if thread.run else []
             if waits or self.about.status(thread, None) != "busy":
                 break
             await asyncio.sleep(LOOK_S)
@@ -190,11 +190,11 @@ class Lanes:
         again = bool(one.body.get("again"))
         if row is not None and not again and (at := dialect.fork_point(kwargs["checkpoint"])):
             row = await self._forked(thread, row, at)
-        run = row.run if row else self.client.new_id()
+        run = row.run if row else self.client.new_run_id()
         before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
         before = one.body["before"] if again else before
         served.change(self.home, "thread", thread.id, {}, run)
-        work = Work(self._options(one, row is None), run, graph, call=Call(one, row is None, dialect))
+        work = Work(self._options(one, row is None), run, graph, call=ProgramCall(one, row is None, dialect))
         if not await self._turns.taken(one, run, graph, lambda: self.lasts(one.id)):
             return
         try:
@@ -357,7 +357,7 @@ class Lanes:
             return True
         points = self.client.checkpoints(one.run)
         if "resume" in (one.body["kwargs"]["command"] or {}):
-            return not threads.waiting(self.client.options, one.run)
+            return not threads.list_waiting(self.client.options, one.run)
         return points[-1].step > before
 
     def _found(self, one: Served) -> Served:

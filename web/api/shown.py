@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from interlock.engine.client.requests import brief, ways
+from interlock.engine.client.requests import answer_choices, brief_arguments
 from interlock.state.calls import ApprovalRequest
 from interlock.state.messages import Message
 
@@ -42,7 +42,7 @@ def payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
     return {
         "request": name,
         "kind": request.kind,
-        "question": f"{request.call.name} {brief(request.call.args)}".strip(),
+        "question": f"{request.call.name} {brief_arguments(request.call.args)}".strip(),
         "tool": request.call.name,
         "args": request.call.args,
         "reason": request.reason,
@@ -55,7 +55,7 @@ def payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
 def response_schema(request: ApprovalRequest) -> dict[str, Any]:
     """The JSON Schema of the answers that a request takes; each choice is named with what it does and needs."""
     call = {"tool_name": request.call.name, "args": request.call.args}
-    known = {way.choice: way.label for way in ways(cast(Any, {**request.model_dump(), **call}))}
+    known = {way.choice: way.label for way in answer_choices(cast(Any, {**request.model_dump(), **call}))}
     meant = [f"{choice}: {known[choice]}" if choice in known else choice for choice in request.choices]
     fields: dict[str, Any] = {
         "choice": {"type": "string", "enum": [*request.choices], "description": ". ".join(meant) + "."}

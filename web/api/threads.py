@@ -188,7 +188,7 @@ class Threads:
             served.change(self.home, "thread", thread.id, {"latest": self._at_rest(thread, row)})
 
     def _now(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
-        with threads.opened(self.options, row.run) as found:
+        with threads.open_graph(self.options, row.run) as found:
             snapshot = found.app.get_state(found.config)
         if snapshot.created_at is None:
             return None, None
@@ -199,17 +199,17 @@ class Threads:
         }
         return self._values(row, found, snapshot), plain(interrupts)
 
-    def _values(self, row: RunRow, found: threads.Opened, snapshot: Any) -> Any:
+    def _values(self, row: RunRow, found: threads.OpenedGraph, snapshot: Any) -> Any:
         values = plain(snapshot.values)
         if not isinstance(values, dict):
             return values
         values = cast("dict[str, Any]", values)
         if (head := found.conversation_head(values)) is None:
             return values
-        said = threads.conversation(self.home, row.run, head)
+        said = threads.read_conversation(self.home, row.run, head)
         return {**values, "messages": shown.messages(said)}
 
-    def state(self, thread: Served, row: RunRow, found: threads.Opened, snapshot: Any) -> dict[str, Any]:
+    def state(self, thread: Served, row: RunRow, found: threads.OpenedGraph, snapshot: Any) -> dict[str, Any]:
         """A snapshot as programs read it."""
         tasks = [self._task(thread, row, found, task) for task in snapshot.tasks]
         at, before = (_checkpoint(one, thread) for one in (snapshot.config, snapshot.parent_config))
@@ -229,7 +229,7 @@ class Threads:
             }
         )
 
-    def _task(self, thread: Served, row: RunRow, found: threads.Opened, task: Any) -> dict[str, Any]:
+    def _task(self, thread: Served, row: RunRow, found: threads.OpenedGraph, task: Any) -> dict[str, Any]:
         inner = task.state if hasattr(task.state, "tasks") else None
         return {
             "id": task.id,
@@ -479,8 +479,8 @@ class Threads:
         """The state of a thread as programs read it, now or at a checkpoint."""
         if (row := self._row(thread)) is None:
             return _EMPTY
-        with threads.opened(self.options, row.run) as found, _refusing():
-            snapshot = threads.snapshot_of(found, at, subgraphs)
+        with threads.open_graph(self.options, row.run) as found, _refusing():
+            snapshot = threads.read_snapshot(found, at, subgraphs)
         is_named = snapshot.created_at is not None or at.get("checkpoint_id")
         return self.state(thread, row, found, snapshot) if is_named else _EMPTY
 
@@ -499,8 +499,8 @@ class Threads:
         )
 
         def read() -> Any:
-            with threads.opened(self.options, row.run) as found, _refusing():
-                taken = threads.history_of(found, limit, before, at, metadata)
+            with threads.open_graph(self.options, row.run) as found, _refusing():
+                taken = threads.read_history(found, limit, before, at, metadata)
                 return [self.state(thread, row, found, one) for one in taken]
 
         return answer(await asyncio.to_thread(read))
@@ -520,7 +520,7 @@ class Threads:
         at = {**part(given, "checkpoint"), **named}
         if not isinstance(node := given.get("as_node"), str | None):
             raise RefusedError(422, f"`as_node` must be a string, not {node!r}.")
-        made = await threads.update(self.options, row.run, given.get("values"), node, at)
+        made = await threads.update_state(self.options, row.run, given.get("values"), node, at)
         self.keep(thread)
         drives = self.drives(thread.id)
         noted = {"updates": str(uuid4()), "updated": time.time(), "over": drives[0].id if drives else ""}
