@@ -20,7 +20,7 @@ from typing import Any
 
 from interlock.engine import Options, run_sync
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.snapshots.restore import apply, between
+from interlock.services.snapshots.restore import apply_restore, plan_restore
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 from interlock.state.settings import SnapshotSettings
 
@@ -74,7 +74,7 @@ def files(folder: Path) -> None:
     def fork() -> None:
         then, new = shots.repository.contents(shots.take(REF)), next(made)
         new.mkdir()
-        apply(between(then._replace(files={}, folders={}), then, new, repository), durable=False)
+        apply_restore(plan_restore(then._replace(files={}, folders={}), then, new, repository), durable=False)
 
     def copy() -> None:
         subprocess.run(["cp", "-a", work, next(made)], check=True)

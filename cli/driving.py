@@ -11,7 +11,7 @@ from interlock.cli.render.output import close_stdout
 from interlock.cli.render.view import View
 from interlock.cli.startup import end_startup
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
-from interlock.services.process.stdout import kept_stdout, own_stdout
+from interlock.services.process.stdout import own_stdout, redirect_stdout_to_stderr
 from interlock.state.errors import InterlockError, UserError, bug
 from interlock.state.text import harmless, visible
 
@@ -67,7 +67,7 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
 def _show(drive: "Callable[[_Person], Outcome]", view: View, client: Client) -> int:
     asker = _Person(view)
     try:
-        with kept_stdout(), client.diagnosed():
+        with redirect_stdout_to_stderr(), client.diagnosed():
             outcome = drive(asker)
             outcome = notified(outcome, [*asker.notifying, outcome.notifying])
             if not outcome.drained:

@@ -183,10 +183,10 @@ def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -
 
 def configuration_of(args: Args) -> "Configuration":
     """What configures runs in the folder named by flags."""
-    from interlock.services.configuration import configuration_here
+    from interlock.services.configuration import load_default_configuration
 
     root = Path(os.path.realpath(args.workspace or Path.cwd()))
-    return configuration_here(root, trusted=args.skip_trust or None)
+    return load_default_configuration(root, trusted=args.skip_trust or None)
 
 
 def permissions(args: Args) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from interlock.engine.run_files import RunFiles, snapshot_folder
 from interlock.engine.store import Store, kept_repository, reading
 from interlock.engine.store.blobs import keep_commit
 from interlock.engine.store.places import change_files
-from interlock.services.snapshots.snapshots import Repository as Snapshots
+from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.errors import UserError
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.services.configuration import configuration_here
+from interlock.services.configuration import load_default_configuration
 from interlock.services.mcp.tokens import TokenFile
 from interlock.services.secrets.environment import secret_headers, secret_variables
 from interlock.services.secrets.redaction import Redactor
@@ -32,7 +32,7 @@ def load_folder_redactor(root: Path, home: Path) -> Redactor:
 
     Settings that can't be read mask as the default does.
     """
-    configuration = configuration_here(root)
+    configuration = load_default_configuration(root)
     env = configuration.environment.values
     try:
         settings = configuration.loaded.settings

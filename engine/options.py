@@ -138,12 +138,14 @@ class Options:
     def configuration(self, folder: Path) -> "Configuration":
         """Return what configures runs of a folder, without the flags that aren't settings."""
         from interlock.services.configuration import (  # deferred: fast commands don't ask
-            Sources,
+            ConfigurationSources,
             load_configuration,
         )
 
         return load_configuration(
-            Sources(folder, self.user_home, self.env, self.overrides, trusted=self.skip_trust or None)
+            ConfigurationSources(
+                folder, self.user_home, self.env, self.overrides, trusted=self.skip_trust or None
+            )
         )
 
 

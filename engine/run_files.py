@@ -13,15 +13,21 @@ from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots, unsaved
-from interlock.services.configuration import configuration_here
+from interlock.services.configuration import load_default_configuration
 from interlock.services.files.filesystem import read_text
 from interlock.services.files.ignore import find_generated_paths
 from interlock.services.files.workspace import open_workspace
-from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
+from interlock.services.snapshots.restore import (
+    RestorePlan,
+    find_blocked_paths,
+    finish_pending_restore,
+    plan_restore,
+    run_restore,
+)
 from interlock.services.snapshots.snapshots import (
-    Contents,
-    Kept,
-    Repository,
+    ShadowRepository,
+    SnapshotContents,
+    SnapshotFile,
     WorkspaceSnapshots,
     repository_name,
 )
@@ -56,8 +62,8 @@ class RunFiles:
         return self.home / "snapshots" / repository_name(Path(self.run.workspace))
 
     @cached_property
-    def repository(self) -> Repository:
-        return Repository(self.folder)
+    def repository(self) -> ShadowRepository:
+        return ShadowRepository(self.folder)
 
     def now(self) -> str:
         """Snapshot the current workspace, after finishing what an earlier command left half done."""
@@ -67,7 +73,7 @@ class RunFiles:
                 f"No directory {str(root)!r}, in which run {self.run.run!r} worked. If it was moved, say where it is: "
                 f"interlock resume {self.run.run} -C DIR"
             )
-        finish_pending(self.folder)
+        finish_pending_restore(self.folder)
         return snapshot_folder(self.home, root, self.run.run)
 
     def check_not_driven(self) -> None:
@@ -78,26 +84,26 @@ class RunFiles:
                     f"Run {other.run!r} is working in {other.workspace!r}. Stop it first (Ctrl-C there)."
                 )
 
-    def plan_restore(self, step: int) -> tuple[Work, Contents]:
+    def plan_restore(self, step: int) -> tuple[RestorePlan, SnapshotContents]:
         """The work that restores the workspace to a root step, and its current contents."""
         found = find_commit_at_step(self.home, self.run.run, step)
         now = self.repository.contents(self.now())
         if found is None:
-            return Work(self.run.workspace, str(self.folder)), now
+            return RestorePlan(self.run.workspace, str(self.folder)), now
         name, commit = found
         folder = self.home / "snapshots" / name
         then = brought(self.home, folder, [commit]).contents(commit)
-        work = between(now, then, Path(self.run.workspace), folder)
-        if inside := blocked(work, now):
+        work = plan_restore(now, then, Path(self.run.workspace), folder)
+        if inside := find_blocked_paths(work, now):
             raise UserError(
                 f"{_list_paths(inside)} would be overwritten, and isn't in any snapshot (ignored, too large or "
                 "private). Move it away, or fork into a new folder: interlock fork RUN --at STEP"
             )
         return work, now
 
-    def put(self, work: Work) -> None:
+    def put(self, work: RestorePlan) -> None:
         if work:
-            carry_out(work)
+            run_restore(work)
 
     def touched_by_calls(self, chosen: Iterable[Snapshot]) -> "TouchedPaths":
         """What these calls changed, path by path."""
@@ -147,14 +153,14 @@ class RunFiles:
             own = (piece for piece in pieces if not {piece.old, piece.new} <= generated)
             yield "".join(line for piece in own for line in piece.lines) + _generated_files_line(generated)
 
-    def contents(self, commit: str) -> Contents:
+    def contents(self, commit: str) -> SnapshotContents:
         if commit not in self._read:
             self._read[commit] = brought(self.home, self.folder, [commit]).contents(commit)
         return self._read[commit]
 
-    _read: dict[str, Contents] = field(default_factory=dict[str, Contents])
+    _read: dict[str, SnapshotContents] = field(default_factory=dict[str, SnapshotContents])
 
-    def undo(self, chosen: list[Snapshot]) -> Work:
+    def undo(self, chosen: list[Snapshot]) -> RestorePlan:
         """The work that undoes these calls. Raises `UserError` naming paths changed since.
 
         Generated files that changed since stay as they are.
@@ -173,8 +179,8 @@ class RunFiles:
         then = {path: kept for path, kept in {**now.files, **done.first}.items() if kept}
         folders = {path: mode for path, mode in now.folders.items() if path not in done.folders_made}
         folders = dict(sorted({**folders, **_parent_folders(then, now), **done.folders_gone}.items()))
-        work = between(now, Contents(then, folders), Path(self.run.workspace), self.folder)
-        if inside := blocked(work, now):
+        work = plan_restore(now, SnapshotContents(then, folders), Path(self.run.workspace), self.folder)
+        if inside := find_blocked_paths(work, now):
             raise UserError(
                 f"{_list_paths(inside)} is there again, and no snapshot has it. Move it away first."
             )
@@ -185,14 +191,14 @@ class RunFiles:
 class TouchedPaths:
     """Paths changed by calls, with their state before the first call and after the last."""
 
-    first: dict[str, Kept | None] = field(default_factory=dict[str, Kept | None])
-    last: dict[str, Kept | None] = field(default_factory=dict[str, Kept | None])
+    first: dict[str, SnapshotFile | None] = field(default_factory=dict[str, SnapshotFile | None])
+    last: dict[str, SnapshotFile | None] = field(default_factory=dict[str, SnapshotFile | None])
     mixed: set[str] = field(default_factory=set[str])
     """Paths changed by something else between two calls."""
     folders_made: set[str] = field(default_factory=set[str])
     folders_gone: dict[str, int] = field(default_factory=dict[str, int])
 
-    def add(self, before: Contents, after: Contents) -> None:
+    def add(self, before: SnapshotContents, after: SnapshotContents) -> None:
         for path in before.files.keys() | after.files.keys():
             was, now = before.files.get(path), after.files.get(path)
             if was == now:
@@ -204,11 +210,11 @@ class TouchedPaths:
         self.folders_made |= after.folders.keys() - before.folders.keys()
         self.folders_gone |= {p: m for p, m in before.folders.items() if p not in after.folders}
 
-    def can_go_back(self, path: str, now: Kept | None) -> bool:
+    def can_go_back(self, path: str, now: SnapshotFile | None) -> bool:
         return now == self.first[path] or (now == self.last[path] and path not in self.mixed)
 
 
-def _parent_folders(files: Iterable[str], now: Contents) -> dict[str, int]:
+def _parent_folders(files: Iterable[str], now: SnapshotContents) -> dict[str, int]:
     """The files' parent folders, with their modes."""
     found: dict[str, int] = {}
     for path in files:
@@ -219,7 +225,7 @@ def _parent_folders(files: Iterable[str], now: Contents) -> dict[str, int]:
 
 def load_folder_settings(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
-    return configuration_here(root).loaded.settings
+    return load_default_configuration(root).loaded.settings
 
 
 def read_workspace_text(home: Path, run: RunRow, path: str, limit: int) -> str:
@@ -357,7 +363,7 @@ class FileChange(NamedTuple):
     path: str
 
 
-def list_changes(work: Work, now: Contents) -> Iterator[FileChange]:
+def list_changes(work: RestorePlan, now: SnapshotContents) -> Iterator[FileChange]:
     """Each change the work makes."""
     yield from (FileChange("D", path) for path in work.gone)
     yield from (FileChange("M" if path in now.files else "A", path) for path, _, _ in work.files)

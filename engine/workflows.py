@@ -22,12 +22,12 @@ from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP,
 from interlock.engine.user_code import FORBIDDEN, check_user_code
 from interlock.engine.working_folder import working_in
 from interlock.graphs import PIPELINES, load_pipeline, offer_workflows
-from interlock.graphs.foreign import from_langgraph, is_factory
+from interlock.graphs.foreign import from_langgraph, is_graph_factory
 from interlock.graphs.langgraph_internals import is_graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.config.settings import project_paths
-from interlock.services.process.stdout import printing_to_stderr
-from interlock.services.trust import ProjectFile, ignored_line, shown_path
+from interlock.services.process.stdout import redirect_prints_to_stderr
+from interlock.services.trust import ProjectFile, display_path, ignored_files_warning
 from interlock.state.entry_points import EntryPoint, find_entry_points
 from interlock.state.errors import (
     THEIR_ERRORS,
@@ -140,7 +140,7 @@ def ignored_workflows(options: Options) -> list[str]:
         for f in _workflow_files(folder)
     ]
     files += [ProjectFile(root / LISTING)] if read_listing(root) else []
-    return ignored_line(files, root)
+    return ignored_files_warning(files, root)
 
 
 def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
@@ -194,7 +194,7 @@ def _load_in_run_folder(run: str, workflow: str, options: Options) -> tuple[Pipe
     if graph := recorded_graph(options.source):
         if graph.listing and not options.trusts(graph.listing.parent):
             raise _untrusted_error(workflow, graph.listing, graph.listing.parent)
-        loaded, shown = graph.load(workflow), shown_path(graph.file, workspace_path(options))
+        loaded, shown = graph.load(workflow), display_path(graph.file, workspace_path(options))
         same = graph.kept == options.source
         return loaded, [] if same else [_CHANGED.format(what="file", shown=shown)]
     file, root = Path(options.source["file"]), workspace_path(options)
@@ -210,7 +210,7 @@ def _load_in_run_folder(run: str, workflow: str, options: Options) -> tuple[Pipe
     chosen = source.load()
     if source.kept == options.source:
         return chosen, []
-    shown = shown_path(file, root)
+    shown = display_path(file, root)
     return chosen, [_CHANGED.format(what="workflow file", shown=shown)]
 
 
@@ -230,8 +230,8 @@ def _register_sources(options: Options) -> dict[str, Source]:
 
 def _untrusted_error(name: str, file: Path, root: Path) -> UntrustedError:
     return UntrustedError(
-        f"Workflow {name!r} stands only in {shown_path(file, root)}, which was ignored: the folder {str(root)!r} isn't "
-        "trusted. See what would count, and trust it: interlock trust"
+        f"Workflow {name!r} stands only in {display_path(file, root)}, which was ignored: the folder {str(root)!r} "
+        "isn't trusted. See what would count, and trust it: interlock trust"
     )
 
 
@@ -267,7 +267,7 @@ def _load_file(file: Path, name: str, code: bytes) -> Pipeline:
         )
     try:
         made = execute_file(file, code)
-        with printing_to_stderr():
+        with redirect_prints_to_stderr():
             return _check_workflow(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
     except THEIR_ERRORS as error:
         raise ConfigError(_load_error_message(file, name, code, error)) from error
@@ -280,7 +280,7 @@ def execute_file(file: Path, code: bytes) -> ModuleType:
     made.__file__ = str(file)
     sys.modules[made.__name__] = made  # annotations are resolved through it
     try:
-        with printing_to_stderr():
+        with redirect_prints_to_stderr():
             exec(compile(code, str(file), "exec"), made.__dict__)
     except THEIR_ERRORS:
         del sys.modules[made.__name__]
@@ -295,7 +295,7 @@ def _load_entry_point(source: Source) -> Pipeline:
     try:
         if source.name in PIPELINES:
             raise ValueError(f"{source.name!r} is one of Interlock's own workflows; expected another name")
-        with printing_to_stderr():
+        with redirect_prints_to_stderr():
             found = point.load()
             module = sys.modules.get(getattr(found, "__module__", ""), None)
             return _check_workflow(found, source.name, str(getattr(module, "__doc__", "") or ""))
@@ -309,7 +309,7 @@ class MisdeclaredError(Exception):
 
 
 def _check_workflow(found: Any, name: str, doc: str) -> Pipeline:
-    if is_graph(found) or is_factory(found):
+    if is_graph(found) or is_graph_factory(found):
         found = from_langgraph(found, name)
     if not isinstance(found, Pipeline):
         raise MisdeclaredError(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")

@@ -24,13 +24,13 @@ from interlock.engine.store.places import (
 from interlock.engine.store.runs import check_run_id
 from interlock.fleet.commits import Commits, restore
 from interlock.fleet.mirrors import Mirror, check_there
-from interlock.services.configuration import Sources, load_configuration
+from interlock.services.configuration import ConfigurationSources, load_configuration
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.workspace import open_workspace
-from interlock.services.process.identity import started_at
-from interlock.services.snapshots.restore import apply, between
-from interlock.services.snapshots.snapshots import Repository as Snapshots
-from interlock.services.snapshots.snapshots import WorkspaceSnapshots, continue_after, repository_name
+from interlock.services.process.identity import process_start_time
+from interlock.services.snapshots.restore import apply_restore, plan_restore
+from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
+from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name, set_parent_snapshot
 from interlock.state.errors import BusyError, RunError
 from interlock.state.repository import FleetSettings, Repository, RepositoryError, repository, without_user
 
@@ -81,7 +81,7 @@ class Checkout:
 def fleet_settings(env: Mapping[str, str]) -> FleetSettings:
     """The worker's own: no project's count."""
     home = Path.home()
-    return load_configuration(Sources(home, home, env, trusted=False)).loaded.settings.fleet
+    return load_configuration(ConfigurationSources(home, home, env, trusted=False)).loaded.settings.fleet
 
 
 def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
@@ -165,7 +165,7 @@ def drop_leftovers(workspaces: Path) -> None:
     """Remove what a killed drive of this host had half made, whichever run's: it may have gone on elsewhere."""
     for made in workspaces.glob(f".*@{os.uname().nodename}.*"):
         pid = made.suffix[1:]
-        if pid.isdecimal() and not started_at(int(pid)):
+        if pid.isdecimal() and not process_start_time(int(pid)):
             shutil.rmtree(made, ignore_errors=True)
 
 
@@ -184,8 +184,8 @@ def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
         bring_commit(conn, repository, snapshot)
     taken = WorkspaceSnapshots(home, open_workspace(folder, settings), settings.snapshots, repository)
     now = repository.contents(taken.take("refs/clone"))
-    apply(between(now, repository.contents(snapshot), folder, kept), durable=True)
-    continue_after(kept, snapshot)
+    apply_restore(plan_restore(now, repository.contents(snapshot), folder, kept), durable=True)
+    set_parent_snapshot(kept, snapshot)
 
 
 def workspaces_of(env: Mapping[str, str]) -> Path | None:

@@ -37,7 +37,7 @@ from interlock.fleet.checkout import (
 from interlock.fleet.commits import CloneCommits, objects_of
 from interlock.fleet.left_behind import MOST, left_behind
 from interlock.fleet.mirrors import Mirror, git
-from interlock.services.snapshots.snapshots import Repository as Snapshots
+from interlock.services.snapshots.snapshots import ShadowRepository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.calls import ToolResult, failure
 from interlock.state.errors import InterlockError, RunError

@@ -26,7 +26,7 @@ from interlock.fleet.checkout import UNKEPT, Checkout, check_out, workspaces_of
 from interlock.fleet.commits import CloneCommits
 from interlock.fleet.delivery import deliver, own_tools
 from interlock.fleet.postgres_sessions import keep_only_for
-from interlock.services.sandbox.sandbox import cause
+from interlock.services.sandbox.sandbox import sandbox_error_cause
 from interlock.services.secrets.environment import clear_own_environment, drop_store_variables
 from interlock.state.errors import BusyError, InterlockError, RunError, SandboxError, StoreError
 
@@ -55,7 +55,7 @@ def main(run: str, at: str) -> int:
         return TRY_AGAIN
     except InterlockError as error:
         isolated = isinstance(error, SandboxError)
-        why = f"This worker can't isolate the run. {cause(error)}." if isolated else str(error)
+        why = f"This worker can't isolate the run. {sandbox_error_cause(error)}." if isolated else str(error)
         return _given_up(home, run, error.kind, why)
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)

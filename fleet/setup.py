@@ -10,7 +10,7 @@ from interlock.engine.store import Store, explained
 from interlock.fleet import queue_schema
 from interlock.fleet.checkout import fleet_settings
 from interlock.fleet.postgres_schema import for_administrators
-from interlock.services.sandbox.sandbox import cause, check_here
+from interlock.services.sandbox.sandbox import check_sandbox_support, sandbox_error_cause
 from interlock.state.errors import SandboxError
 
 if TYPE_CHECKING:
@@ -65,9 +65,13 @@ def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list
         told.append(f"Runs on {'other ' if some else ''}repositories: {_INSIDE}.")
     try:
         if everything or clones:
-            check_here(env)
+            check_sandbox_support(env)
     except SandboxError as error:
         if everything or not some:
-            raise SandboxError(f"This worker can't isolate runs. {cause(error)}. {_INSTEAD}") from error
-        told[-1] = f"Runs on other repositories: refused, as nothing can isolate them here. {cause(error)}."
+            raise SandboxError(
+                f"This worker can't isolate runs. {sandbox_error_cause(error)}. {_INSTEAD}"
+            ) from error
+        told[-1] = (
+            f"Runs on other repositories: refused, as nothing can isolate them here. {sandbox_error_cause(error)}."
+        )
     return told

@@ -22,7 +22,7 @@ from interlock.fleet import job as drive_process
 from interlock.fleet import queue_schema
 from interlock.fleet import scheduled as start_process
 from interlock.fleet.postgres import is_upgraded
-from interlock.services.process.identity import Owner, this_boot, this_host
+from interlock.services.process.identity import ProcessIdentity, boot_id, host_name
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible
 
@@ -240,7 +240,7 @@ class Worker:
 
     async def _process(
         self, context: "JobContext", what: str, module: str, *words: str
-    ) -> tuple[int, bool, str, Owner]:
+    ) -> tuple[int, bool, str, ProcessIdentity]:
         """Exit code of a process, whether somebody asked it to stop, the last line that it printed, and who it was."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
         stdin, lifeline = os.pipe()
@@ -252,7 +252,7 @@ class Worker:
                 )
                 self._driving[what] = process
                 self.report(f"{what}: driven by process {process.pid}")
-                owner = Owner(this_host(), this_boot(), process.pid, "")
+                owner = ProcessIdentity(host_name(), boot_id(), process.pid, "")
                 return *await self._ended(process, context), _last_line(said), owner
         finally:
             for end in (stdin, lifeline):

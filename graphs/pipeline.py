@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeVar, cast
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import ValidationError
 
-from interlock.graphs.contract import channels_of
+from interlock.graphs.contract import channel_types
 from interlock.graphs.graph import Compiled, Graph
-from interlock.graphs.langgraph_internals import driven
+from interlock.graphs.langgraph_internals import drive_without_stream
 from interlock.graphs.stored_values import StoredForm
 from interlock.state.conversation import refusals_in, warnings_of
 from interlock.state.deps import Deps
@@ -41,7 +41,7 @@ class Pipeline:
     """A workflow that users run by name.
 
     What engine and front ends ask of it depends on who wrote the graph: Interlock (this class), a user with `Graph`
-    (`Workflow`), or a user with LangGraph alone (`Foreign`). Nobody asks which of these a workflow is.
+    (`Workflow`), or a user with LangGraph alone (`ForeignWorkflow`). Nobody asks which of these a workflow is.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Pipeline:
             object.__setattr__(self, "leave", self._left)
 
     def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
-        known = channels_of(self.declared().state)
+        known = channel_types(self.declared().state)
         of_run = {
             "model": context.model,
             "approval_mode": context.approval_mode,
@@ -161,14 +161,14 @@ class Pipeline:
     def title(self, input: WorkflowInput) -> str:
         """What lists call a run with this input: its prompt, else what else was given, else the workflow."""
         if self.prompt_field and (prompt := getattr(input, self.prompt_field)):
-            return _in_words(prompt)
+            return _words_of_value(prompt)
         given = input.model_dump(exclude=set(WorkflowInput.model_fields), exclude_defaults=True)
-        parts = [name if value is True else _in_words(value) for name, value in given.items()]
+        parts = [name if value is True else _words_of_value(value) for name, value in given.items()]
         return " · ".join(filter(None, parts)) or self.name
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         """Drive its compiled graph until nothing is due."""
-        await driven(app, graph_input, config, context=deps, durability="sync", control=control)
+        await drive_without_stream(app, graph_input, config, context=deps, durability="sync", control=control)
 
     def reading_state(self) -> AbstractContextManager[None]:
         """Return a context within which what its own types raise while they are read is a `NodeError`."""
@@ -271,26 +271,28 @@ class Pipeline:
 
     def declared(self, depth: int | None = None) -> Graph:
         """The declaration that `compile` compiles."""
-        from interlock.graphs.session_hooks import rooted_of
+        from interlock.graphs.session_hooks import cached_session_graph
 
         nests = "depth" in signature(self.build).parameters
-        return cast(Any, rooted_of(cast(Any, self.build), depth if nests else None))  # as in `subgraph`
+        return cast(
+            Any, cached_session_graph(cast(Any, self.build), depth if nests else None)
+        )  # as in `subgraph`
 
 
 _TASK = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def _in_words(value: Any) -> str:
+def _words_of_value(value: Any) -> str:
     """An input as a part of a title: of a conversation its last message, of calls and parts their names or texts."""
     match value:
         case str():
             return value
         case {"role": _, "content": content}:
-            return _in_words(content)
+            return _words_of_value(content)
         case [*_, {"role": _} as last]:
-            return _in_words(last)
+            return _words_of_value(last)
         case [{}, *_]:
-            return ", ".join(map(_in_words, cast("list[Any]", value)))
+            return ", ".join(map(_words_of_value, cast("list[Any]", value)))
         case {"text": str(text)} | {"name": str(text)} | {"type": str(text)}:
             return text
         case _:

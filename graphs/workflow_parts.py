@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.contract import hints_of, state_of
+from interlock.graphs.contract import make_state_type, type_hints
 from interlock.graphs.graph import Graph
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.workflow import Node, begin_task, end_task, put_before_person, take_answer, take_approval
@@ -22,10 +22,10 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     Its answer, or why there is none, goes under `answer`. The state must extend `AgentState`; agents placed in sequence
     share the conversation. `depth`: levels of sub-agents it may start.
     """
-    keys = hints_of(AgentState)
-    payload = state_of("AgentGiven", {**keys, task: str})
-    left = state_of("AgentLeft", {"head": str, "label": keys["label"], answer: str})
-    state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
+    keys = type_hints(AgentState)
+    payload = make_state_type("AgentGiven", {**keys, task: str})
+    left = make_state_type("AgentLeft", {"head": str, "label": keys["label"], answer: str})
+    state = make_state_type("AgentWork", {**type_hints(MainState), task: str, answer: str})
     g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
     g.node("begin", begin_task(task))
     g.subgraph("main", nested_graph("main", depth))
@@ -63,8 +63,8 @@ def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Gra
     `show`: state key with the text to decide on; the person may edit it, and the result replaces it. `feedback`: key
     for the reason of a rejection; the state need not have it.
     """
-    g = _asking("approve", ("approved", "rejected"), (show, feedback), (show,))
-    _wire(g, put_before_person("approval", question, show, ()), take_approval(show, feedback))
+    g = _asking_graph("approve", ("approved", "rejected"), (show, feedback), (show,))
+    _wire_request(g, put_before_person("approval", question, show, ()), take_approval(show, feedback))
     g.by_label("take", {"approved": END, "rejected": END})
     return g
 
@@ -80,18 +80,18 @@ def ask_person(
     if len({*options, "again", "declined"}) != len(options) + 2:
         raise SetupError(f"ask_person: options {[*options]} must differ, and be none of 'again', 'declined'.")
     labels = (*(options or ("answered",)), "declined")
-    g = _asking("ask_person", labels, (show, answer), (show, answer))
-    _wire(g, put_before_person("question", question, show, options), take_answer(answer, options))
+    g = _asking_graph("ask_person", labels, (show, answer), (show, answer))
+    _wire_request(g, put_before_person("question", question, show, options), take_answer(answer, options))
     g.by_label("take", {**dict.fromkeys(labels, END), **({"again": "ask"} if options else {})})
     return g
 
 
-def _asking(name: str, labels: tuple[str, ...], texts: Sequence[str], needs: Sequence[str]) -> Graph:
-    state = state_of(name, {**hints_of(HookWait), **{key: str for key in texts if key}})
+def _asking_graph(name: str, labels: tuple[str, ...], texts: Sequence[str], needs: Sequence[str]) -> Graph:
+    state = make_state_type(name, {**type_hints(HookWait), **{key: str for key in texts if key}})
     return Graph(name, state, labels=labels, asks=True, needs=tuple(filter(None, needs)))
 
 
-def _wire(g: Graph, ask: Node, take: Node) -> None:
+def _wire_request(g: Graph, ask: Node, take: Node) -> None:
     g.nodes(ask, notify)
     g.node("await_answer", await_person)
     g.node("take", take)

@@ -142,7 +142,7 @@ def tokens_of(messages: Iterable[Message]) -> int:
 
 def size(deps: Deps, state: Sized) -> Size:
     """Size as counted by the provider for the last request, else estimated; window of the model that would answer."""
-    limit = deps.models.limit(state.get("sticky_model") or deps.models.resolve(state["model"]))
+    limit = deps.models.context_window(state.get("sticky_model") or deps.models.resolve(state["model"]))
     history, known = deps.transcript.read(state["head"]), state.get("last_prompt_tokens")
     if not known:
         return Size(tokens_of(history), limit)

@@ -34,10 +34,10 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Leave out the largest outputs until the rest fits; all of them, if the model refused what seemed to fit."""
     deps = runtime.context
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
-    limit = deps.models.limit(model)
+    limit = deps.models.context_window(model)
     messages = deps.transcript.read(state["head"])
     tools = (await request_of(state, deps)).tools
-    left = deps.models.estimated(model, tokens_of(messages) + _size_of_tools(tools))
+    left = deps.models.scale_estimate(model, tokens_of(messages) + _size_of_tools(tools))
     refused_again = state.get("overflows", 0) > 1
     changed = False
     for index in _largest_outputs(messages):
@@ -45,7 +45,7 @@ async def fit_window(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
             break
         before = tokens_of([messages[index]])
         messages[index] = await _left_out(messages[index], deps)
-        left -= deps.models.estimated(model, before - tokens_of([messages[index]]))
+        left -= deps.models.scale_estimate(model, before - tokens_of([messages[index]]))
         changed = True
     if changed:
         head = deps.transcript.append("", messages, continues=state["head"])
@@ -79,7 +79,7 @@ def _explain(
     """Say what fills the window, the largest first, and what to do about it."""
     shares: dict[str, int] = {}
     for name, tokens in [*_shares(messages), ("the declarations of tools", _size_of_tools(tools))]:
-        shares[name] = shares.get(name, 0) + deps.models.estimated(model, tokens)
+        shares[name] = shares.get(name, 0) + deps.models.scale_estimate(model, tokens)
     largest = sorted(shares, key=lambda name: -shares[name])
     filling = listed([f"{name} ({shares[name]:,} tokens)" for name in largest if shares[name]], _NAMED)
     return (

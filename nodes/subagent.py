@@ -107,7 +107,7 @@ def _filled(template: str, inputs: Mapping[str, JsonValue]) -> str:
 def _model(deps: Deps, definition: AgentDefinition) -> str:
     if definition.model != "inherit":
         return deps.models.resolve(definition.model)
-    return deps.models.of_role(definition.role)
+    return deps.models.model_of_role(definition.role)
 
 
 @node(

@@ -47,7 +47,7 @@ _Reader = Callable[[str, Sequence[ToolDeclaration]], tuple[str, Sequence[JsonCal
 
 
 def by_protocol(state: ToolsState) -> Literal["native", "xml", "json"]:
-    """`auto`: a model that called natively, or as JSON, was taken at its word (`Models.protocol_after`)."""
+    """`auto`: a model that called natively, or as JSON, was taken at its word (`Models.next_call_protocol`)."""
     match state.get("protocol"):
         case "xml" | "auto":
             return "xml"

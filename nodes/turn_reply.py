@@ -143,7 +143,7 @@ def _protocol(state: TurnState, reply: Reply, deps: Deps) -> str:
     """How the model calls tools from now on, by what it has done."""
     history = deps.transcript.read(state["head"])
     silent = sum(m.role == "assistant" and not m.tool_calls for m in history)
-    return deps.models.protocol_after(reply.model, reply, silent)
+    return deps.models.next_call_protocol(reply.model, reply, silent)
 
 
 async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, StreamWatch]:
@@ -198,7 +198,7 @@ def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> T
     """The plan for the next attempt; if there is none, the error stands."""
     before, left_s = state.get("retry"), state.get("time_left_s")
     failures, spent_s = (before["failures"], before["spent_s"]) if before else (0, 0.0)
-    plan = deps.models.plan(error, failures + 1, spent_s + took_s)
+    plan = deps.models.plan_retry(error, failures + 1, spent_s + took_s)
     if not plan["at"]:
         model = state.get("request_model") or state["sticky_model"]
         stands = _standing(error, model, state.get("unavailable", {}), deps.info)
@@ -241,7 +241,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         if error["type"] != "context_overflow":
             return {"label": "error", "turn_status": "error"}
         model = state.get("request_model") or state["sticky_model"]
-        before, limit = state.get("overflows", 0), runtime.context.models.limit(model)
+        before, limit = state.get("overflows", 0), runtime.context.models.context_window(model)
         text = f"{error['message']} The conversation is shortened to fit, and the request is sent again."
         runtime.stream_writer(ErrorEvent(severity="warning", message=text))
         full: TurnState = {"overflows": before + 1, "last_prompt_tokens": limit}
@@ -264,7 +264,11 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     runtime.stream_writer(InvalidStream(reason=problem))
     if state["attempt"] < STREAM_ATTEMPTS:
         again: TurnState = {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
-        return {**again, "retry": runtime.context.models.plan(problem, state["attempt"]), "label": "retry"}
+        return {
+            **again,
+            "retry": runtime.context.models.plan_retry(problem, state["attempt"]),
+            "label": "retry",
+        }
     again_with = f"Try again with: {runtime.context.info.command()}"
     text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. {again_with}"
     return _ended("invalid_stream", "invalid_stream", text)

@@ -102,8 +102,8 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     known = state.get("last_prompt_tokens", 0)
     history = deps.transcript.read(state["head"])
     plain = sum(map(estimate_message, unsent(history) if known else history))
-    estimated = deps.models.estimated(model, plain)
-    remaining = max(0, deps.models.limit(model) - known)
+    estimated = deps.models.scale_estimate(model, plain)
+    remaining = max(0, deps.models.context_window(model) - known)
     if estimated <= remaining:
         look_due = state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK)
         return {"label": "look due" if look_due else _routed(state)}

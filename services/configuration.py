@@ -26,7 +26,7 @@ from interlock.services.policy.rule_files import (
     read_rule_files,
 )
 from interlock.services.policy.rule_schema import RuleProblem
-from interlock.services.trust import ignored_line, is_trusted, project_files
+from interlock.services.trust import ignored_files_warning, is_trusted, list_project_files
 
 if TYPE_CHECKING:
     from interlock.services.context.definitions import Loaded, Skill
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Sources:
+class ConfigurationSources:
     """Where a configuration comes from."""
 
     root: Path
@@ -56,7 +56,7 @@ class Sources:
     """Files of `--policy`."""
 
 
-class Rules(NamedTuple):
+class LoadedRules(NamedTuple):
     """The rule files, and what they say."""
 
     texts: list[RuleText]
@@ -64,7 +64,7 @@ class Rules(NamedTuple):
     problems: list[RuleProblem]
 
 
-def _part(load: Callable[["Configuration"], T]) -> cached_property[T]:
+def _tracked_part(load: Callable[["Configuration"], T]) -> cached_property[T]:
     """Return a property that is loaded when it is first asked for, with the stamps of the files that it reads."""
 
     def loaded(configuration: "Configuration") -> T:
@@ -77,70 +77,70 @@ def _part(load: Callable[["Configuration"], T]) -> cached_property[T]:
 class Configuration:
     """What the files of its sources say. Its parts raise `ConfigError` as what loads them."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: ConfigurationSources) -> None:
         self.sources = replace(sources, env={**sources.env}, overrides=deepcopy(dict(sources.overrides)))
         self.stamps = Stamps()
         self._made: dict[object, object] = {}
         self._at = self.sources.root, self.sources.home
 
-    @_part
+    @_tracked_part
     def trusted(self) -> bool:
         decided = self.sources.trusted
         return is_trusted(*self._at) if decided is None else decided
 
-    @_part
+    @_tracked_part
     def environment(self) -> DotEnv:
         root, home = self._at
         return load_dotenv(start=root, home=home, env=self.sources.env, trusted=self.trusted)
 
-    @_part
+    @_tracked_part
     def loaded(self) -> LoadedSettings:
         (root, home), env = self._at, self.environment.values
         overrides = self.sources.overrides
         return load_settings(workspace=root, home=home, env=env, overrides=overrides, trusted=self.trusted)
 
-    @_part
+    @_tracked_part
     def hooks(self) -> HookBook:
         return load_hooks(self.loaded.hooks, self.environment.values)
 
-    @_part
+    @_tracked_part
     def agents(self) -> "Loaded[AgentDefinition]":
         from interlock.services.context.definitions import load_agents  # deferred: few commands show any
 
         return load_agents(*self._at, self.trusted)
 
-    @_part
+    @_tracked_part
     def skills(self) -> "Loaded[Skill]":
         from interlock.services.context.definitions import load_skills
 
         return load_skills(*self._at, self.trusted)
 
-    @_part
+    @_tracked_part
     def modes(self) -> "tuple[ModeBook, list[str]]":
         from interlock.services.policy.modes import load_modes
 
         return load_modes(*self._at, self.trusted)
 
-    @_part
+    @_tracked_part
     def commands(self) -> "Commands":
         from interlock.services.context.definitions import load_commands
 
         return load_commands(*self._at, self.trusted)
 
-    @_part
+    @_tracked_part
     def places(self) -> RulePlaces:
         """Where its rules are."""
         return RulePlaces(*self._at, self.trusted, self.sources.admin, self.sources.policies)
 
-    @_part
-    def rules(self) -> Rules:
+    @_tracked_part
+    def rules(self) -> LoadedRules:
         texts = read_rule_files(list_rule_files(self.places))
-        return Rules(texts, *parse_rule_files(texts))
+        return LoadedRules(texts, *parse_rule_files(texts))
 
-    @_part
+    @_tracked_part
     def ignored(self) -> list[str]:
         """A line that names what doesn't count because the folder isn't trusted; none if it is."""
-        return [] if self.trusted else ignored_line(project_files(*self._at), self._at[0])
+        return [] if self.trusted else ignored_files_warning(list_project_files(*self._at), self._at[0])
 
     def if_trusted(self) -> "Configuration":
         """Return what would count if the folder were trusted."""
@@ -159,12 +159,12 @@ _MOST = 8
 _known: list[Configuration] = []
 
 
-def configuration_here(root: Path, trusted: bool | None = None) -> Configuration:
+def load_default_configuration(root: Path, trusted: bool | None = None) -> Configuration:
     """Return what configures a run that this process's user starts in a folder, without options."""
-    return load_configuration(Sources(root, Path.home(), os.environ, trusted=trusted))
+    return load_configuration(ConfigurationSources(root, Path.home(), os.environ, trusted=trusted))
 
 
-def load_configuration(sources: Sources) -> Configuration:
+def load_configuration(sources: ConfigurationSources) -> Configuration:
     """Return the configuration of these sources: the same value as before if no file has changed since."""
     known = next((one for one in _known if one.sources == sources), None)
     if known and known.stamps.are_current():

@@ -24,13 +24,15 @@ _DESCRIPTION = 10_000
 _KEYS = ("parametersJsonSchema", "parameters_json_schema", "parameters", "inputSchema")
 
 
-async def discover(settings: Settings, root: Path, processes: Processes) -> tuple[dict[str, Tool], list[str]]:
+async def discover_tools(
+    settings: Settings, root: Path, processes: Processes
+) -> tuple[dict[str, Tool], list[str]]:
     """Return tools by name and a line per unusable tool; both empty if no command is configured."""
     command = settings.tools.discovery_command.strip()
     if not command:
         return {}, []
     try:
-        declared = _declared(await _asked(command, root, processes))
+        declared = _parse_declarations(await _run_discovery(command, root, processes))
     except ValueError as error:
         return {}, [f"tools.discoveryCommand {command!r} brought no tools: {error}."]
     tools: dict[str, Tool] = {}
@@ -38,23 +40,23 @@ async def discover(settings: Settings, root: Path, processes: Processes) -> tupl
     for one in declared:
         name = str(one.get("name", ""))
         try:
-            tools[name] = _tool(one, name, tools)
+            tools[name] = _build_tool(one, name, tools)
         except ValueError as error:
             problems.append(f"Tool {visible(name)!r} of tools.discoveryCommand can't be used: {error}.")
     return tools, problems
 
 
-async def _asked(command: str, root: Path, processes: Processes) -> str:
+async def _run_discovery(command: str, root: Path, processes: Processes) -> str:
     argv = shlex.split(command)
     ended = await processes.run(
         argv, cwd=root, timeout_s=_DISCOVERY_S, limit_chars=_DECLARED_CHARS, ours=True
     )
     if ended.how != "exited" or ended.exit_code or ended.omitted:
-        raise ValueError(f"{_how(ended)}: {' '.join(ended.output.split())[-300:] or '(no output)'}")
+        raise ValueError(f"{_describe_end(ended)}: {' '.join(ended.output.split())[-300:] or '(no output)'}")
     return ended.output
 
 
-def _how(ended: Ended) -> str:
+def _describe_end(ended: Ended) -> str:
     if ended.omitted:
         return f"it wrote more than {_DECLARED_CHARS} characters"
     return (
@@ -62,7 +64,7 @@ def _how(ended: Ended) -> str:
     )
 
 
-def _declared(text: str) -> list[Mapping[str, Any]]:
+def _parse_declarations(text: str) -> list[Mapping[str, Any]]:
     """Parse a list of declarations, or of objects containing such lists."""
     try:
         found: Any = json.loads(text)
@@ -70,22 +72,22 @@ def _declared(text: str) -> list[Mapping[str, Any]]:
         raise ValueError(f"its output isn't JSON ({error})") from None
     if not isinstance(found, list):
         raise ValueError("its output isn't a JSON list of function declarations")
-    return [*_flat(cast(list[Any], found))]
+    return [*_flatten_declarations(cast(list[Any], found))]
 
 
-def _flat(entries: list[Any]) -> Iterator[Mapping[str, Any]]:
+def _flatten_declarations(entries: list[Any]) -> Iterator[Mapping[str, Any]]:
     for entry in entries:
         if not isinstance(entry, dict):
             continue
         one = cast(dict[str, Any], entry)
         inner = one.get("functionDeclarations", one.get("function_declarations"))
         if isinstance(inner, list):
-            yield from _flat(cast(list[Any], inner))
+            yield from _flatten_declarations(cast(list[Any], inner))
         else:
             yield one
 
 
-def _tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Tool]) -> Tool:
+def _build_tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Tool]) -> Tool:
     """Raises `ValueError` saying why a declaration can't be used."""
     if not _NAME.fullmatch(name):
         raise ValueError("a name is letters, digits, `_` and `-`, at most 63")
@@ -98,15 +100,15 @@ def _tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Tool]) ->
     return Tool(
         name=name,
         description=description or f"The project's own tool {name}.",
-        args=_arguments(reduced(schemas[0] if schemas else {})),
+        args=_build_args(reduced(schemas[0] if schemas else {})),
         risk="execute",
         summary=lambda args: f"{name} {visible_json(args.model_dump())}",
-        run=lambda args, context: _run(name, args, context),
-        preview=lambda args, context: _preview(name, args, context),
+        run=lambda args, context: _run_tool(name, args, context),
+        preview=lambda args, context: _preview_tool(name, args, context),
     )
 
 
-def _arguments(schema: dict[str, Any]) -> type[BaseModel]:
+def _build_args(schema: dict[str, Any]) -> type[BaseModel]:
     """Build an argument model validated against an external schema."""
 
     class Arguments(BaseModel, extra="allow"):
@@ -124,18 +126,18 @@ def _arguments(schema: dict[str, Any]) -> type[BaseModel]:
     return Arguments
 
 
-def _argv(name: str, context: ToolContext) -> list[str]:
+def _call_argv(name: str, context: ToolContext) -> list[str]:
     command = context.settings.tools.call_command.strip()
     if not command:
         raise ToolError("no_command", f"Setting tools.callCommand names no command that runs {name!r}.")
     return [*shlex.split(command), name]
 
 
-async def _run(name: str, args: BaseModel, context: ToolContext) -> ToolResult:
+async def _run_tool(name: str, args: BaseModel, context: ToolContext) -> ToolResult:
     """Run a tool: arguments go to stdin, and its stdout and stderr are the result."""
     shell = context.settings.tools.shell
     ended = await context.processes.run(
-        _argv(name, context),
+        _call_argv(name, context),
         cwd=context.workspace.root,
         timeout_s=min(shell.timeout_s, context.time_left_s or shell.timeout_s),
         inactivity_s=shell.inactivity_timeout_s,
@@ -157,6 +159,6 @@ async def _run(name: str, args: BaseModel, context: ToolContext) -> ToolResult:
     return result.model_copy(update={"content": f"{name} failed ({how}).\n{text}"})
 
 
-async def _preview(name: str, args: BaseModel, context: ToolContext) -> Preview:
-    command = shlex.join(_argv(name, context))
+async def _preview_tool(name: str, args: BaseModel, context: ToolContext) -> Preview:
+    command = shlex.join(_call_argv(name, context))
     return Preview(text=f"{visible(command)}\nwith {visible_json(args.model_dump(), indent=2)}")

@@ -49,10 +49,10 @@ _MOST_ERRORS = 3
 
 
 @cache  # pydantic rebuilds it each time: 13 ms per request for all tools
-def parameters(args: type[BaseModel], *, may_wait: bool = False) -> dict[str, Any]:
+def parameter_schema(args: type[BaseModel], *, may_wait: bool = False) -> dict[str, Any]:
     """Return the schema with definitions inlined, without titles and defaults. Cached: don't modify it."""
     whole = args.model_json_schema()
-    schema = _plain(whole, whole.get("$defs", {}))
+    schema = _inline_schema(whole, whole.get("$defs", {}))
     schema.setdefault("properties", {})
     schema.pop("description", None)  # the class's docstring; the tool has its own
     if may_wait:
@@ -60,7 +60,7 @@ def parameters(args: type[BaseModel], *, may_wait: bool = False) -> dict[str, An
     return schema
 
 
-def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _inline_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     if "$ref" in schema:
         target = definitions[schema["$ref"].rpartition("/")[2]]
         schema = {**target, **{k: v for k, v in schema.items() if k != "$ref"}}
@@ -69,51 +69,53 @@ def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
         others = [option for option in schema["anyOf"] if option.get("type") != "null"]
         if len(others) == 1:
             schema = {**others[0], **{k: v for k, v in schema.items() if k not in ("anyOf", "default")}}
-            return _plain(schema, definitions)
+            return _inline_schema(schema, definitions)
     if "const" in schema:
         schema = {**schema, "enum": [schema["const"]]}
-    return {key: _value(key, value, definitions) for key, value in schema.items() if key in _KEPT}
+    return {key: _inline_value(key, value, definitions) for key, value in schema.items() if key in _KEPT}
 
 
-def _value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
+def _inline_value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
     if key == "properties":
-        return {name: _plain(part, definitions) for name, part in value.items()}
+        return {name: _inline_schema(part, definitions) for name, part in value.items()}
     if key == "anyOf":
-        return [_plain(part, definitions) for part in value]
-    return _plain(value, definitions) if key == "items" else value
+        return [_inline_schema(part, definitions) for part in value]
+    return _inline_schema(value, definitions) if key == "items" else value
 
 
-def describe(tool: str, args: type[BaseModel], error: ValidationError) -> str:
+def describe_argument_errors(tool: str, args: type[BaseModel], error: ValidationError) -> str:
     """Describe the first errors on one line: field, expectation, value."""
     found = error.errors(include_url=False, include_context=False)
-    texts = [_describe_one(args, cast(Mapping[str, Any], one)) for one in found[:_MOST_ERRORS]]
+    texts = [_describe_error(args, cast(Mapping[str, Any], one)) for one in found[:_MOST_ERRORS]]
     more = f"; and {len(found) - _MOST_ERRORS} more" if len(found) > _MOST_ERRORS else ""
     return f"{tool}: {'; '.join(texts)}{more}."
 
 
-def _describe_one(args: type[BaseModel], error: Mapping[str, Any]) -> str:
-    where = _place(error["loc"])
+def _describe_error(args: type[BaseModel], error: Mapping[str, Any]) -> str:
+    where = _argument_path(error["loc"])
     if error["type"] == "missing":
         return f"{where!r} is missing"
     if error["type"] == "extra_forbidden":
         known = (
-            "" if len(error["loc"]) > 1 else f", expected one of {', '.join(parameters(args)['properties'])}"
+            ""
+            if len(error["loc"]) > 1
+            else f", expected one of {', '.join(parameter_schema(args)['properties'])}"
         )
         return f"{where!r} is not a parameter{known}"
     message = error["msg"].removeprefix("Value error, ")
     if not where:
         return message
-    return f"{where!r}: {message[:1].lower()}{message[1:]}, got {_short(error['input'])}"
+    return f"{where!r}: {message[:1].lower()}{message[1:]}, got {_shorten_value(error['input'])}"
 
 
-def _place(location: Sequence[int | str]) -> str:
+def _argument_path(location: Sequence[int | str]) -> str:
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
@@ -127,12 +129,12 @@ _EFFECTS = frozenset({"write", "execute", "network"})
 """Risks of calls that must not be repeated unless the tool allows it."""
 
 
-def summary_of(tool: Tool | None, call: CallView) -> str:
+def summarize_call(tool: Tool | None, call: CallView) -> str:
     """Return one line for people; only the name if the tool is unknown or its arguments are invalid."""
     if tool is None:
         return call.name
     try:
-        text = " ".join(tool.summary(_parse(tool, call)).split())
+        text = " ".join(tool.summary(_parse_args(tool, call)).split())
     except ValidationError:
         return call.name
     return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
@@ -160,20 +162,20 @@ class BuiltinToolset:
         self._files = FileCalls(self.workspace)
 
     def declarations(self) -> list[ToolDeclaration]:
-        return [*self._declared]
+        return [*self._cached_declarations]
 
     @cached_property
-    def _declared(self) -> list[ToolDeclaration]:
+    def _cached_declarations(self) -> list[ToolDeclaration]:
         declared = [
             ToolDeclaration(
                 name=name,
                 description=tool.description,
-                parameters=parameters(tool.args, may_wait=tool.risk not in _ALONE),
+                parameters=parameter_schema(tool.args, may_wait=tool.risk not in _ALONE),
             )
             for name, tool in self.tools.items()
             if tool.installed()
         ]
-        return [*map(in_few_words, declared)] if self.brief else declared
+        return [*map(shorten_declaration, declared)] if self.brief else declared
 
     def info(self, name: str) -> ToolInfo | None:
         tool = self._names.get(name)
@@ -193,9 +195,9 @@ class BuiltinToolset:
         if not isinstance(call.args.get(WAIT, False), bool):
             return f"{call.name}: {WAIT!r}: expected true or false, got {json.dumps(call.args[WAIT])}."
         try:
-            args = _parse(tool, call)
+            args = _parse_args(tool, call)
         except ValidationError as error:
-            return clean(describe(call.name, tool.args, error))
+            return clean(describe_argument_errors(call.name, tool.args, error))
         try:
             for path, access in tool.paths(args):
                 (self.workspace.readable if access == "read" else self.workspace.writable)(path)
@@ -207,25 +209,27 @@ class BuiltinToolset:
         tool = self._names.get(call.name)
         if tool is None:
             return None
-        named = [path for path, access in tool.paths(_parse(tool, call)) if access == "write"]
+        named = [path for path, access in tool.paths(_parse_args(tool, call)) if access == "write"]
         try:
             return [self.workspace.relative(self.workspace.writable(path)) for path in named] or None
         except PathRefused:
             return None
 
     def summary(self, call: CallView) -> str:
-        return summary_of(self._names.get(call.name), call)
+        return summarize_call(self._names.get(call.name), call)
 
     async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         tool = self._names[call.name]
         try:
-            args = _parse(tool, call)
+            args = _parse_args(tool, call)
             if tool.plan is not None and tool.preview is None:
-                return await self._files.preview(tool, args, self._plans(earlier), self._context(call))
+                return await self._files.preview(
+                    tool, args, self._parse_earlier_calls(earlier), self._build_context(call)
+                )
             if tool.preview is not None:
-                return await tool.preview(args, self._context(call))
+                return await tool.preview(args, self._build_context(call))
         except Exception as error:
-            problem = unexpected(call.name, error).content
+            problem = to_failed_result(call.name, error).content
             if isinstance(error, ToolError):
                 return Preview(text=problem, problem=problem, code=error.kind)
             return Preview(text=self.summary(call), problem=problem)
@@ -234,44 +238,44 @@ class BuiltinToolset:
     async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
         try:
             path = str(call.args["file_path"])
-            return await self._files.file(path, self._plans(earlier), self._context(call))
+            return await self._files.file(path, self._parse_earlier_calls(earlier), self._build_context(call))
         except Exception as error:
-            return unexpected(call.name, error)
+            return to_failed_result(call.name, error)
 
     async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
         try:
             tool = self._names[call.name]
-            return await self._files.plan(tool, _parse(tool, call), call, self._context(call, run))
+            return await self._files.plan(tool, _parse_args(tool, call), call, self._build_context(call, run))
         except Exception as error:
-            return unexpected(call.name, error)
+            return to_failed_result(call.name, error)
 
     async def run(self, run: ToolRun) -> ToolResult:
         call = run.call
         tool = self._names.get(call.name)
         if tool is None:
             return failure("tool_not_registered", f"Tool {call.name!r} not found.")
-        context = self._context(call, run)
+        context = self._build_context(call, run)
         try:
-            args = _parse(tool, call)
+            args = _parse_args(tool, call)
             if tool.run is not None:
                 return await tool.run(args, context)
             return await self._files.run(tool, args, run, context)
         except Exception as error:
-            return unexpected(call.name, error)
+            return to_failed_result(call.name, error)
 
     def now(self, planned_path: str) -> str | None:
         return self._files.now(planned_path)
 
-    def _plans(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
+    def _parse_earlier_calls(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
         """Return those of a batch's earlier calls that will change files, skipping invalid ones."""
         found: list[tuple[Tool, BaseModel]] = []
         for call in calls:
             tool = self._names.get(call.name)
             if tool is not None and tool.plan and not tool.preview and self.invalid(call) is None:
-                found.append((tool, _parse(tool, call)))
+                found.append((tool, _parse_args(tool, call)))
         return found
 
-    def _context(self, call: CallView, run: ToolRun | None = None) -> ToolContext:
+    def _build_context(self, call: CallView, run: ToolRun | None = None) -> ToolContext:
         """Build the context; without `run` the call is only previewed or planned, and its output is discarded."""
 
         def emit_output(text: str) -> None:
@@ -288,12 +292,14 @@ class BuiltinToolset:
             time_left_s=run.time_left_s if run else None,
             shown=run.shown if run else "",
             reach=run.reach if run else "approved",
-            ask=partial(self._ask, run.key) if run else None,
+            ask=partial(self._ask_model, run.key) if run else None,
             index=self.index,
             instructions=lambda name: load(f"instructions/{name}").text(),
         )
 
-    async def _ask(self, key: CallKey, role: str, messages: Sequence[Message], feature: Feature) -> Message:
+    async def _ask_model(
+        self, key: CallKey, role: str, messages: Sequence[Message], feature: Feature
+    ) -> Message:
         """Ask a model. Recorded under the call's key: a call repeated after a crash gets the same answer."""
         if self.models is None:
             raise ToolError("no_model", "No model is available.")
@@ -315,19 +321,19 @@ _WORTH = frozenset({"start_line", "end_line", "dir_path", "include_pattern", "fi
 _SENTENCE = re.compile(r"(.+?[.:])(?=\s|$)", re.DOTALL)
 
 
-def in_few_words(tool: ToolDeclaration) -> ToolDeclaration:
+def shorten_declaration(tool: ToolDeclaration) -> ToolDeclaration:
     """The declaration with first sentences only, of the arguments that matter."""
     required = tool.parameters.get("required", ())
     properties = {
-        name: {**schema, "description": _first(schema.get("description", ""))}
+        name: {**schema, "description": _first_sentence(schema.get("description", ""))}
         for name, schema in tool.parameters["properties"].items()
         if name in required or name in _WORTH
     }
     brief = {**tool.parameters, "properties": properties}
-    return tool.model_copy(update={"description": _first(tool.description), "parameters": brief})
+    return tool.model_copy(update={"description": _first_sentence(tool.description), "parameters": brief})
 
 
-def _first(text: str) -> str:
+def _first_sentence(text: str) -> str:
     match = _SENTENCE.match(text)
     return match[1] if match else text
 
@@ -337,11 +343,11 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, list(known), n=_NEAREST, cutoff=0.0)
 
 
-def _parse(tool: Tool, call: CallView) -> BaseModel:
+def _parse_args(tool: Tool, call: CallView) -> BaseModel:
     return tool.args.model_validate({name: value for name, value in call.args.items() if name != WAIT})
 
 
-def unexpected(tool: str, error: Exception) -> ToolResult:
+def to_failed_result(tool: str, error: Exception) -> ToolResult:
     """Convert an unexpected exception to a result. LangGraph's own signals pass through."""
     from langgraph.errors import GraphBubbleUp
 

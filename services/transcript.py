@@ -18,17 +18,17 @@ from interlock.state.messages import Message
 FORMAT = "interlock-chain-1"
 
 
-def record_id(parent: str, body: bytes) -> str:
+def record_hash(parent: str, body: bytes) -> str:
     """`sha256(format version, parent id, bytes)` in hex."""
     return hashlib.sha256(f"{FORMAT}\n{parent}\n".encode() + body).hexdigest()
 
 
-def encode(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """Return the stored bytes: UTF-8 JSON without defaults, with arguments in the given order."""
     return message.model_dump_json(exclude_defaults=True).encode()
 
 
-def continued_by(root: bytes) -> str:
+def continued_head(root: bytes) -> str:
     """Return the head that a root record continues, or an empty string."""
     return json.loads(root)["root"]["continues"] or ""
 
@@ -72,10 +72,10 @@ class ChainTranscript:
     def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
         """Add records after `head` (`""`: after a new root record, which stores `continues`); returns the new head."""
         if not head:
-            head = self._write("", self._root(continues or None), None)
+            head = self._write_record("", self._write_root(continues or None), None)
         for message in map(self.redact.redact_message, messages):
             message = self.recorded(head, message) if self.recorded else message
-            head = self._write(head, encode(message), message)
+            head = self._write_record(head, encode_message(message), message)
         return head
 
     def read(self, head: str) -> list[Message]:
@@ -83,7 +83,7 @@ class ChainTranscript:
         new: list[Message] = []
         at = head
         while at and at != known:
-            parent, message = self._record(at)
+            parent, message = self._load_record(at)
             if message is not None:
                 new.append(message)
             at = parent
@@ -95,20 +95,20 @@ class ChainTranscript:
     def ids(self, head: str, count: int | None = None) -> list[str]:
         found: list[str] = []
         while head and len(found) != count:
-            parent, message = self._record(head)
+            parent, message = self._load_record(head)
             if message is not None:
                 found.append(head)
             head = parent
         return found[::-1]
 
     def continued(self, head: str) -> str:
-        while parent := self._record(head)[0]:
+        while parent := self._load_record(head)[0]:
             head = parent
-        row = self._row(head)
-        return continued_by(row[1]) if row and row[1] else ""
+        row = self._find_row(head)
+        return continued_head(row[1]) if row and row[1] else ""
 
     def message(self, record: str) -> Message:
-        _, message = self._record(record)
+        _, message = self._load_record(record)
         if message is None:
             raise RunError(f"Record {record!r} is the root of a chain, not a message.")
         return message
@@ -116,22 +116,22 @@ class ChainTranscript:
     def verify(self, head: str) -> Iterator[str]:
         """Yield a line per missing or modified record up to `head` and in the chains it continues."""
         while head:
-            row = self._row(head)
+            row = self._find_row(head)
             if row is None:
                 yield f"record {head} is missing"
                 return
             parent, body = row
-            if body is None or record_id(parent, body) != head:
+            if body is None or record_hash(parent, body) != head:
                 yield f"record {head} was changed, or its file is missing"
                 if not parent:
                     return
-            head = parent or continued_by(body or b"")
+            head = parent or continued_head(body or b"")
 
-    def _root(self, continues: str | None) -> bytes:
+    def _write_root(self, continues: str | None) -> bytes:
         own, *origins = (self._root_of(run, continues) for run in (self._run, *self.origins))
-        if not origins or self._row(record_id("", own)):
+        if not origins or self._find_row(record_hash("", own)):
             return own
-        return next((root for root in origins if self._row(record_id("", root))), own)
+        return next((root for root in origins if self._find_row(record_hash("", root))), own)
 
     def _root_of(self, run: str, continues: str | None) -> bytes:
         root = {"run": run, "agent": self._agent, "continues": continues}
@@ -150,8 +150,8 @@ class ChainTranscript:
         """Know the records that another transcript of the same store has read: they never change."""
         self._cache, self._last = other._cache, other._last
 
-    def _write(self, parent: str, body: bytes, message: Message | None) -> str:
-        name = record_id(parent, body)
+    def _write_record(self, parent: str, body: bytes, message: Message | None) -> str:
+        name = record_hash(parent, body)
         if (
             self.recorded and name in self._cache
         ):  # a replay's store has it; elsewhere it may have been rolled back
@@ -161,9 +161,9 @@ class ChainTranscript:
         self._cache[name] = (parent, message)
         return name
 
-    def _record(self, record: str) -> tuple[str, Message | None]:
+    def _load_record(self, record: str) -> tuple[str, Message | None]:
         if record not in self._cache:
-            row = self._row(record)
+            row = self._find_row(record)
             if row is None or row[1] is None:
                 raise RunError(
                     f"Record {record!r} of the conversation, or its file in outputs/, is missing. "
@@ -174,6 +174,6 @@ class ChainTranscript:
             self._cache[record] = (parent, message)
         return self._cache[record]
 
-    def _row(self, record: str) -> tuple[str, bytes | None] | None:
+    def _find_row(self, record: str) -> tuple[str, bytes | None] | None:
         row = self._records.find(record)
         return row and (row.parent, self._blobs.read_body(row.body, row.file))

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.services.config.formats import load_dotenv
-from interlock.services.config.settings import FOLDERS, read_object
+from interlock.services.config.settings import FOLDERS, read_json_object
 from interlock.services.files.disk import make_private_directory, read_file
 from interlock.services.files.filesystem import lock_folder, replace_file
 from interlock.services.files.protected import protected_names
 from interlock.services.files.stamps import files_like, lies_there, real_path
-from interlock.services.folder_effects import lines_of
+from interlock.services.folder_effects import describe_file
 from interlock.services.hooks.hook_settings import Hook
-from interlock.services.hooks.scripts import scripts_of
+from interlock.services.hooks.scripts import find_scripts
 from interlock.services.policy.rule_files import list_workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
@@ -30,37 +30,37 @@ SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 """Below the home directory: directory → hashes of hooks."""
 
 
-def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
+def report_new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     """Return a line for each project hook that is new or changed since it was last reported, and remember them.
 
     If that can't be saved, they are reported again the next time.
     """
     own = [hook for hook in hooks if Path(hook.source).is_relative_to(root)]
-    marks = {_mark(hook, root): hook for hook in own}
+    marks = {_hook_fingerprint(hook, root): hook for hook in own}
     if not marks:
         return []
     file, key = home / SEEN_FILE, os.path.realpath(root)
-    before = (read_object(file) or {}).get(key, [])
+    before = (read_json_object(file) or {}).get(key, [])
     new = [hook for mark, hook in marks.items() if mark not in before]
     if new:
         with suppress(OSError), lock_folder(file.parent):  # unwritable home: reported every time
-            _write(file, {**(read_object(file) or {}), key: sorted(marks)})
+            _write_through_link(file, {**(read_json_object(file) or {}), key: sorted(marks)})
     return [
         f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.title}"
         for hook in new
     ]
 
 
-def _write(file: Path, entries: Mapping[str, object]) -> None:
+def _write_through_link(file: Path, entries: Mapping[str, object]) -> None:
     """Write through a link, so that the link is preserved."""
     text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
     replace_file(Path(os.path.realpath(file)), text.encode())
 
 
-def _mark(hook: Hook, root: Path) -> str:
+def _hook_fingerprint(hook: Hook, root: Path) -> str:
     """Hash the command and the scripts in the folder that it names, as a pull may change them."""
     digest = hashlib.sha256(f"{hook.event}\0{hook.name}\0{hook.command}".encode())
-    for script in scripts_of(hook.command, root):
+    for script in find_scripts(hook.command, root):
         with suppress(OSError):  # unreadable: then its hook fails too
             digest.update(read_file(script))
     return digest.hexdigest()[:32]
@@ -74,7 +74,7 @@ _MOST = 8
 _GEMINI_ANSWERS = {"TRUST_FOLDER": True, "TRUST_PARENT": True, "DO_NOT_TRUST": False}
 
 
-class Answer(NamedTuple):
+class TrustDecision(NamedTuple):
     """The decision on a directory and everything below it."""
 
     directory: Path | None
@@ -86,30 +86,30 @@ class Answer(NamedTuple):
 
 def is_trusted(path: Path, home: Path) -> bool:
     """Whether the nearest decision for `path` trusts it; False without one. Raises `ConfigError` for a bad file."""
-    answer = answer_for(path, home)
+    answer = find_trust_decision(path, home)
     return answer is not None and answer.trusted
 
 
-def answer_for(path: Path, home: Path) -> Answer | None:
+def find_trust_decision(path: Path, home: Path) -> TrustDecision | None:
     """Return the decision that applies to `path`, or None. Raises `ConfigError` for a bad file."""
-    if (off := _switched_off(home)) is not None:
-        return Answer(None, True, off)
-    by_folder = {answer.directory: answer for answer in answers(home)}
+    if (off := _file_trusting_all(home)) is not None:
+        return TrustDecision(None, True, off)
+    by_folder = {answer.directory: answer for answer in read_trust_decisions(home)}
     target = real_path(path)
     return next((by_folder[d] for d in (target, *target.parents) if d in by_folder), None)
 
 
-def answers(home: Path) -> list[Answer]:
+def read_trust_decisions(home: Path) -> list[TrustDecision]:
     """Return all decisions, gemini-cli's file first. Raises `ConfigError` for a bad file."""
     ours = home / TRUST_FILE
     own = [
-        Answer(_directory(key, home, ours), _answer(key, value, ours), ours)
-        for key, value in (read_object(ours) or {}).items()
+        TrustDecision(_decision_directory(key, home, ours), _parse_decision(key, value, ours), ours)
+        for key, value in (read_json_object(ours) or {}).items()
     ]
-    return [*_geminis(home), *own]
+    return [*_read_gemini_decisions(home), *own]
 
 
-def remember(directory: Path, home: Path, *, trusted: bool) -> None:
+def record_trust_decision(directory: Path, home: Path, *, trusted: bool) -> None:
     """Record the decision for a directory's real path, preserving other entries, even under concurrent writes. Raises
     `ConfigError` for a file that can't be read or written."""
     file = home / TRUST_FILE
@@ -118,21 +118,23 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
         make_private_directory(file.parent)
         with lock_folder(file.parent):
             entries = {
-                k: v for k, v in (read_object(file) or {}).items() if str(_directory(k, home, file)) != key
+                k: v
+                for k, v in (read_json_object(file) or {}).items()
+                if str(_decision_directory(k, home, file)) != key
             }
             for entry in entries.items():
-                _answer(*entry, file)
-            _write(file, {**entries, key: word})
+                _parse_decision(*entry, file)
+            _write_through_link(file, {**entries, key: word})
     except OSError as error:
         raise ConfigError(f"{file}: can't be written ({error.strerror}); nothing was changed.") from None
 
 
-def _switched_off(home: Path) -> Path | None:
+def _file_trusting_all(home: Path) -> Path | None:
     """Return the user's settings file that trusts every folder, if any."""
     off: Path | None = None
     for folder in FOLDERS:
         file = home / folder / "settings.json"
-        value: Any = read_object(file)
+        value: Any = read_json_object(file)
         for key in ("security", "folderTrust", "enabled"):
             value = cast(dict[str, Any], value).get(key) if isinstance(value, dict) else None
         if isinstance(value, bool):
@@ -140,25 +142,25 @@ def _switched_off(home: Path) -> Path | None:
     return off
 
 
-def _geminis(home: Path) -> list[Answer]:
+def _read_gemini_decisions(home: Path) -> list[TrustDecision]:
     """Return gemini-cli's decisions, as far as we know its words; `TRUST_PARENT` applies to the parent directory."""
     file = home / GEMINI_FILE
-    found: list[Answer] = []
-    for key, value in (read_object(file) or {}).items():
+    found: list[TrustDecision] = []
+    for key, value in (read_json_object(file) or {}).items():
         if value in _GEMINI_ANSWERS and Path(key).is_absolute():
             directory = Path(key).parent if value == "TRUST_PARENT" else Path(key)
-            found.append(Answer(real_path(directory), _GEMINI_ANSWERS[str(value)], file))
+            found.append(TrustDecision(real_path(directory), _GEMINI_ANSWERS[str(value)], file))
     return found
 
 
-def _directory(key: str, home: Path, file: Path) -> Path:
+def _decision_directory(key: str, home: Path, file: Path) -> Path:
     directory = home / key[2:] if key.startswith("~/") else home if key == "~" else Path(key)
     if not directory.is_absolute():
         raise ConfigError(f"{file}: {key!r} is not an absolute path; write one, or one that begins with ~/.")
     return real_path(directory)
 
 
-def _answer(key: str, value: object, file: Path) -> bool:
+def _parse_decision(key: str, value: object, file: Path) -> bool:
     if value not in ("trusted", "untrusted"):
         raise ConfigError(f"{file}: {key!r} is {value!r}, expected 'trusted' or 'untrusted'.")
     return value == "trusted"
@@ -171,28 +173,28 @@ class ProjectFile(NamedTuple):
     runs: tuple[str, ...] = ()
 
 
-def project_files(root: Path, home: Path) -> list[ProjectFile]:
+def list_project_files(root: Path, home: Path) -> list[ProjectFile]:
     """List workspace files that need trust, except the user's own; includes files read only by later versions."""
     mine = {real_path(home / folder) for folder in FOLDERS}
     found = [
         file
         for name in protected_names()
-        for file in _brought(root / name)
+        for file in _trust_parts(root / name)
         if real_path(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += list_workspace_files(root, home)
-    return [ProjectFile(file, tuple(lines_of(file))) for file in found]
+    return [ProjectFile(file, tuple(describe_file(file))) for file in found]
 
 
-def shown_files(root: Path, home: Path) -> list[ProjectFile]:
+def list_trust_files(root: Path, home: Path) -> list[ProjectFile]:
     """What a person sees before the folder is trusted: those, and the graphs that could then be run by name."""
     listing = root / LISTING
-    graphs = [ProjectFile(listing, tuple(lines_of(listing)))] if listing.is_file() else []
-    return [*project_files(root, home), *graphs]
+    graphs = [ProjectFile(listing, tuple(describe_file(listing)))] if listing.is_file() else []
+    return [*list_project_files(root, home), *graphs]
 
 
-def _brought(path: Path) -> Iterator[Path]:
+def _trust_parts(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in protected_names()[path.name].trusted:
         if "*" in pattern:
@@ -201,9 +203,9 @@ def _brought(path: Path) -> Iterator[Path]:
             yield file
 
 
-def ignored_line(files: Iterable[ProjectFile], root: Path) -> list[str]:
+def ignored_files_warning(files: Iterable[ProjectFile], root: Path) -> list[str]:
     """Return a warning naming what was ignored and how to enable it, or an empty list."""
-    names = [_named(file, root) for file in files]
+    names = [_describe_file(file, root) for file in files]
     if not names:
         return []
     return [
@@ -212,15 +214,15 @@ def ignored_line(files: Iterable[ProjectFile], root: Path) -> list[str]:
     ]
 
 
-def shown_path(path: Path, root: Path) -> str:
+def display_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def _named(file: ProjectFile, root: Path) -> str:
+def _describe_file(file: ProjectFile, root: Path) -> str:
     kinds = [line.split(" ", 1)[0] for line in file.runs]
     counts = [
         f"{n} {word}{'s' if n > 1 else ''}"
         for word, n in (("hook", kinds.count("hook")), ("MCP server", kinds.count("MCP")))
         if n
     ]
-    return shown_path(file.path, root) + (f" ({', '.join(counts)})" if counts else "")
+    return display_path(file.path, root) + (f" ({', '.join(counts)})" if counts else "")

@@ -16,10 +16,10 @@ from scripted import shell, tools
 
 from interlock.engine import Decision, Options, resume_sync, run_sync
 from interlock.engine.driver.run_config import RunConfig, load_run_configuration, prepare_run
-from interlock.services.context.workspace_context import Flags, WorkspaceContext
+from interlock.services.context.workspace_context import PromptFlags, WorkspaceContext
 from interlock.services.files import stamps
 from interlock.services.policy.rule_files import RuleText
-from interlock.services.trust import is_trusted, remember
+from interlock.services.trust import is_trusted, record_trust_decision
 from interlock.state.deps import RunInfo
 
 RULE = '[[rule]]\ntoolName = "{}"\ndecision = "deny"\npriority = 900\n'
@@ -54,7 +54,7 @@ def commands_of(config: RunConfig) -> list[str]:
         settings=config.settings,
         env=config.env,
         workspace=config.workspace,
-        flags=Flags(None, None, None),
+        flags=PromptFlags(None, None, None),
         home=options.user_home,
         trusted=config.trusted,
     )
@@ -158,7 +158,7 @@ def _options(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest
     monkeypatch.setattr(stamps, "TICK_NS", request.param)
     place = Place(tmp_path)
     tree(tmp_path, {"user/.interlock/": "", "admin/": "", "work/imported1.md": "1", "work/imported2.md": "2"})
-    remember(tmp_path / "work", tmp_path / "user", trusted=True)
+    record_trust_decision(tmp_path / "work", tmp_path / "user", trusted=True)
     return place.options(admin_policies=(tmp_path / "admin",), policy_files=(tmp_path / "named.toml",))
 
 
@@ -257,7 +257,7 @@ def test_a_prohibition_counts_for_the_call_that_a_person_approves_in_the_same_pr
 def test_trust_that_is_taken_away_counts_at_once(tmp_path: Path, options: Options) -> None:
     put(tmp_path / "work/.gemini/settings.json", HOOK.replace("{}", "true"))
     assert hooks_of(prepare_run(options, needs_model=False))
-    remember(tmp_path / "work", tmp_path / "user", trusted=False)
+    record_trust_decision(tmp_path / "work", tmp_path / "user", trusted=False)
     assert not is_trusted(tmp_path / "work", tmp_path / "user")
     assert not hooks_of(prepare_run(options, needs_model=False))
     assert not options.trusts(tmp_path / "work")

@@ -15,9 +15,9 @@ from places import Place
 
 from interlock.nodes.system_sections import MAIN
 from interlock.prompts import load
-from interlock.services.context.references import resolve
-from interlock.services.context.workspace_summary import git_summary
-from interlock.services.context.workspace_summary import tree as listed
+from interlock.services.context.references import resolve_references
+from interlock.services.context.workspace_summary import list_tree as listed
+from interlock.services.context.workspace_summary import summarize_repository
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.deps import StopFlag
 from interlock.state.errors import ConfigError
@@ -138,7 +138,9 @@ def test_names_that_utf8_can_not_hold_do_not_reach_the_chain(
 
 def summary(work: Path, **options: Any) -> str:
     """The summary; a git that outlives its time limit would otherwise hold up the suite."""
-    return asyncio.run(asyncio.wait_for(git_summary(work, options.pop("env", os.environ), **options), HANG_S))
+    return asyncio.run(
+        asyncio.wait_for(summarize_repository(work, options.pop("env", os.environ), **options), HANG_S)
+    )
 
 
 def test_a_repository_is_shown_with_its_changes_counted_and_without_being_touched(
@@ -336,6 +338,6 @@ def test_an_ignored_tree_is_never_walked(work: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "scandir", watched)
     folder = FolderWorkspace(work)
     listed(work, folder.ignored_in)
-    resolve(StopFlag(), "@src/**/*.py @*.md", folder)
+    resolve_references(StopFlag(), "@src/**/*.py @*.md", folder)
     assert str(work / "src") in opened
     assert [path for path in opened if "build" in path or "node_modules" in path] == []

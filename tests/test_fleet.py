@@ -650,7 +650,7 @@ def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
 
 def _this_is_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """From now on this process counts as one of another host; workers that were started stay on theirs."""
-    monkeypatch.setattr("interlock.services.process.identity.this_host", lambda: name)
+    monkeypatch.setattr("interlock.services.process.identity.host_name", lambda: name)
 
 
 def test_a_run_that_was_given_up_or_cancelled_is_over_on_every_other_host(

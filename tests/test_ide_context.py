@@ -9,7 +9,7 @@ from fake_gemini.fake import FakeGemini
 from places import Place
 
 from interlock.engine import resume_sync, run_sync
-from interlock.services.context.workspace_context import read_ide
+from interlock.services.context.workspace_context import read_ide_state
 from interlock.state.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -64,11 +64,11 @@ def test_it_is_told_in_full_then_what_changed_and_nothing_twice(
 def test_only_the_newest_ten_are_told_and_a_long_selection_is_cut(tmp_path: Path) -> None:
     file = tmp_path / "ide.json"
     shown(file, *(f"/w/{i}.py" for i in range(12)), selection="x" * 20_000)
-    found = read_ide(file)
+    found = read_ide_state(file)
     assert found["open"] == [f"/w/{i}.py" for i in range(10)]
     assert len(found["active"]["selection"]) == 16_384 + len("… [cut]")
     shown(file, "/w/a.py", active=False)
-    assert read_ide(file) == {"open": ["/w/a.py"], "active": {}}
+    assert read_ide_state(file) == {"open": ["/w/a.py"], "active": {}}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_only_the_newest_ten_are_told_and_a_long_selection_is_cut(tmp_path: Path
 def test_a_file_of_no_use_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "ide.json").write_text(text)
     with pytest.raises(ConfigError, match=r"ide.json' can't be used .*It is ignored\.$"):
-        read_ide(tmp_path / "ide.json")
+        read_ide_state(tmp_path / "ide.json")
 
 
 def test_it_is_a_part_of_the_opening_that_can_be_turned_off_and_that_an_input_may_give(

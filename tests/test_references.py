@@ -13,7 +13,7 @@ from places import Place
 from scripted import call
 
 from interlock.engine import run_sync
-from interlock.services.context.references import references, resolve
+from interlock.services.context.references import find_references, resolve_references
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.context import Reference
 from interlock.state.deps import StopFlag
@@ -43,7 +43,7 @@ def png(size: int = 1) -> bytes:
     ],
 )
 def test_references_are_found_where_words_begin_and_never_in_code(prompt: str, paths: list[str]) -> None:
-    assert list(references(prompt)) == paths
+    assert list(find_references(prompt)) == paths
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def named(work: Path, prompt: str) -> dict[str, Reference]:
-    return {r.path: r for r in resolve(StopFlag(), prompt, FolderWorkspace(work))}
+    return {r.path: r for r in resolve_references(StopFlag(), prompt, FolderWorkspace(work))}
 
 
 def text_of(reference: Reference) -> str:

@@ -229,11 +229,11 @@ def hooks(args: Args) -> int | None:
 
 
 def _event(name: str | None) -> Any:
-    from interlock.services.hooks.hook_settings import ALIASES, EVENTS, event_named
+    from interlock.services.hooks.hook_settings import ALIASES, EVENTS, find_event
 
     if name is None:
         raise UserError(f"Name an event: {', '.join(EVENTS)}. See: interlock hooks --help")
-    found = event_named(name)
+    found = find_event(name)
     if found is None:
         near = nearest(name, [*EVENTS, *ALIASES], 0.4) or f" There are {', '.join(EVENTS)}."
         raise UserError(f"No event {name!r}.{near} See: interlock hooks --help")

@@ -11,7 +11,7 @@ from interlock.state.errors import UserError
 from interlock.state.text import estimate_tokens, visible
 
 if TYPE_CHECKING:
-    from interlock.services.trust import Answer, ProjectFile
+    from interlock.services.trust import ProjectFile, TrustDecision
 
 
 @takes(
@@ -23,21 +23,26 @@ if TYPE_CHECKING:
     Parser.json_flag,
 )
 def trust(args: Args) -> int | None:
-    from interlock.services.trust import answer_for, answers, remember, shown_files
+    from interlock.services.trust import (
+        find_trust_decision,
+        list_trust_files,
+        read_trust_decisions,
+        record_trust_decision,
+    )
 
     home = Path.home()
     if args.list:
-        _show_answers(answers(home), args.json)
+        _show_answers(read_trust_decisions(home), args.json)
         return None
     root = _trusted_folder(args)
-    known, files = answer_for(root, home), shown_files(root, home)
+    known, files = find_trust_decision(root, home), list_trust_files(root, home)
     wanted = not args.untrust
     same = known is not None and known.trusted == wanted
     if not args.json:
         _show_brought(root, files)
     if not same and (args.untrust or args.yes or _agreed(root)):
-        remember(root, home, trusted=wanted)
-        known = answer_for(root, home)
+        record_trust_decision(root, home, trusted=wanted)
+        known = find_trust_decision(root, home)
     if args.json:
         show_json(_trust_object(root, known, files))
     trusted = known is not None and known.trusted
@@ -60,7 +65,7 @@ def _agreed(root: Path) -> bool:
 
 
 def _show_brought(root: Path, files: "list[ProjectFile]") -> None:
-    from interlock.services.trust import shown_path
+    from interlock.services.trust import display_path
 
     paint = out()
     if not files:
@@ -68,12 +73,12 @@ def _show_brought(root: Path, files: "list[ProjectFile]") -> None:
         return
     paint.print(f"{place(str(root))} contains:")
     for file in files:
-        paint.print(f"  {paint(one_line(shown_path(file.path, root)), 'bold')}")
+        paint.print(f"  {paint(one_line(display_path(file.path, root)), 'bold')}")
         for line in file.runs:
             paint.print(f"    {one_line(line)}")
 
 
-def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
+def _tell(root: Path, known: "TrustDecision | None", wanted: bool) -> None:
     """Print the current trust, and what to do if it isn't what was wanted."""
     from interlock.services.trust import TRUST_FILE
 
@@ -87,7 +92,7 @@ def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
     err().print(f"{place(str(root))} is {state}{where}{by}.{hint}")
 
 
-def _trust_object(root: Path, known: "Answer | None", files: "list[ProjectFile]") -> dict[str, Any]:
+def _trust_object(root: Path, known: "TrustDecision | None", files: "list[ProjectFile]") -> dict[str, Any]:
     return {
         "folder": str(root),
         "trusted": known is not None and known.trusted,
@@ -96,7 +101,7 @@ def _trust_object(root: Path, known: "Answer | None", files: "list[ProjectFile]"
     }
 
 
-def _show_answers(answers: "list[Answer]", json: bool) -> None:
+def _show_answers(answers: "list[TrustDecision]", json: bool) -> None:
     if json:
         return show_json(
             [{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in answers]

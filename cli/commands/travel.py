@@ -11,7 +11,7 @@ from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, number, option, takes, word
 from interlock.cli.render.output import CHANGED, elapsed, err, out, place, show_json, way
 from interlock.engine.client import Client
-from interlock.services.process.stdout import kept_stdout
+from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def replay(args: Args) -> int | None:
     if args.live and not _may_run(args):
         err().print("Nothing was run.")
         return 1
-    with kept_stdout():
+    with redirect_stdout_to_stderr():
         return _gone_on(args) if args.model else _replayed(args)
 
 

@@ -22,7 +22,7 @@ from interlock.cli.inputs import (
 )
 from interlock.cli.parsing import Args, Parser, flag, option, takes, word
 from interlock.engine.client import ENDED, Client, Decision, Options
-from interlock.services.process.stdout import kept_stdout
+from interlock.services.process.stdout import redirect_stdout_to_stderr
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def run(args: Args) -> int:
             raise UserError("--batch reads its inputs from a file. Leave out PROMPT and --input.")
         from interlock.cli.batch import run_batch
 
-        with kept_stdout():
+        with redirect_stdout_to_stderr():
             given = partial(_given, workflow)
             return run_batch(workflow.name, args.batch, given, inputs, options, resumes=args.go_on)
     if args.go_on:

@@ -21,7 +21,7 @@ from interlock.engine.client import RunRow, choices, travel
 from interlock.engine.client.context_window import measure_window
 from interlock.engine.client.file_changes import FileChange
 from interlock.engine.client.requests import brief_arguments
-from interlock.services.config.formats import changed_settings
+from interlock.services.config.formats import edit_settings
 from interlock.state.errors import InterlockError, UserError
 
 Run = Callable[[Session, str], Awaitable[None] | None]
@@ -192,7 +192,7 @@ async def _keep(session: Session, section: str, key: str, value: object) -> None
 
     def write() -> None:
         file = session.options.user_home / ".interlock" / "settings.json"
-        with changed_settings(file, f"{section}.{key}") as settings:
+        with edit_settings(file, f"{section}.{key}") as settings:
             settings.setdefault(section, {})[key] = value
 
     await to_thread(write)

@@ -17,10 +17,10 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.hook_calls import HookLog
 from interlock.nodes.mcp import MCP_BY_NAMES
-from interlock.services.context.definitions import ONLY_AGENTS, agent_tools, own_tools
+from interlock.services.context.definitions import ONLY_AGENTS, build_agent_tools, select_agent_tools
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
-from interlock.services.hooks.hook_settings import Hook, subjects_of
+from interlock.services.hooks.hook_settings import Hook, event_subjects
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.endpoint import streams
 from interlock.services.mcp.remote import WAIT_S, Show, sign_in
@@ -31,7 +31,7 @@ from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
 from interlock.services.policy.rule_schema import MODE_NAMES
 from interlock.services.policy.safety_checkers import CheckerAnswer, apply_checker_answers
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.toolset import describe
+from interlock.services.toolset import describe_argument_errors
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
 from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.events import Event
@@ -88,8 +88,8 @@ class PolicyCheck:
         specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
         self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
         agents = self._prepared.agents
-        every = {**TOOLS, **agent_tools(agents)}
-        self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}
+        every = {**TOOLS, **build_agent_tools(agents)}
+        self._agents = {name: select_agent_tools(d, every, depth=1) for name, d in agents.items()}
         self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
 
     async def check(self, question: Mapping[str, Any]) -> PolicyAnswer:
@@ -163,7 +163,9 @@ class PolicyCheck:
         try:
             args = tool.args.model_validate(call.args)
         except ValidationError as error:
-            raise InputError(describe(call.name, tool.args, error), first_fault(error, "args")[0]) from error
+            raise InputError(
+                describe_argument_errors(call.name, tool.args, error), first_fault(error, "args")[0]
+            ) from error
         space = self._prepared.workspace
         try:
             for path, access in tool.paths(args):
@@ -246,7 +248,7 @@ class HookCheck:
         Raises `UntrustedError` if only ignored files have hooks for the event.
         """
         hooks = self._prepared.hooks.selected(
-            event, *subjects_of(event, self._subject(event, payload), payload)
+            event, *event_subjects(event, self._subject(event, payload), payload)
         )
         if not hooks and not self._prepared.trusted:
             check_hooks_trusted(event, self._around.workspace, self._prepared.options)

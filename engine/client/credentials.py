@@ -6,9 +6,9 @@ from typing import NamedTuple
 from dotenv import dotenv_values
 
 from interlock.engine.options import Options
-from interlock.services.config.formats import DotEnv, set_variables
-from interlock.services.models.names import PROVIDERS, check_address, check_package
-from interlock.services.models.probe import models_at
+from interlock.services.config.formats import DotEnv, write_variables
+from interlock.services.models.names import PROVIDERS, check_server_address, require_package
+from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
 from interlock.state.text import nearest
@@ -45,7 +45,7 @@ def test_credentials(options: Options, provider: str) -> list[str]:
         raise UserError(why)
     if not one.key and (provider == _GEMINI or (keys and not url)):
         raise UserError(f"No key for {provider!r}. Set one: interlock auth set {provider}")
-    return models_at(provider, found.values)
+    return list_provider_models(provider, found.values)
 
 
 def store_credentials(options: Options, provider: str, key: str, url: str) -> list[str]:
@@ -67,9 +67,9 @@ def store_credentials(options: Options, provider: str, key: str, url: str) -> li
     before = _load_environment(options).values
     if keys and key and name and before.get(name):
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
-    check_address(f"{provider}:any", given)
-    found = models_at(provider, {**before, **given}) if can_test(provider) else []
-    set_variables(_env_file(options), given)
+    check_server_address(f"{provider}:any", given)
+    found = list_provider_models(provider, {**before, **given}) if can_test(provider) else []
+    write_variables(_env_file(options), given)
     return found
 
 
@@ -81,7 +81,7 @@ def can_test(provider: str) -> bool:
 def remove_credentials(options: Options, provider: str) -> str:
     """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
     keys, url = _credential_variables(check_provider(provider))
-    set_variables(_env_file(options), {}, gone={*keys, *filter(None, [url])})
+    write_variables(_env_file(options), {}, gone={*keys, *filter(None, [url])})
     return _read_credential(provider, options, _load_environment(options)).source
 
 
@@ -125,7 +125,7 @@ def missing_package(provider: str) -> str:
     """Return which package a provider's models lack, and the command that installs it; empty: none."""
     try:
         if provider != _GEMINI:
-            check_package(f"{provider}:MODEL")
+            require_package(f"{provider}:MODEL")
     except UserError as why:
         return str(why)
     return ""

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.client.health import OURS, Finding, damaged_pages
 from interlock.services.files.disk import close_to_others
-from interlock.services.hooks.scripts import scripts_of
-from interlock.services.process.supervisor import bound_note, escape_note
+from interlock.services.hooks.scripts import find_scripts
+from interlock.services.process.supervisor import describe_escapes, describe_process_limit
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import amount, counted, place
@@ -70,27 +70,31 @@ def check_machine() -> Iterator[Finding]:
         ),
     ):
         yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
-    note = escape_note()
-    yield Finding("note" if note else "ok", "processes", f"{note or 'none outlives its run'}; {bound_note()}")
+    note = describe_escapes()
+    yield Finding(
+        "note" if note else "ok",
+        "processes",
+        f"{note or 'none outlives its run'}; {describe_process_limit()}",
+    )
     yield _check_sandbox()
 
 
 def _check_sandbox() -> Finding:
-    from interlock.services.sandbox.sandbox import check_here
+    from interlock.services.sandbox.sandbox import check_sandbox_support
 
     try:
-        return Finding("ok", "sandbox", f"-s works: {check_here(os.environ)}")
+        return Finding("ok", "sandbox", f"-s works: {check_sandbox_support(os.environ)}")
     except SandboxError as error:
         return Finding("note", "sandbox", str(error))
 
 
 def check_settings() -> Iterator[Finding]:
     """This folder's settings, and everything that they and the folder bring."""
-    from interlock.services.configuration import configuration_here
+    from interlock.services.configuration import load_default_configuration
     from interlock.services.models.names import check_credentials
 
     root = Path.cwd().resolve()
-    configuration = configuration_here(root)
+    configuration = load_default_configuration(root)
     try:
         env, loaded = configuration.environment.values, configuration.loaded
     except InterlockError as error:
@@ -118,7 +122,7 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     """Whether what a run changes in this folder can be taken back."""
     from interlock.services.files.workspace import open_workspace
     from interlock.services.snapshots.snapshots import NO_GIT
-    from interlock.services.snapshots.workspace_tree import Tree
+    from interlock.services.snapshots.workspace_tree import WorkspaceTree
 
     lost = "nothing that a run changes here can be undone"
     if not settings.snapshots.enabled:
@@ -126,17 +130,17 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     if not shutil.which("git"):
         return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
     try:
-        files = Tree(open_workspace(root, settings), settings.snapshots).count()
+        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count()
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
     return Finding("ok", "snapshots", f"{counted(files, 'file')} of this folder are saved around each change")
 
 
 def _check_network(env: Mapping[str, str]) -> Iterator[Finding]:
-    from interlock.services.models.network import described
+    from interlock.services.models.network import describe_network_settings
 
     try:
-        yield from (Finding("ok", "network", line) for line in described(env))
+        yield from (Finding("ok", "network", line) for line in describe_network_settings(env))
     except UserError as error:
         yield Finding("problem", "network", str(error))
 
@@ -149,12 +153,12 @@ def _check_telemetry(settings: "Settings") -> Iterator[Finding]:
 
 
 def _check_context_files(configuration: "Configuration") -> Iterator[Finding]:
-    from interlock.services.context.definitions import found
+    from interlock.services.context.definitions import find_agent_files
 
     (modes, problems), settings = configuration.modes, configuration.loaded.settings
     slugs, sources = [mode.slug for mode in modes.all()], configuration.sources
     names = settings.context.file_names
-    for one in found(sources.root, sources.home, names, slugs, configuration.trusted):
+    for one in find_agent_files(sources.root, sources.home, names, slugs, configuration.trusted):
         yield Finding("ok" if one.used else "note", one.what, place(one.text))
     yield from (Finding("note", "modes", place(problem)) for problem in problems)
     if own := [mode.slug for mode in modes.all() if mode.source != "built-in"]:
@@ -240,7 +244,7 @@ def _check_hooks(configuration: "Configuration") -> Iterator[Finding]:
         book = configuration.hooks
         yield from (Finding("note", "hooks", text) for text in book.problems)
         for hook in {hook.id: hook for hook in book.hooks}.values():
-            if own := sorted({p.relative_to(root) for p in scripts_of(hook.command, root) if p.is_file()}):
+            if own := sorted({p.relative_to(root) for p in find_scripts(hook.command, root) if p.is_file()}):
                 more = f" and {len(own) - 1} more" if len(own) > 1 else ""
                 text = f"{hook.title!r} runs {own[0].as_posix()!r}{more} of this folder, where the model writes: tools"
                 text += " ask before they change it, but a command that you allow can. Keep it outside."

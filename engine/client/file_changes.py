@@ -29,7 +29,7 @@ from interlock.engine.store.places import note_undone
 from interlock.engine.store.seals import is_sealed, read_definition
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.travel.fork import Forked, fork_run
-from interlock.services.snapshots.restore import Work
+from interlock.services.snapshots.restore import RestorePlan
 from interlock.state.errors import UserError
 from interlock.state.text import listed, one_line
 
@@ -67,7 +67,7 @@ class Rewind:
     _run: RunRow
     _step: int | None
     _files: RunFiles
-    _work: Work
+    _work: RestorePlan
 
     def carry_out(self) -> Forked | None:
         """Change the files, and fork there; None: they are as before the run, which nothing goes on from."""

@@ -11,7 +11,7 @@ from interlock.engine.store import views
 from interlock.engine.store.chain import dropped, first_prompt, messages_at
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.places import undone
-from interlock.services.toolset import summary_of
+from interlock.services.toolset import summarize_call
 from interlock.state.calls import CallView
 from interlock.state.context import UNDONE
 from interlock.state.errors import UserError
@@ -147,7 +147,7 @@ def _message_events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _call_events(call: ToolCall, result: Mapping[str, Any] | None) -> Iterator[Event]:
-    summary = summary_of(TOOLS.get(call.name), CallView(id=call.id, name=call.name, args=call.args))
+    summary = summarize_call(TOOLS.get(call.name), CallView(id=call.id, name=call.name, args=call.args))
     yield ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
     if result is None:
         return

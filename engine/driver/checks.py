@@ -14,7 +14,7 @@ from interlock.engine.store.hook_calls import Firing, HookLog
 from interlock.engine.store.runs import related
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation
+from interlock.services.hooks.hook_replies import HookEnvironment, Reply, isolation_variables
 from interlock.services.hooks.hook_settings import Hook
 from interlock.state.checks import REQUEST, CheckEnd, TestChanges
 from interlock.state.deps import StopFlag, to_its_end
@@ -120,7 +120,7 @@ class RunChecks:
         return CheckEnd.model_validate(row.reply.output["check"])
 
     async def _run(self, root: Path, prefix: tuple[str, ...], copy: Path | None) -> CheckEnd:
-        env = {**self.around.environment(), **isolation(self.command, self.workspace.root)}
+        env = {**self.around.environment(), **isolation_variables(self.command, self.workspace.root)}
         if copy:
             env = {name: value.replace(str(self.workspace.root), str(copy)) for name, value in env.items()}
         ended = await self.processes_in(copy).run(
@@ -134,7 +134,7 @@ class RunChecks:
         return self._end_of(replace(ended, output=output))
 
     def _end_of(self, ended: Ended) -> CheckEnd:
-        from interlock.services.checks.outcome import ran_no_tests
+        from interlock.services.checks.outcome import has_run_no_tests
 
         shown = self.around.redact(ended.output)[-_OUTPUT_CHARS:].strip()
         if ended.how in ("not_started", "lost"):
@@ -143,7 +143,9 @@ class RunChecks:
             return CheckEnd(how="timeout", output=shown)
         if ended.exit_code != 0:
             return CheckEnd(how="failed", output=shown)
-        return CheckEnd(how="no tests" if ran_no_tests(self._table, ended.output) else "passed", output=shown)
+        return CheckEnd(
+            how="no tests" if has_run_no_tests(self._table, ended.output) else "passed", output=shown
+        )
 
     async def changes(self) -> TestChanges:
         try:
@@ -176,13 +178,13 @@ class RunChecks:
         return await asyncio.to_thread(lambda: [*found.before_of(changes.changes)])
 
     async def _viewed(self, changes: TestChanges) -> CheckEnd:
-        from interlock.services.checks.view import opened_view
+        from interlock.services.checks.view import open_view
 
         files = await self._files_before(changes) if changes.changes else []
         root = self.workspace.root
 
         stop = StopFlag()
-        made = opened_view(root, files, self.home, copy=self.copies, check=stop.check)
+        made = open_view(root, files, self.home, copy=self.copies, check=stop.check)
         entered = asyncio.ensure_future(asyncio.to_thread(made.__enter__))
         try:
             view = await asyncio.shield(entered)

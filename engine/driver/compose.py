@@ -24,7 +24,7 @@ from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.usage import Usage
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS
-from interlock.services.context.workspace_context import Flags, WorkspaceContext
+from interlock.services.context.workspace_context import PromptFlags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import HookEnvironment
 from interlock.services.models.chat import ChatModels
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from interlock.services.index.index import WorkspaceIndex
     from interlock.services.mcp.servers import Keep, Servers
     from interlock.services.policy.policy import RulePolicy
-    from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
+    from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
 
 T = TypeVar("T")
 
@@ -150,7 +150,7 @@ def compose_services(
         settings=prepared.settings,
         env=prepared.env,
         workspace=prepared.workspace,
-        flags=Flags(options.system_prompt, options.append_system_prompt, options.ide_context),
+        flags=PromptFlags(options.system_prompt, options.append_system_prompt, options.ide_context),
         home=options.user_home,
         trusted=prepared.trusted,
     )
@@ -211,8 +211,8 @@ def _make_snapshots(
 
         return WorkspaceSnapshots(store.home, prepared.workspace, prepared.settings.snapshots)
 
-    def keep_ignored(repository: "Repository", ref: str, snapshot: str) -> str:
-        from interlock.services.checks.ignored_tests import keep_ignored as keep
+    def keep_ignored(repository: "ShadowRepository", ref: str, snapshot: str) -> str:
+        from interlock.services.checks.ignored_tests import store_ignored_tests as keep
 
         workspace, command = prepared.workspace, prepared.options.check
         return keep(repository, ref, snapshot, workspace, command, prepared.redact)
@@ -228,10 +228,10 @@ async def with_discovered_tools(prepared: RunConfig, home: Path) -> RunConfig:
     """Add the tools declared by the project's discovery command, if settings name one; `home`: the state directory."""
     if not prepared.settings.tools.discovery_command:
         return prepared
-    from interlock.services.project_tools import discover
+    from interlock.services.project_tools import discover_tools
 
     processes, _ = _make_processes(prepared, OutputFiles(home, prepared.redact))
-    tools, problems = await discover(prepared.settings, prepared.workspace.root, processes)
+    tools, problems = await discover_tools(prepared.settings, prepared.workspace.root, processes)
     prepared.warnings.extend(problems)
     return replace(prepared, discovered=tools)
 

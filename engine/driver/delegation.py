@@ -18,7 +18,7 @@ from interlock.engine.store.model_calls import calls_made
 from interlock.engine.store.runs import ALPHABET, NewRun, how_it_ended, insert_child
 from interlock.engine.store.seals import is_row_sealed
 from interlock.prompts import render
-from interlock.services.context.definitions import names_server_tool, own_tools
+from interlock.services.context.definitions import can_call_server_tool, select_agent_tools
 from interlock.services.files.filesystem import write_atomically
 from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript
@@ -82,7 +82,8 @@ class RunAgents:
             models=self.models.for_agent(instance.path, definition.temperature),
             policy=self.policy.for_agent(definition.name),
             toolset=self.toolset(
-                own_tools(definition, self.tools, instance.depth), partial(names_server_tool, definition)
+                select_agent_tools(definition, self.tools, instance.depth),
+                partial(can_call_server_tool, definition),
             ),
             hooks=self.hooks.for_agent(instance.path),
         )

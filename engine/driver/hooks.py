@@ -8,8 +8,15 @@ from pydantic import JsonValue
 
 from interlock.engine.store.hook_calls import WHOLE, Firing, HookLog, HookRow
 from interlock.services.config.settings import FLAGS
-from interlock.services.hooks.hook_replies import HookEnvironment, HookReply, Reply, changed, merged, run_hook
-from interlock.services.hooks.hook_settings import Hook, HookBook, subjects_of
+from interlock.services.hooks.hook_replies import (
+    HookEnvironment,
+    Reply,
+    SourcedReply,
+    merge_replies,
+    next_hook_input,
+    run_hook,
+)
+from interlock.services.hooks.hook_settings import Hook, HookBook, event_subjects
 from interlock.state.events import Emit, ErrorEvent, HookRan
 from interlock.state.hooks import HookOutcome, HookVerdict, Unsettled
 from interlock.state.journal import Approvals
@@ -57,14 +64,16 @@ class RunHooks:
         if not _is_finished(rows):
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-            hooks = self.book.selected(event, *subjects_of(event, subject, payload))
+            hooks = self.book.selected(event, *event_subjects(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
             await self._run(firing, hooks, self.around.input(event, payload))
             rows = self.log.rows(event, key)
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-        outcome = merged(event, [HookReply(row.name, row.source, row.reply) for row in rows if row.reply])
+        outcome = merge_replies(
+            event, [SourcedReply(row.name, row.source, row.reply) for row in rows if row.reply]
+        )
         self._tell(event, outcome, emit)
         return outcome
 
@@ -145,7 +154,7 @@ class _HookRunner:
             else:
                 reply = row.reply if row else None
             if reply and not reply.warning and reply.decision != "block":
-                payload = changed(payload, self.firing.event, reply)
+                payload = next_hook_input(payload, self.firing.event, reply)
 
     async def run_in_parallel(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.left]

@@ -26,7 +26,7 @@ from interlock.engine.store.runs import (
     read_lease,
     take,
 )
-from interlock.services.process.identity import Owner, is_alive, this_process
+from interlock.services.process.identity import ProcessIdentity, current_process, is_alive
 from interlock.state.errors import BusyError, InterlockError
 
 _HEARTBEAT_S = 2.0
@@ -44,7 +44,7 @@ class Lease:
         self,
         connect: Callable[[], Connection],
         run: str,
-        owner: Owner,
+        owner: ProcessIdentity,
         epoch: int,
         beat_s: float,
         lost: Callable[[], None],
@@ -138,7 +138,7 @@ async def acquire_lease(
     run: str,
     *,
     stale_after_s: float = HEARTBEAT_STALE_S,
-    identity: Owner | None = None,
+    identity: ProcessIdentity | None = None,
     wait: bool = True,
     on_lost: Callable[[], None] = lambda: None,
     on_stop: Callable[[], None] = lambda: None,
@@ -148,7 +148,7 @@ async def acquire_lease(
     Raises `BusyError` as soon as the owner shows a sign of life; with `wait=False` at once if it may be alive.
     `on_lost`, and `on_stop` when somebody asks it to stop, are called from the heartbeat thread.
     """
-    me = identity or this_process()
+    me = identity or current_process()
     with explained(store.path), closing(store.connect()) as conn:
         seen = read_lease(conn, run)
         if seen is not None and seen.held and is_alive(seen.owner) is not False:
@@ -207,7 +207,7 @@ _KILLED_S = 10.0
 """Seconds within which a killed process must be gone."""
 
 
-async def kill_process_and_wait(owner: Owner) -> None:
+async def kill_process_and_wait(owner: ProcessIdentity) -> None:
     """SIGKILL a process of this host and wait until it is gone. Raises `BusyError` if it stays."""
     try:
         _send_sigkill(owner)
@@ -226,7 +226,7 @@ async def kill_process_and_wait(owner: Owner) -> None:
         await asyncio.sleep(0.005)
 
 
-def _send_sigkill(owner: Owner) -> None:
+def _send_sigkill(owner: ProcessIdentity) -> None:
     """SIGKILL, where possible through a pid descriptor, so the pid can't be reused between check and signal."""
     if sys.platform == "linux":
         try:

@@ -19,26 +19,26 @@ from interlock.engine.driver.run_rules import (
 from interlock.engine.masking import make_redactor
 from interlock.engine.options import Options
 from interlock.services.checks import VIEWS
-from interlock.services.config.settings import FOLDERS, read_object
-from interlock.services.configuration import Configuration, Sources, load_configuration
-from interlock.services.context.definitions import Skill, agent_tools, skill_tools
+from interlock.services.config.settings import FOLDERS, read_json_object
+from interlock.services.configuration import Configuration, ConfigurationSources, load_configuration
+from interlock.services.context.definitions import Skill, build_agent_tools, build_skill_tools
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
-from interlock.services.hooks.hook_settings import HookBook, event_named
+from interlock.services.hooks.hook_settings import HookBook, find_event
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.names import check_credentials, resolve, with_whole_path
+from interlock.services.models.names import check_credentials, resolve_model, with_absolute_script_path
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, restrict_mode_tools
 from interlock.services.policy.rule import Scope
 from interlock.services.policy.rule_files import ADMIN_FOLDERS, user_rule_folder
 from interlock.services.policy.workspace_rules import WorkspaceRules
-from interlock.services.sandbox.quarantine import set_aside_left
+from interlock.services.sandbox.quarantine import quarantine_leftovers
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import (
     foreign_run_environment,
     tool_environment,
 )
 from interlock.services.secrets.redaction import Redactor, count_marks
-from interlock.services.trust import new_hooks, project_files, shown_path
+from interlock.services.trust import display_path, list_project_files, report_new_hooks
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
@@ -63,7 +63,7 @@ def load_run_configuration(options: Options, root: Path) -> Configuration:
         if value:
             overrides[section] = {**overrides.get(section, {}), key: value}
     return load_configuration(
-        Sources(
+        ConfigurationSources(
             root,
             options.user_home,
             options.env,
@@ -107,11 +107,11 @@ def check_mode_exists(configuration: Configuration, name: str | None) -> None:
 
 def check_hooks_trusted(event: HookEvent, root: Path, options: Options) -> None:
     """Raises `UntrustedError` for hooks of the event that only the project has."""
-    for file in project_files(root, options.user_home):
+    for file in list_project_files(root, options.user_home):
         named = [
             line.removeprefix("hook ").partition(":")[0] for line in file.runs if line.startswith("hook ")
         ]
-        if event in map(event_named, named):
+        if event in map(find_event, named):
             raise untrusted_error(f"A hook for {event}", file.path, root)
 
 
@@ -133,7 +133,7 @@ def check_definitions_trusted(lost: Sequence[str], configuration: Configuration)
 
 def untrusted_error(what: str, file: Path, root: Path) -> UntrustedError:
     return UntrustedError(
-        f"{what} stands only in {shown_path(file, root)}, which was ignored: the folder {str(root)!r} isn't trusted. "
+        f"{what} stands only in {display_path(file, root)}, which was ignored: the folder {str(root)!r} isn't trusted. "
         "See what would count, and trust it: interlock trust"
     )
 
@@ -149,7 +149,7 @@ def _ignored_key(configuration: Configuration) -> tuple[str, Path] | None:
 
 def _ignored_alias(root: Path, model: str | None) -> tuple[str, Path] | None:
     for file in (root / folder / "settings.json" for folder in FOLDERS):
-        section = (read_object(file) or {}).get("model")
+        section = (read_json_object(file) or {}).get("model")
         aliases = cast(dict[str, Any], section).get("aliases") if isinstance(section, dict) else None
         if isinstance(aliases, dict) and model in aliases:
             return f"Model {model!r}", file
@@ -206,14 +206,14 @@ class RunConfig:
         wanted = self.options.prompt_profile or self.settings.model.prompt_profile
         if wanted != "auto" or self.options.fake is not None:
             return wanted == "small"
-        return self.facts.is_small(resolve(self.settings, self.model))
+        return self.facts.uses_small_prompt(resolve_model(self.settings, self.model))
 
     def resolve_protocol(self, wanted: str) -> str:
         """How the main model calls tools, `auto` resolved as far as that is known."""
         fake = self.options.fake is not None
         if fake:
             return "native" if wanted == "auto" else wanted
-        return self.facts.protocol(resolve(self.settings, self.model), wanted)
+        return self.facts.call_protocol(resolve_model(self.settings, self.model), wanted)
 
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
@@ -233,7 +233,7 @@ def apply_input(options: Options, input: WorkflowInput) -> Options:
     return replace(
         options,
         workspace=workspace,
-        model=with_whole_path(model) if elsewhere else model,
+        model=with_absolute_script_path(model) if elsewhere else model,
         approval_mode=input.approval_mode or options.approval_mode,
         mode=input.mode or options.mode,
         protocol=input.protocol or options.protocol,
@@ -252,7 +252,7 @@ def _is_current_folder(workspace: Path | None) -> bool:
 def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
     root = _resolve_root(options)
-    left = [*set_aside_left(options.home, root)]  # first: below, files of the workspace are obeyed
+    left = [*quarantine_leftovers(options.home, root)]  # first: below, files of the workspace are obeyed
     configuration = load_run_configuration(options, root)
     env, trusted = configuration.environment.values, configuration.trusted
     if needs_model and options.fake is None:
@@ -275,12 +275,13 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
     workspace = open_workspace(root, settings, options.home / "outputs", protected, options.buffers)
     books, problems = _load_rules(options, rules, configuration, workspace)
     defined_tools = configuration.once(
-        "tools", lambda: {**agent_tools(agents), **skill_tools(skills), **restrict_mode_tools(modes)}
+        "tools",
+        lambda: {**build_agent_tools(agents), **build_skill_tools(skills), **restrict_mode_tools(modes)},
     )
     sandbox = _open_sandbox(options, workspace, settings, env)
     warnings = [*configuration.loaded.warnings, *configuration.environment.warnings, *rules.warnings()]
     warnings += [*problems, *bad, *useless, *broken, *hooks.problems, *configuration.ignored]
-    warnings += new_hooks(root, options.user_home, hooks.hooks) if trusted else []
+    warnings += report_new_hooks(root, options.user_home, hooks.hooks) if trusted else []
     return RunConfig(
         # Whether a flag, settings or the environment asked for the sandbox: a resumed run has it too.
         options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
@@ -305,9 +306,9 @@ def prepare_run(options: Options, needs_model: bool) -> RunConfig:
 def _remove_left_views(home: Path) -> None:
     """Remove the views in which killed runs ran their checks."""
     if (home / VIEWS).is_dir():
-        from interlock.services.checks.view import remove_left_views  # deferred: most have none
+        from interlock.services.checks.view import remove_leftover_views  # deferred: most have none
 
-        remove_left_views(home)
+        remove_leftover_views(home)
 
 
 def _load_redactor(configuration: Configuration, home: Path) -> Redactor:
@@ -402,7 +403,7 @@ def _resolve_limits(options: Options, settings: Settings, env: Mapping[str, str]
     limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **options.limits})
     if limits.max_budget_usd is not None:
         name, facts = settings.model.name, ModelFacts(settings, env)
-        for model in (resolve(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):
+        for model in (resolve_model(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):
             if facts.prices(model) is None:
                 raise InputError(no_price_message(model), "limits.max_budget_usd")
     return limits

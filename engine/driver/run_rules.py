@@ -11,7 +11,7 @@ from typing import Any
 
 from interlock.engine.options import Options
 from interlock.services.configuration import Configuration
-from interlock.services.context.memory import git_root, load_memory, replacement_file
+from interlock.services.context.memory import find_git_root, load_memory, system_prompt_file
 from interlock.services.files.ignore import find_git_directory
 from interlock.services.files.protected import (
     SETTINGS_FOLDERS,
@@ -21,8 +21,8 @@ from interlock.services.files.protected import (
     program_folders,
 )
 from interlock.services.files.stamps import real_path
-from interlock.services.hooks.hook_settings import Hook, matcher
-from interlock.services.hooks.scripts import scripts_of
+from interlock.services.hooks.hook_settings import Hook, build_matcher
+from interlock.services.hooks.scripts import find_scripts
 from interlock.services.policy.rule import ADMIN, Rule
 from interlock.services.policy.rule_files import RuleText, parse_rule_files
 from interlock.services.policy.rule_schema import RuleProblem
@@ -159,7 +159,9 @@ def _rule_for_changed_definition(name: str, before: Any) -> Rule | None:
     if name.startswith("agent "):
         tools = (name.split("'")[1],)
     elif name.startswith("hook "):
-        guards = [matcher("BeforeTool", text)[0] for event, text, *_ in before or () if event == "BeforeTool"]
+        guards = [
+            build_matcher("BeforeTool", text)[0] for event, text, *_ in before or () if event == "BeforeTool"
+        ]
         known = [tool for tool in (*TOOLS, *ALIASES) if any(guard.matches([tool]) for guard in guards)]
         every = any(guard.matches(["mcp_"]) for guard in guards)
         tools = ("*",) if every else (*known, "mcp_*") if guards else ()
@@ -259,14 +261,14 @@ def find_protected_paths(
     lists = {
         "programs": program_folders(env),
         "what hooks, safety checkers and MCP servers run": (
-            script for line in programs for script in scripts_of(line, places.root)
+            script for line in programs for script in find_scripts(line, places.root)
         ),
         "what tools leave alone": (places.root / name for name in custom),
         "what the check runs": _check_scripts(options.check, places.root),
         "policies": (*places.named, *places.admin),
         "nodes of your own": settings.processor_files(places.root, home),
         "instructions for the model": (path for file in memory for path in file.sources),
-        "the system prompt": filter(None, [replacement_file(env, places.root, home)]),
+        "the system prompt": filter(None, [system_prompt_file(env, places.root, home)]),
         "what git runs and believes": (path for root in roots for path in _git_program_paths(root, env)),
     }
     # These also where they are the workspace.
@@ -278,7 +280,7 @@ def find_protected_paths(
     found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
     made = ProtectedPaths(memory=names, places=found, home=real_path(home))
     for root in map(real_path, roots):  # a workspace in a project's settings
-        if inside := made.protection_by_name(root.relative_to(git_root(root) or "/")):
+        if inside := made.protection_by_name(root.relative_to(find_git_root(root) or "/")):
             found[root] = inside.what
     return made
 
@@ -295,7 +297,7 @@ def _check_scripts(command: str, root: Path) -> Iterator[Path]:
         inside = str(path.relative_to(root)) if path.is_relative_to(root) else ""
         return bool(inside) and (inside in table.operands or table.is_test(inside))
 
-    yield from scripts_of(command, root, is_tested)
+    yield from find_scripts(command, root, is_tested)
 
 
 def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
@@ -309,7 +311,7 @@ def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str
 
 def _git_program_paths(root: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the hooks and settings in a work tree that its repository's configuration, or the user's, names."""
-    if (tree := git_root(root)) is not None:
+    if (tree := find_git_root(root)) is not None:
         for config in (find_git_directory(tree) / "config", *git_configuration_paths(env)):
             yield from (path for path, _ in paths_named_by_git(config, tree))
 

@@ -15,7 +15,7 @@ from typing import Any
 from langgraph.runtime import RunControl
 
 from interlock.engine.store.runs import StopAsked
-from interlock.graphs.foreign import places_of_theirs
+from interlock.graphs.foreign import user_code_positions
 from interlock.nodes.effects import effects_under_way
 from interlock.state.deps import GRACE_S, Token
 
@@ -111,7 +111,7 @@ class _SignalHandler:
             self.exit_after(GRACE_S, code)
             return
         _restore_terminal(self._terminal)
-        where = ", ".join(places_of_theirs()) or "its code"
+        where = ", ".join(user_code_positions()) or "its code"
         when = "after its time-out" if code == _TIMED_OUT else "and can't be stopped"
         line = (
             f"interlock: run {run!r}: {where} blocks {when}; the process ends, as if killed. A node that is `async`, "

@@ -13,7 +13,7 @@ from interlock.engine.store import views
 from interlock.engine.store.request_ids import place_of
 from interlock.engine.store.runs import deepest
 from interlock.engine.store.views import Row
-from interlock.services.process.identity import Owner, is_alive
+from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.errors import PASSING, STOPPED, UserError
 from interlock.state.names import RAISED, display_name, is_hidden_node
 from interlock.state.text import nearest
@@ -259,7 +259,7 @@ def _run_row(found: Row) -> RunRow:
     error = json.loads(row["error"]) if row["error"] else None
     alive: bool | None = False
     if row["held"]:
-        alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
+        alive = is_alive(ProcessIdentity(row["host"], row["boot"], row["pid"], row["started"]))
     # An owner on another host can't be checked from here: it counts as alive while it holds the lease of a run that
     # isn't over.
     if driven := alive or (alive is None and row["status"] not in ENDED):

@@ -24,7 +24,7 @@ from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.recorded import AUDITED, body_text, key_text, sha
 from interlock.engine.store.tables import TABLE
-from interlock.services.transcript import record_id
+from interlock.services.transcript import record_hash
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError, UserError
 
@@ -202,7 +202,7 @@ def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
     for name, run, parent, body, file in conn.execute("select id, run, parent, body, file from chain"):
         known.add(name)
         data = blobs.read_body(body, file)
-        if not isinstance(data, bytes) or record_id(parent, data) != name:
+        if not isinstance(data, bytes) or record_hash(parent, data) != name:
             yield f"message {name[:12]}… of run {run} was changed, or its file is missing"
     for run, name in conn.execute(
         "select run, message from journal union select run, record from journal where record is not null"

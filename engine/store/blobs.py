@@ -18,7 +18,7 @@ from interlock.services.files.filesystem import replace_file, store_content
 from interlock.state.clock import unix_time
 
 if TYPE_CHECKING:
-    from interlock.services.snapshots.snapshots import Repository
+    from interlock.services.snapshots.snapshots import ShadowRepository
 
 _PIECE = 1 << 20
 """Longer ones are stored in pieces of this size."""
@@ -179,7 +179,7 @@ with recursive needed (name, base) as (
 """
 
 
-def keep_commit(conn: Connection, repository: "Repository", commit: str) -> None:
+def keep_commit(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Store a snapshot with the connection's next commit: what is new since its newest ancestor in the store."""
     if conn.blobs and not newest_stored(conn, [commit]):
         base = newest_stored(conn, repository.ancestors(commit))
@@ -199,12 +199,12 @@ def newest_stored(conn: Connection, commits: Sequence[str]) -> str:
     return ""
 
 
-def put_commit(conn: Connection, repository: "Repository", commit: str, base: str, pack: bytes) -> None:
+def put_commit(conn: Connection, repository: "ShadowRepository", commit: str, base: str, pack: bytes) -> None:
     """`pack`: of what is new since the commit `base`."""
     put_blob(conn, f"snapshots/{commit}", pack, repository.name, base)
 
 
-def bring_commit(conn: Connection, repository: "Repository", commit: str) -> None:
+def bring_commit(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Make sure that the repository has a snapshot that perhaps another host took."""
     if not conn.blobs or not repository.lacking([commit]):
         return
@@ -215,11 +215,11 @@ def bring_commit(conn: Connection, repository: "Repository", commit: str) -> Non
     repository.add_packs([blob(conn, f"snapshots/{name}") or b"" for name in wanted])
 
 
-def brought(home: Path, folder: Path, commits: Iterable[str]) -> "Repository":
+def brought(home: Path, folder: Path, commits: Iterable[str]) -> "ShadowRepository":
     """A repository of `snapshots/`, with these snapshots."""
-    from interlock.services.snapshots.snapshots import Repository
+    from interlock.services.snapshots.snapshots import ShadowRepository
 
-    repository = Repository(folder)
+    repository = ShadowRepository(folder)
     with reading(home) as conn:
         if conn is not None:
             for commit in commits:

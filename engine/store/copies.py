@@ -18,7 +18,7 @@ from interlock.engine.store.runs import refuse_driven, with_subtasks
 from interlock.engine.store.seals import is_row_sealed, is_sealed, read_definition, resealed, seal_row
 from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import TABLES, Table
-from interlock.services.snapshots.snapshots import Repository
+from interlock.services.snapshots.snapshots import ShadowRepository
 from interlock.state.errors import UserError
 
 
@@ -86,9 +86,9 @@ def change_newest(
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
     from interlock.engine.store.saver import ClassKeepingSerde
     from interlock.graphs.langgraph_internals import storable_types
-    from interlock.graphs.stored_values import Storable
+    from interlock.graphs.stored_values import StorableTypes
 
-    serde = ClassKeepingSerde(Storable(storable_types()))
+    serde = ClassKeepingSerde(StorableTypes(storable_types()))
     newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
         with resealed(conn, run):
@@ -175,7 +175,7 @@ def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str
         put_plan(new, to, run, name, body)
     for repository, commits in _snapshots(old, run).items():
         for commit in commits:
-            keep_commit(new, Repository(to / "snapshots" / repository), commit)
+            keep_commit(new, ShadowRepository(to / "snapshots" / repository), commit)
 
 
 def _snapshots(conn: Connection, run: str) -> dict[str, list[str]]:
@@ -192,7 +192,7 @@ def _snapshots(conn: Connection, run: str) -> dict[str, list[str]]:
 def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
     """From repository to repository."""
     for name, commits in _snapshots(old, run).items():
-        source = Repository(home / "snapshots" / name)
+        source = ShadowRepository(home / "snapshots" / name)
         for commit in commits:
             bring_commit(old, source, commit)
-        Repository(to / "snapshots" / name).copy_from(source, commits)
+        ShadowRepository(to / "snapshots" / name).copy_from(source, commits)

@@ -12,7 +12,7 @@ from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.blobs import Blobs, inflate_body
-from interlock.services.transcript import continued_by, record_id
+from interlock.services.transcript import continued_head, record_hash
 from interlock.state.messages import Message
 
 _Check = Callable[[Any], object]
@@ -101,9 +101,9 @@ def damage(home: Path, run: str) -> Iterator[str]:
         head = _newest(home, conn, run)
         for row in rows:
             body = blobs.read_body(row["body"], row["file"])
-            if not isinstance(body, bytes) or record_id(row["parent"], body) != row["id"]:
+            if not isinstance(body, bytes) or record_hash(row["parent"], body) != row["id"]:
                 yield f"record {row['id'][:12]}… was changed, or its file is missing"
-            elif not row["parent"] and (old := continued_by(body)) and old not in known:
+            elif not row["parent"] and (old := continued_head(body)) and old not in known:
                 yield f"record {old[:12]}… is missing; the chain {row['id'][:12]}… continues it"
             if row["parent"] and row["parent"] not in known:
                 yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"

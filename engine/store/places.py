@@ -119,14 +119,14 @@ def move_task(home: Path, run: str, folder: str) -> None:
 
 def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None:
     """Copy what the run's snapshots hold to another repository; a second call changes nothing."""
-    from interlock.services.snapshots.snapshots import Repository
+    from interlock.services.snapshots.snapshots import ShadowRepository
 
     rows = conn.execute("select repository, before, after from snapshots where run = $1", (run,)).fetchall()
     if ignored := ignored_in(read_options(conn, run)):
         rows.append((ignored.repository, ignored.commit, ""))
     for old in {repository for repository, *_ in rows} - {name}:
         commits = {one for repository, *both in rows if repository == old for one in both if one}
-        Repository(folder / name).copy_from(Repository(path_below(folder, old)), sorted(commits))
+        ShadowRepository(folder / name).copy_from(ShadowRepository(path_below(folder, old)), sorted(commits))
 
 
 def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:

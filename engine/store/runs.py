@@ -20,7 +20,7 @@ from interlock.engine.store.served import forget
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.disk import path_below
 from interlock.services.files.filesystem import remove_untouched
-from interlock.services.process.identity import Owner, is_alive
+from interlock.services.process.identity import ProcessIdentity, is_alive
 from interlock.state.clock import unix_time
 from interlock.state.errors import BusyError, RunError, StoreError, UserError
 
@@ -203,7 +203,7 @@ _COLUMNS = "host, boot, pid, started, epoch, beat, held"
 
 
 class LeaseRow(NamedTuple):
-    owner: Owner
+    owner: ProcessIdentity
     epoch: int
     beat: int
     held: bool
@@ -211,10 +211,10 @@ class LeaseRow(NamedTuple):
 
 def read_lease(conn: Connection, run: str) -> LeaseRow | None:
     row = conn.execute(f"select {_COLUMNS} from lease where run = $1", (run,), tables=("lease",)).fetchone()
-    return row and LeaseRow(Owner(*row[:4]), row[4], row[5], bool(row[6]))
+    return row and LeaseRow(ProcessIdentity(*row[:4]), row[4], row[5], bool(row[6]))
 
 
-def take(conn: Connection, run: str, owner: Owner, seen: LeaseRow | None) -> int | LeaseRow:
+def take(conn: Connection, run: str, owner: ProcessIdentity, seen: LeaseRow | None) -> int | LeaseRow:
     """Give the run to this owner, and return the new epoch; if its lease isn't as `seen`, return that instead."""
     with conn.transaction():
         row = read_lease(conn, run)
@@ -251,7 +251,7 @@ def _update(conn: Connection, change: Row, run: str, epoch: int) -> bool | None:
         return None
 
 
-def ask_to_stop(conn: Connection, run: str, how: "StopAsked") -> Owner | None:
+def ask_to_stop(conn: Connection, run: str, how: "StopAsked") -> ProcessIdentity | None:
     """Inside a transaction: ask the run's driver to stop; its next heartbeat reads it. None: nobody drives the run."""
     row = read_lease(conn, run)
     if row is None or not row.held or is_alive(row.owner) is False:
@@ -282,7 +282,7 @@ def end_lease(conn: Connection, run: str) -> None:
     conn.update("lease", {"held": 0, "epoch": Plus(1)}, {"run": run, "held": 1})
 
 
-def end_leases_of(conn: Connection, run: str, owner: Owner) -> None:
+def end_leases_of(conn: Connection, run: str, owner: ProcessIdentity) -> None:
     """Inside a transaction: free the leases of a process that has ended: those of the run and of its family."""
     for one in with_subtasks(conn, first_task(conn, run)):
         row = read_lease(conn, one)

@@ -22,7 +22,7 @@ from interlock.state.errors import RunError
 from interlock.state.events import SAVING, Emit, ErrorEvent, Progress
 
 if TYPE_CHECKING:
-    from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
+    from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
 
 UNSAVED = "unsaved"
 """The run's option that names calls whose changes no snapshot has, and why."""
@@ -33,7 +33,7 @@ _WHY = "Tests that git ignores can't be compared"
 class Since(NamedTuple):
     """A workspace when the run began, and now."""
 
-    repository: "Repository"
+    repository: "ShadowRepository"
     before: str
     """Snapshot."""
     now: str
@@ -52,7 +52,7 @@ class SqlSnapshots:
     emit: Emit
     make: "Callable[[], WorkspaceSnapshots] | None"
     """None: disabled in settings."""
-    keep_ignored: "Callable[[Repository, str, str], str] | None" = None
+    keep_ignored: "Callable[[ShadowRepository, str, str], str] | None" = None
     """Keeps tests that a snapshot doesn't hold, under a ref, and returns the commit; raises `RunError`. None: the run
     has no check that must pass with them."""
     needed: bool = False
@@ -87,7 +87,7 @@ class SqlSnapshots:
             self.conn.insert("snapshots", row)
             self._calls[place] = False
 
-    async def _keep_ignored(self, repository: "Repository", commit: str) -> None:
+    async def _keep_ignored(self, repository: "ShadowRepository", commit: str) -> None:
         """Before the first change, keep tests that the snapshot doesn't hold."""
         async with self._beginning:
             keep = self.keep_ignored
@@ -107,7 +107,7 @@ class SqlSnapshots:
                 keep_option(self.conn, self.run, IGNORED, found._asdict())
             self.keep_ignored = None
 
-    def _first(self, repository: "Repository") -> tuple[str, str, str] | None:
+    def _first(self, repository: "ShadowRepository") -> tuple[str, str, str] | None:
         """Return run, repository and commit of the first snapshot of the files that the run began with.
 
         What it came from may have worked in another folder; what else shares records with it began there later.
@@ -190,7 +190,7 @@ class SqlSnapshots:
             raise RunError(f"{_WHY}: those that it began with are gone.")
         return Since(repository, before, commit, ignored.commit)
 
-    def _bring(self, repository: "Repository", name: str, commit: str) -> bool:
+    def _bring(self, repository: "ShadowRepository", name: str, commit: str) -> bool:
         """Whether a commit that this repository lacks could be brought from the store, or from another repository."""
         if self.conn.blobs:
             from interlock.engine.store.blobs import bring_commit
@@ -236,7 +236,7 @@ class SqlSnapshots:
             self.emit(Progress(what=SAVING, done=1, total=1, unit="files"))
         return commit
 
-    async def _keep(self, repository: "Repository", commit: str) -> None:
+    async def _keep(self, repository: "ShadowRepository", commit: str) -> None:
         """As `keep_commit`, with git in another thread: parallel tasks use the connection in this one."""
         from interlock.engine.store.blobs import newest_stored, put_commit
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from interlock.services.checks.ignored_tests import IgnoredTests, Mark, links_in, mark_now, noted_in
-from interlock.services.checks.mixed_files import InseparableError, holds_tests, with_tests_of
+from interlock.services.checks.ignored_tests import IgnoredTests, Mark, current_mark, read_links, read_marks
+from interlock.services.checks.mixed_files import InseparableError, has_tests, restore_tests
 from interlock.services.checks.test_table import CheckTable, Kind
 from interlock.services.checks.view import Before
 from interlock.services.files.disk import read_file
-from interlock.services.snapshots.snapshots import Contents, Kept, Repository
-from interlock.services.snapshots.workspace_tree import content_at
+from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotContents, SnapshotFile
+from interlock.services.snapshots.workspace_tree import read_content
 from interlock.state.checks import TestChange, TestChanges
 from interlock.state.workspace import Workspace
 
@@ -31,7 +31,7 @@ class Comparison:
     """The workspace of today against a snapshot of before. Reads files; methods block."""
 
     workspace: Workspace
-    repository: Repository
+    repository: ShadowRepository
     before: str
     now: str
     """Snapshot of today: files that it has as before needn't be read."""
@@ -44,7 +44,7 @@ class Comparison:
     @cached_property
     def table(self) -> CheckTable:
         table = CheckTable(self.command, self._text_before)
-        return replace(table, linked=table.linked_folders(links_in(self.repository, self._was.files)))
+        return replace(table, linked=table.linked_folders(read_links(self.repository, self._was.files)))
 
     @property
     def root(self) -> Path:
@@ -78,20 +78,20 @@ class Comparison:
         return path in self._was_ignored.files and not self.table.kind_of(path.rpartition("/")[2])
 
     @cached_property
-    def _was_ignored(self) -> Contents:
+    def _was_ignored(self) -> SnapshotContents:
         return self.repository.contents(self.ignored)
 
     @cached_property
-    def _was(self) -> Contents:
+    def _was(self) -> SnapshotContents:
         kept, ignored = self.repository.contents(self.before), self._was_ignored
-        return Contents({**ignored.files, **kept.files}, {**ignored.folders, **kept.folders})
+        return SnapshotContents({**ignored.files, **kept.files}, {**ignored.folders, **kept.folders})
 
     @cached_property
     def _noted(self) -> Mapping[str, Mark]:
-        return noted_in(self.repository, self.ignored, self.table)
+        return read_marks(self.repository, self.ignored, self.table)
 
     @cached_property
-    def _is(self) -> Contents:
+    def _is(self) -> SnapshotContents:
         return self.repository.contents(self.now)
 
     @cached_property
@@ -116,7 +116,7 @@ class Comparison:
         _, closed = self._ignored
         for path in sorted(self._noted.keys() | closed):
             mark = self._noted.get(path)
-            if (mark is None or mark != mark_now(self.root / path)) and not self._is_accepted(path):
+            if (mark is None or mark != current_mark(self.root / path)) and not self._is_accepted(path):
                 yield TestChange(path=path, how="not kept")
         for path in sorted(self._new):
             kind = self._kind_now(path)
@@ -136,11 +136,11 @@ class Comparison:
         if kind == "whole":
             return False  # what concerns tests there is new, and takes nothing away
         try:
-            return with_tests_of(path, "", self._text_now(path), self.table) != self._text_now(path)
+            return restore_tests(path, "", self._text_now(path), self.table) != self._text_now(path)
         except InseparableError:
             return True
 
-    def _change(self, path: str, kind: Kind, kept: Kept) -> TestChange | None:
+    def _change(self, path: str, kind: Kind, kept: SnapshotFile) -> TestChange | None:
         now = self._found(path)
         if (now and _same(now, kept)) or self._is_accepted(path):
             return None
@@ -150,13 +150,13 @@ class Comparison:
             # Code that is gone takes its tests along: nothing of it can be tested any more.
             return (
                 None
-                if kind == "code" and not holds_tests(path, self._text_before(path) or "", self.table)
+                if kind == "code" and not has_tests(path, self._text_before(path) or "", self.table)
                 else TestChange(path=path, how="gone")
             )
         if kind in ("test", "settings") or stat.S_ISLNK(kept.mode) or stat.S_ISLNK(now.mode):
             return None if kind == "code" else TestChange(path=path, how="changed")
         try:
-            made = with_tests_of(path, self._text_before(path) or "", self._text_now(path), self.table)
+            made = restore_tests(path, self._text_before(path) or "", self._text_now(path), self.table)
         except InseparableError:
             return TestChange(path=path, how="beside code" if kind == "code" else "whole")
         return TestChange(path=path, how="parts") if made != self._text_now(path) else None
@@ -170,22 +170,22 @@ class Comparison:
         return self.table.kind_of_link(path) if is_link else self.table.kind_of(path)
 
     def _parts(self, path: str) -> str:
-        return with_tests_of(path, self._text_before(path) or "", self._text_now(path), self.table)
+        return restore_tests(path, self._text_before(path) or "", self._text_now(path), self.table)
 
     def _mode(self, path: str) -> int:
         found = self._found(path)
         return found.mode if found else stat.S_IFREG | 0o644
 
-    def _found(self, path: str) -> Kept | None:
+    def _found(self, path: str) -> SnapshotFile | None:
         """Return the file as it is: a snapshot leaves out what was ignored in the meantime."""
         try:
             # A folder on the way that became a link may hold more than is looked at.
             with self.workspace.place(self.root / path) as place:
                 found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-                data = content_at(place, found, _LONGEST)
+                data = read_content(place, found, _LONGEST)
         except OSError:
             return None
-        return None if data is None else Kept(found.st_mode, _blob(data))
+        return None if data is None else SnapshotFile(found.st_mode, _blob(data))
 
     def _text_now(self, path: str) -> str:
         try:
@@ -207,7 +207,7 @@ class Comparison:
     def _hash(self, path: str) -> str:
         """Return what tells whether a file is still as somebody accepted it; empty: it is gone."""
         if path in self._noted or path.endswith("/"):
-            return ":".join(map(str, mark_now(self.root / path) or ()))
+            return ":".join(map(str, current_mark(self.root / path) or ()))
         found = self._found(path)
         return found.blob if found else ""
 
@@ -244,7 +244,7 @@ def _is_built(path: str, data: bytes) -> bool:
     return data.startswith(_BUILT) or path.endswith(_BUILT_NAMES)
 
 
-def _same(now: Kept, kept: Kept) -> bool:
+def _same(now: SnapshotFile, kept: SnapshotFile) -> bool:
     """Return whether bytes, kind and the right to run it are the same."""
     kinds = [(stat.S_IFMT(file.mode), file.mode & stat.S_IXUSR) for file in (now, kept)]
     return now.blob == kept.blob and (kinds[0] == kinds[1] or stat.S_ISLNK(kept.mode))

@@ -18,12 +18,18 @@ from functools import cached_property
 from itertools import chain, islice, takewhile
 from pathlib import Path
 
-from interlock.services.checks.mixed_files import holds_tests
-from interlock.services.checks.test_table import CheckTable, runners
+from interlock.services.checks.mixed_files import has_tests
+from interlock.services.checks.test_table import CheckTable, load_runners
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import is_private_name
-from interlock.services.snapshots.snapshots import Kept, Repository
-from interlock.services.snapshots.workspace_tree import Change, Folder, TooManyFilesError, Tree, mark_of
+from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotFile
+from interlock.services.snapshots.workspace_tree import (
+    FolderState,
+    PathChange,
+    TooManyFilesError,
+    WorkspaceTree,
+    change_mark,
+)
 from interlock.state.errors import RunError
 from interlock.state.settings import SnapshotSettings
 from interlock.state.workspace import PathRefused, Place, Workspace
@@ -39,7 +45,7 @@ Mark = tuple[int, int] | None
 """Change time and inode of what isn't kept. None: changed so shortly before that a later change might not show."""
 
 
-class IgnoredTests(Tree):
+class IgnoredTests(WorkspaceTree):
     """Tests and runners' settings in a workspace that a snapshot of it doesn't hold."""
 
     def __init__(
@@ -62,22 +68,22 @@ class IgnoredTests(Tree):
 
     def names(self) -> Set[str]:
         """Return the paths; no file is read. Raises `TooManyFilesError`."""
-        return {*self._looked([""])[0]}
+        return {*self._scan_folders([""])[0]}
 
     def layout(self) -> bytes:
-        """As `Tree.layout`, with what isn't kept."""
+        """As `WorkspaceTree.layout`, with what isn't kept."""
         noted = {**self._noted, **self.closed}
         about: dict[str, object] = {"usual": {}, "odd": self._modes, "empty": [], "noted": noted}
         about["operands"] = self._table.operands
         return json.dumps(about, sort_keys=True).encode()
 
-    def _count(self, files: int) -> None:
+    def _check_count(self, files: int) -> None:
         if files > self._most or self._entries_left < 0:
             what = f"{_MOST_NOTED:,} tests" if files > self._most else f"{_MOST_ENTRIES:,} files"
             raise TooManyFilesError(f"There are more than {what} that no snapshot holds, too many to compare")
 
-    def _entries(self, path: str) -> tuple[set[str], list[str]]:
-        from interlock.tools._opening import entry_kind, open_directory  # as in `Tree`
+    def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
+        from interlock.tools._opening import entry_kind, open_directory  # as in `WorkspaceTree`
 
         folder = Path(self._base + path)
         try:
@@ -108,12 +114,14 @@ class IgnoredTests(Tree):
 
     def _has_tests(self, folder: str) -> bool:
         """Return whether a folder that a build might have made holds known tests."""
-        start = bisect_left(self._sorted, f"{folder}/")
-        inside = takewhile(lambda path: path.startswith(f"{folder}/"), islice(self._sorted, start, None))
+        start = bisect_left(self._sorted_known_tests, f"{folder}/")
+        inside = takewhile(
+            lambda path: path.startswith(f"{folder}/"), islice(self._sorted_known_tests, start, None)
+        )
         return any(map(self._table.is_test, inside))
 
     @cached_property
-    def _sorted(self) -> Sequence[str]:
+    def _sorted_known_tests(self) -> Sequence[str]:
         return sorted(chain(self._held, self._known))
 
     def _is_wanted(self, path: str, *, is_link: bool) -> bool:
@@ -126,9 +134,9 @@ class IgnoredTests(Tree):
             found = os.lstat(self._base + path)
             if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
                 is_open = os.access(self._base + path, os.X_OK)  # what is in it can be changed by name
-                self.closed[f"{path}/"] = None if is_open else mark_of(found, time.time_ns())
+                self.closed[f"{path}/"] = None if is_open else change_mark(found, time.time_ns())
 
-    def _one(self, path: str, folder: Folder, place: Place) -> Iterator[Change]:
+    def _read_path(self, path: str, folder: FolderState, place: Place) -> Iterator[PathChange]:
         is_code, now_ns = self._table.kind_of(path) == "code", time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
@@ -138,12 +146,12 @@ class IgnoredTests(Tree):
             return
         most = self._bytes_left if len(self._modes) < _MOST_KEPT else -1
         self._longest = -1 if path in self._hidden else self._code_left if is_code else most
-        self._noted[path] = mark_of(found, now_ns)
-        for change in super()._one(path, folder, place):
+        self._noted[path] = change_mark(found, now_ns)
+        for change in super()._read_path(path, folder, place):
             assert change.mode is not None, path  # each is looked at once
             if is_code:
                 self._code_left -= len(change.data)
-                if not holds_tests(path, change.data.decode(errors="surrogateescape"), self._table):
+                if not has_tests(path, change.data.decode(errors="surrogateescape"), self._table):
                     del self._noted[path]
                     continue
                 if len(change.data) > most:
@@ -156,8 +164,8 @@ class IgnoredTests(Tree):
             yield change
 
 
-def keep_ignored(
-    repository: Repository,
+def store_ignored_tests(
+    repository: ShadowRepository,
     ref: str,
     snapshot: str,
     workspace: Workspace,
@@ -171,25 +179,25 @@ def keep_ignored(
     Raises `SnapshotError`, `TooManyFilesError`.
     """
     held = repository.contents(snapshot).files
-    table = CheckTable(command, lambda path: _text(workspace.root / path))
-    links = links_in(repository, held)
+    table = CheckTable(command, lambda path: _read_text(workspace.root / path))
+    links = read_links(repository, held)
     while True:
         table = replace(table, linked=table.linked_folders(links))
         tree = IgnoredTests(workspace, table, held, secret=lambda text: redact(text) != text)
         commit = repository.commit(ref, "", tree.changes(), tree.layout, b"")
-        links |= links_in(repository, repository.contents(commit).files)
+        links |= read_links(repository, repository.contents(commit).files)
         if table.linked_folders(links) == table.linked:
             return commit
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return read_file(path).decode(errors="surrogateescape")
     except OSError:
         return None
 
 
-def links_in(repository: Repository, files: Mapping[str, Kept]) -> dict[str, str]:
+def read_links(repository: ShadowRepository, files: Mapping[str, SnapshotFile]) -> dict[str, str]:
     """Return the links among files that a repository has, each with its target."""
     links = {path: kept.blob for path, kept in files.items() if stat.S_ISLNK(kept.mode)}
     return (
@@ -197,19 +205,22 @@ def links_in(repository: Repository, files: Mapping[str, Kept]) -> dict[str, str
     )
 
 
-def noted_in(repository: Repository, commit: str, table: CheckTable) -> Mapping[str, Mark]:
+def read_marks(repository: ShadowRepository, commit: str, table: CheckTable) -> Mapping[str, Mark]:
     """Return what such a commit has no content of, by path; a folder's ends with a slash.
 
     Raises `RunError` if it was made for a command that names fewer tests.
     """
     about = json.loads(repository.layout(commit))
-    if named := {*table.operands} - {*about["operands"], *chain(*(runner.programs for runner in runners()))}:
+    if named := {*table.operands} - {
+        *about["operands"],
+        *chain(*(runner.programs for runner in load_runners())),
+    }:
         raise RunError(f"{min(named)!r} wasn't among the tests of the check that the run began with.")
     noted: dict[str, list[int] | None] = about["noted"]
     return {path: (mark[0], mark[1]) if mark else None for path, mark in noted.items()}
 
 
-def mark_now(path: Path) -> Mark:
+def current_mark(path: Path) -> Mark:
     """Return the mark of what is there; None: nothing is."""
     with suppress(OSError):
         found = path.lstat()

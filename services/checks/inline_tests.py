@@ -11,29 +11,31 @@ from typing import NamedTuple
 _SCRIPTS = frozenset({".ts", ".tsx", ".js", ".jsx", ".mjs", ".mts"})
 
 
-def code_with_tests_of(path: str, old: str, new: str) -> str:
+def restore_inline_tests(path: str, old: str, new: str) -> str:
     """Return the code of today with the tests of before; equal to `new` if these have not changed.
 
     Raises `ValueError` if they have, and can't be told apart.
     """
     match PurePath(path).suffix:
         case ".rs":
-            return _rust_with_tests_of(old, new)
+            return _restore_rust_tests(old, new)
         case ".py":
-            changed = bool(Counter(_doctests(old)) - Counter(_doctests(new)))
+            changed = bool(Counter(_python_doctests(old)) - Counter(_python_doctests(new)))
         case ".zig":
-            changed = bool(Counter(_blocks(old, r"^test\b")) - Counter(_blocks(new, r"^test\b")))
+            changed = bool(Counter(_split_blocks(old, r"^test\b")) - Counter(_split_blocks(new, r"^test\b")))
         case ".d":
-            changed = bool(Counter(_blocks(old, r"\bunittest\b")) - Counter(_blocks(new, r"\bunittest\b")))
+            changed = bool(
+                Counter(_split_blocks(old, r"\bunittest\b")) - Counter(_split_blocks(new, r"\bunittest\b"))
+            )
         case suffix:
             assert suffix in _SCRIPTS, suffix
-            changed = _in_source(old) != _in_source(new) and bool(_in_source(old))
+            changed = _vitest_in_source(old) != _vitest_in_source(new) and bool(_vitest_in_source(old))
     if changed:
         raise ValueError("tests beside the code have changed")
     return new
 
 
-def _doctests(text: str) -> Iterator[tuple[str, str]]:
+def _python_doctests(text: str) -> Iterator[tuple[str, str]]:
     """Yield the examples of a Python module's docstrings."""
     if ">>>" not in text:
         return
@@ -43,7 +45,7 @@ def _doctests(text: str) -> Iterator[tuple[str, str]]:
         yield from ((e.source, e.want) for e in doctest.DocTestParser().get_examples(shown))
 
 
-def _blocks(text: str, start: str) -> Iterator[str]:
+def _split_blocks(text: str, start: str) -> Iterator[str]:
     """Yield the blocks that begin so, each up to a brace at its line's beginning or the next block."""
     begins = [found.start() for found in re.finditer(start, text, re.MULTILINE)]
     for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
@@ -51,7 +53,7 @@ def _blocks(text: str, start: str) -> Iterator[str]:
         yield text[begin : closed.end() if closed else end]
 
 
-def _in_source(text: str) -> str:
+def _vitest_in_source(text: str) -> str:
     """Return vitest's tests in a source file, which stand at its end."""
     at = text.find("import.meta.vitest")
     return text[at:].rstrip() if at >= 0 else ""
@@ -75,11 +77,11 @@ _TEST = re.compile(
 _WHOLE = re.compile(r"^\s*#!\[cfg\(test\)\]", re.MULTILINE)
 
 
-def _rust_with_tests_of(old: str, new: str) -> str:
+def _restore_rust_tests(old: str, new: str) -> str:
     if _WHOLE.search(old):
         return old
-    before, now = [*_rust_items(old)], [*_rust_items(new)]
-    if Counter(_doc_tests(old)) - Counter(_doc_tests(new)):
+    before, now = [*_rust_test_items(old)], [*_rust_test_items(new)]
+    if Counter(_rust_doctests(old)) - Counter(_rust_doctests(new)):
         raise ValueError("examples in comments have changed")
     if [item.text for item in before] == [item.text for item in now]:
         return new
@@ -92,7 +94,7 @@ def _rust_with_tests_of(old: str, new: str) -> str:
     return "\n".join([rest, *(item.text for item in before), ""])
 
 
-def _doc_tests(text: str) -> Iterator[str]:
+def _rust_doctests(text: str) -> Iterator[str]:
     """Yield the examples in Rust's documentation comments, which are tests, too."""
     comments = "\n".join(m[1] for m in re.finditer(r"^\s*//[/!] ?(.*)$", text, re.MULTILINE))
     yield from re.findall(
@@ -100,14 +102,14 @@ def _doc_tests(text: str) -> Iterator[str]:
     )
 
 
-def _rust_items(text: str) -> Iterator[_Item]:
+def _rust_test_items(text: str) -> Iterator[_Item]:
     """Yield the items that are only compiled for tests, from their first attribute to their end."""
     at, depth, pending, is_test = 0, 0, -1, False
     while at < len(text):
-        if skipped := _end_of_text(text, at):
+        if skipped := _end_of_literal(text, at):
             at = skipped
         elif text.startswith("#[", at):
-            end = _closing(text, at + 1, "[", "]")
+            end = _end_of_bracket(text, at + 1, "[", "]")
             pending = at if pending < 0 else pending
             is_test = is_test or _TEST.match(re.sub(r"\s+", "", text[at:end])) is not None
             at = end
@@ -126,7 +128,7 @@ def _end_of_item(text: str, at: int) -> int:
     """Return where the item that begins here ends: behind a semicolon, or behind its braces."""
     inner = 0
     while at < len(text):
-        if skipped := _end_of_text(text, at):
+        if skipped := _end_of_literal(text, at):
             at = skipped
             continue
         sign = text[at]
@@ -137,7 +139,7 @@ def _end_of_item(text: str, at: int) -> int:
         elif sign == ";" and not inner:
             return at + 1
         elif sign == "{":
-            end = _closing(text, at, "{", "}")
+            end = _end_of_bracket(text, at, "{", "}")
             if not inner:
                 return end
             at = end - 1
@@ -145,11 +147,11 @@ def _end_of_item(text: str, at: int) -> int:
     raise ValueError("an item has no end")
 
 
-def _closing(text: str, at: int, opens: str, closes: str) -> int:
+def _end_of_bracket(text: str, at: int, opens: str, closes: str) -> int:
     """Return the place behind the bracket that closes the one here."""
     depth = 0
     while at < len(text):
-        if skipped := _end_of_text(text, at):
+        if skipped := _end_of_literal(text, at):
             at = skipped
             continue
         depth += {opens: 1, closes: -1}.get(text[at], 0)
@@ -159,7 +161,7 @@ def _closing(text: str, at: int, opens: str, closes: str) -> int:
     raise ValueError(f"{opens!r} isn't closed")
 
 
-def _end_of_text(text: str, at: int) -> int:
+def _end_of_literal(text: str, at: int) -> int:
     """Return the end of the comment, text or character that begins here; 0: none does."""
     if text.startswith("/*", at):
         depth, place = 0, at

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from interlock.services.checks.targets import concerning
+from interlock.services.checks.targets import find_test_targets
 
 _VARIABLE = re.compile(
     r"(?:(?:export|override|private|unexport)\s+)*([\w.@%-]+)\s*(?:::?:?|\+|\?|!)?=(?!=).*", re.DOTALL
@@ -29,15 +29,15 @@ class _Block(NamedTuple):
     text: str
 
 
-def make_with_tests_of(old: str, new: str, words: Iterable[str]) -> str:
+def restore_make_tests(old: str, new: str, words: Iterable[str]) -> str:
     """Return the makefile of today with the rules that concern tests, and the variables that they use, as they were.
 
     Raises `ValueError` where that can't be told: other directives have changed, such as `include` and `ifdef`.
     """
-    before, now = _blocks(old), _blocks(new)
+    before, now = _split_blocks(old), _split_blocks(new)
     if _directives(before) != _directives(now):
         raise ValueError("directives have changed")
-    names = _concerning(before, now, words)
+    names = _test_rule_names(before, now, words)
     kept = [block for block in now if not names & {*block.names}]
     restored = [block for block in before if names & {*block.names}]
     if [b for b in now if names & {*b.names}] == restored:
@@ -52,8 +52,8 @@ def make_with_tests_of(old: str, new: str, words: Iterable[str]) -> str:
     return "".join(f"{block.text}\n" for block in (*first, *rules))
 
 
-def _concerning(before: list[_Block], now: list[_Block], words: Iterable[str]) -> set[str]:
-    old, new = _bodies(before, "rule"), _bodies(now, "rule")
+def _test_rule_names(before: list[_Block], now: list[_Block], words: Iterable[str]) -> set[str]:
+    old, new = _bodies_by_name(before, "rule"), _bodies_by_name(now, "rule")
     # The first rule is what make runs without a target.
     goals = [
         next((b.names[0] for b in blocks if b.kind == "rule" and not b.names[0].startswith(".")), "")
@@ -63,10 +63,10 @@ def _concerning(before: list[_Block], now: list[_Block], words: Iterable[str]) -
     # A prerequisite is built for the tests, and is none itself, unless it runs some or nothing else is done.
     runs = [name for each in (old, new) for name, text in each.items() if _RUNS.search(_recipe(text))]
     did, does = ({name: _recipe(text) or text for name, text in each.items()} for each in (old, new))
-    wanted = concerning(did, does, [*words, *bare, *runs])
+    wanted = find_test_targets(did, does, [*words, *bare, *runs])
     patterns = {name for name in (*old, *new) if "%" in name or name.startswith(".")}
     wanted |= patterns
-    variables = (_bodies(before, "variable"), _bodies(now, "variable"))
+    variables = (_bodies_by_name(before, "variable"), _bodies_by_name(now, "variable"))
     texts = [bodies.get(name, "") for name in wanted for bodies in (old, new)]
     used, pending = {*_SHELL, _GOAL}, texts
     while pending:
@@ -81,7 +81,7 @@ def _recipe(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if line[:1].isspace())
 
 
-def _bodies(blocks: list[_Block], kind: str) -> Mapping[str, str]:
+def _bodies_by_name(blocks: list[_Block], kind: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for block in blocks:
         for name in block.names if block.kind == kind else ():
@@ -93,7 +93,7 @@ def _directives(blocks: list[_Block]) -> list[str]:
     return [block.text for block in blocks if block.kind == "directive"]
 
 
-def _blocks(text: str) -> list[_Block]:
+def _split_blocks(text: str) -> list[_Block]:
     """Split into rules with their recipes, variables and directives. A line that ends in a backslash goes on."""
     lines = re.sub(r"\\\n", "\\\\\0", text).splitlines()
     blocks: list[_Block] = []
@@ -104,13 +104,13 @@ def _blocks(text: str) -> list[_Block]:
             last = blocks[-1]
             blocks[-1] = last._replace(text=f"{last.text}\n{line}")
         elif line.strip() and not line.lstrip().startswith("#"):
-            blocks.append(_block(line))
+            blocks.append(_parse_block_head(line))
         elif blocks and blocks[-1].kind == "rule" and not line.strip():
             continue  # a recipe goes on behind empty lines
     return blocks
 
 
-def _block(line: str) -> _Block:
+def _parse_block_head(line: str) -> _Block:
     text = line.strip()
     if _DIRECTIVE.match(text):
         return _Block("directive", (), line)

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import yaml
 
-from interlock.services.checks.inline_tests import code_with_tests_of
-from interlock.services.checks.makefile import make_with_tests_of
-from interlock.services.checks.targets import concerning
+from interlock.services.checks.inline_tests import restore_inline_tests
+from interlock.services.checks.makefile import restore_make_tests
+from interlock.services.checks.targets import find_test_targets
 from interlock.services.checks.test_table import CheckTable, Mixed
 
 
@@ -24,7 +24,7 @@ class InseparableError(Exception):
     """What concerns tests can't be told apart from the rest."""
 
 
-def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
+def restore_tests(path: str, old: str, new: str, table: CheckTable) -> str:
     """Return the file of today with the parts that concern tests as they were; equal to `new` if none has changed.
 
     Raises `InseparableError`.
@@ -34,12 +34,12 @@ def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
         raise InseparableError
     try:
         if row.format == "code":
-            return code_with_tests_of(path, old, new)
+            return restore_inline_tests(path, old, new)
         if row.format == "make":
-            return make_with_tests_of(old, new, table.words)
+            return restore_make_tests(old, new, table.words)
         read, write = _FORMATS[row.format]
         before, now = read(old), read(new)
-        made = _merged(before, now, row, table)
+        made = _merge_tests(before, now, row, table)
         if made == now:
             return new
         text = write(made)
@@ -53,21 +53,23 @@ def with_tests_of(path: str, old: str, new: str, table: CheckTable) -> str:
         raise InseparableError from error
 
 
-def holds_tests(path: str, text: str, table: CheckTable) -> bool:
+def has_tests(path: str, text: str, table: CheckTable) -> bool:
     """Return whether something in a file of which only a part concerns tests does."""
     try:
-        return with_tests_of(path, text, "", table) != ""
+        return restore_tests(path, text, "", table) != ""
     except InseparableError:
         return True
 
 
-def _merged(before: dict[str, Any], now: dict[str, Any], row: Mixed, table: CheckTable) -> dict[str, Any]:
+def _merge_tests(
+    before: dict[str, Any], now: dict[str, Any], row: Mixed, table: CheckTable
+) -> dict[str, Any]:
     made = now
     for key in row.keys:
-        made = _with_key(before, made, key.split("."))
+        made = _restore_key(before, made, key.split("."))
     if row.targets:
-        old, new = _an_object(before.get(row.targets) or {}), _an_object(now.get(row.targets) or {})
-        names = concerning(_texts(old), _texts(new), table.words)
+        old, new = _require_object(before.get(row.targets) or {}), _require_object(now.get(row.targets) or {})
+        names = find_test_targets(_target_texts(old), _target_texts(new), table.words)
         kept = {name: body for name, body in new.items() if name not in names}
         restored = {name: body for name, body in old.items() if name in names}
         order = [*dict.fromkeys([*new, *old])]
@@ -78,18 +80,18 @@ def _merged(before: dict[str, Any], now: dict[str, Any], row: Mixed, table: Chec
     return made
 
 
-def _texts(targets: Mapping[str, Any]) -> dict[str, str]:
+def _target_texts(targets: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: body if isinstance(body, str) else json.dumps(body, default=str)
         for name, body in targets.items()
     }
 
 
-def _with_key(before: Any, now: Any, key: Sequence[str]) -> Any:
+def _restore_key(before: Any, now: Any, key: Sequence[str]) -> Any:
     """Return `now` with the value of a dotted key as it was before."""
     if not isinstance(now or {}, dict) or not isinstance(before or {}, dict):
         return now  # another kind of value stands there
-    old, new = _an_object(before or {}), _an_object(now or {})
+    old, new = _require_object(before or {}), _require_object(now or {})
     made = dict(new)
     for name in [n for n in dict.fromkeys([*new, *old]) if fnmatchcase(n, key[0])]:
         if len(key) == 1:
@@ -98,7 +100,7 @@ def _with_key(before: Any, now: Any, key: Sequence[str]) -> Any:
             else:
                 del made[name]
             continue
-        inner = _with_key(old.get(name), new.get(name), key[1:])
+        inner = _restore_key(old.get(name), new.get(name), key[1:])
         if inner:
             made[name] = inner
         elif name in made and name not in new:
@@ -109,14 +111,14 @@ def _with_key(before: Any, now: Any, key: Sequence[str]) -> Any:
 
 
 def _read_json(text: str) -> dict[str, Any]:
-    return _an_object(json.loads(text)) if text.strip() else {}
+    return _require_object(json.loads(text)) if text.strip() else {}
 
 
 def _read_yaml(text: str) -> dict[str, Any]:
-    return _an_object(yaml.safe_load(text) or {})
+    return _require_object(yaml.safe_load(text) or {})
 
 
-def _an_object(found: Any) -> dict[str, Any]:
+def _require_object(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TypeError("expected an object")
     return cast(dict[str, Any], found)
@@ -147,10 +149,10 @@ def _write_ini(made: Mapping[str, Any]) -> str:
 
 
 def _write_toml(made: Mapping[str, Any]) -> str:
-    return "".join(f"{json.dumps(key)} = {_toml(value)}\n" for key, value in made.items())
+    return "".join(f"{json.dumps(key)} = {_to_toml(value)}\n" for key, value in made.items())
 
 
-def _toml(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
@@ -159,10 +161,10 @@ def _toml(value: Any) -> str:
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
         case list():
-            return f"[{', '.join(map(_toml, cast(list[Any], value)))}]"
+            return f"[{', '.join(map(_to_toml, cast(list[Any], value)))}]"
         case dict():
             pairs = cast(dict[str, Any], value).items()
-            return f"{{{', '.join(f'{json.dumps(k)} = {_toml(v)}' for k, v in pairs)}}}"
+            return f"{{{', '.join(f'{json.dumps(k)} = {_to_toml(v)}' for k, v in pairs)}}}"
         case _:
             return repr(value)
 

@@ -35,7 +35,7 @@ class RepairFiles:
 
     def is_test(self, path: str) -> bool:
         """Return whether a path, relative or absolute, is a test or a runner's settings."""
-        inside = self._inside(path)
+        inside = self._relative_path(path)
         return inside is not None and self.table.is_test(inside)
 
     def wants_tests(self, task: str) -> bool:
@@ -51,9 +51,9 @@ class RepairFiles:
 
         `tests`: path → text.
         """
-        found = [self._inside(place) for place in reversed(_PLACE.findall(output))]
+        found = [self._relative_path(place) for place in reversed(_PLACE.findall(output))]
         for path, text in tests.items():
-            found += [*self._imported(path, text)]
+            found += [*self._imported_modules(path, text)]
         mine = (
             path
             for path in found
@@ -61,7 +61,7 @@ class RepairFiles:
         )
         return [*dict.fromkeys(mine)]
 
-    def _imported(self, path: str, text: str) -> Iterator[str]:
+    def _imported_modules(self, path: str, text: str) -> Iterator[str]:
         folder = PurePosixPath(path).parent
         for module, names, modules in _PYTHON.findall(text):
             wanted = [module, *(f"{module}.{name.split()[0]}" for name in names.split(",") if name.strip())]
@@ -70,20 +70,20 @@ class RepairFiles:
                 yield from (f"{base}{where}{end}" for base in ("", "src/") for end in (".py", "/__init__.py"))
                 yield str(folder / f"{where}.py")
         for name in _SCRIPT.findall(text):
-            where = str(PurePosixPath(_normal(str(folder / name))))
+            where = str(PurePosixPath(_normalize_path(str(folder / name))))
             yield from (f"{where}{end}" for end in _ENDINGS)
 
-    def _inside(self, path: str) -> str | None:
+    def _relative_path(self, path: str) -> str | None:
         where = PurePosixPath(path)
         if where.is_absolute():
             if not where.is_relative_to(self.root):
                 return None
             where = where.relative_to(self.root)
-        text = _normal(str(where))
+        text = _normalize_path(str(where))
         return None if text.startswith("..") else text
 
 
-def _normal(path: str) -> str:
+def _normalize_path(path: str) -> str:
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and parts and parts[-1] != "..":

@@ -7,7 +7,7 @@ _TESTS = re.compile(r"test|spec|check|cover|verify|^ci$|^ci[-_:.]|^(pre|post)?t$
 _WORD = re.compile(r"[\w:.@/-]+")
 
 
-def concerning(old: Mapping[str, str], new: Mapping[str, str], words: Iterable[str]) -> set[str]:
+def find_test_targets(old: Mapping[str, str], new: Mapping[str, str], words: Iterable[str]) -> set[str]:
     """Return the names, of targets of before and today, that concern tests; `words`: those of the check's line."""
     known = {*old, *new}
     wanted = known & {*words} | {name for name in known if _TESTS.search(name)}

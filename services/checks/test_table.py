@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
-from interlock.services.shell.simple import ASSIGNED, simple_commands
+from interlock.services.shell.simple import ASSIGNED, split_simple_commands
 
 Kind = Literal["", "test", "settings", "mixed", "whole", "code"]
 """`test`: a test, or something in a test folder. `settings`: it decides which tests run. `mixed`: some keys or targets
@@ -46,43 +46,43 @@ class Mixed(BaseModel, extra="forbid", frozen=True, defer_build=True):
 
 
 @cache
-def _document() -> Mapping[str, Any]:
+def _load_document() -> Mapping[str, Any]:
     return tomllib.loads(Path(__file__).with_name("tests.toml").read_text(encoding="utf-8"))
 
 
 @cache
-def runners() -> Sequence[Runner]:
-    return [Runner.model_validate(row) for row in _document()["runner"]]
+def load_runners() -> Sequence[Runner]:
+    return [Runner.model_validate(row) for row in _load_document()["runner"]]
 
 
 @cache
-def _mixed() -> Sequence[tuple[Callable[[str], bool], Mixed]]:
-    rows = map(Mixed.model_validate, _document()["mixed"])
-    return [(matcher_of(row.files), row) for row in rows]
+def _load_mixed() -> Sequence[tuple[Callable[[str], bool], Mixed]]:
+    rows = map(Mixed.model_validate, _load_document()["mixed"])
+    return [(compile_matcher(row.files), row) for row in rows]
 
 
 @cache
-def _in_folders() -> re.Pattern[str]:
-    folders = _document()["folders"]
+def _test_folder_pattern() -> re.Pattern[str]:
+    folders = _load_document()["folders"]
     no, yes = ("|".join(map(re.escape, folders[name])) for name in ("not", "names"))
     return re.compile(rf"(?:(?!(?:{no})/)[^/]+/)*?(?:{yes})/(?:(?!(?:{no})/)[^/]+/)*[^/]+")
 
 
 @cache
-def _of_others() -> re.Pattern[str]:
+def _foreign_folder_pattern() -> re.Pattern[str]:
     """Paths in folders with packages of others and in caches."""
-    return re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, _document()['folders']['not']))})/.*")
+    return re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, _load_document()['folders']['not']))})/.*")
 
 
 @cache
-def _made() -> tuple[frozenset[str], frozenset[str]]:
+def _generated_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return names of folders that builds and package managers fill, and names that lie in such folders."""
-    folders = _document()["folders"]
+    folders = _load_document()["folders"]
     return frozenset(folders["made"]), frozenset(folders["marks"])
 
 
 @cache
-def matcher_of(patterns: Sequence[str]) -> Callable[[str], bool]:
+def compile_matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Return whether a relative path matches one of these patterns, written as in `tests.toml`."""
     if not patterns:
         return lambda _: False
@@ -91,21 +91,21 @@ def matcher_of(patterns: Sequence[str]) -> Callable[[str], bool]:
     # Apart, as a name is found in half the time that it takes to look for it at the end of a path.
     by_name, by_path = (
         re.compile("|".join(map(to_regex, some)) or "(?!)")
-        for to_regex, some in ((_part, names), (_as_regex, paths))
+        for to_regex, some in ((_segment_to_regex, names), (_pattern_to_regex, paths))
     )
     return lambda path: bool(by_name.fullmatch(path[path.rfind("/") + 1 :]) or by_path.fullmatch(path))
 
 
-def _as_regex(pattern: str) -> str:
+def _pattern_to_regex(pattern: str) -> str:
     anchored, pattern = pattern.startswith("/"), pattern.removeprefix("/").removeprefix("./")
-    parts = (".*" if part == "**" else _part(part) for part in pattern.split("/"))
+    parts = (".*" if part == "**" else _segment_to_regex(part) for part in pattern.split("/"))
     text = "/".join(parts).replace("/.*/", "/(?:.*/)?").removeprefix(".*/")
     rest = "" if pattern.endswith("**") else "(?:/.*)?" if pattern.endswith("/") else ""
     begin = "" if anchored else "(?:.*/)?"
     return f"(?:{begin}{text}{rest})"
 
 
-def _part(pattern: str) -> str:
+def _segment_to_regex(pattern: str) -> str:
     text = translate(pattern)
     for end in (r"\Z", r"\z"):
         text = text.removesuffix(end)
@@ -130,10 +130,14 @@ class CheckTable:
         """Return what a path relative to the workspace is."""
         if self.is_of_others(path):
             return ""
-        is_in_table = _is_in_table()(path)
-        if is_in_table and _is_setting()(path):
+        is_in_table = _any_row_matcher()(path)
+        if is_in_table and _settings_matcher()(path):
             return "settings"
-        if (is_in_table and _is_test()(path)) or _in_folders().fullmatch(path) or self._is_own(path):
+        if (
+            (is_in_table and _tests_matcher()(path))
+            or _test_folder_pattern().fullmatch(path)
+            or self._is_named_test(path)
+        ):
             return "test"
         row = self.mixed(path) if is_in_table else None
         if row is None:
@@ -142,7 +146,7 @@ class CheckTable:
 
     def is_of_others(self, path: str) -> bool:
         """Return whether a path lies in a folder with packages of others, or in a cache."""
-        return _of_others().fullmatch(path) is not None
+        return _foreign_folder_pattern().fullmatch(path) is not None
 
     def kind_of_link(self, path: str) -> Kind:
         """As `kind_of`, of a link, which may stand for a folder of tests or for a runner's package."""
@@ -166,7 +170,7 @@ class CheckTable:
     def is_made(self, folder: str, names: Set[str]) -> bool:
         """Return whether a folder that no snapshot holds is the work of a build or a package manager; `names`:
         those in it."""
-        made, marks = _made()
+        made, marks = _generated_names()
         if not marks.isdisjoint(names):
             return True
         name = folder.rpartition("/")[2]
@@ -174,7 +178,7 @@ class CheckTable:
 
     def mixed(self, path: str) -> Mixed | None:
         """Return the row of a file of which only a part concerns tests."""
-        return next((row for matches, row in _mixed() if matches(path)), None)
+        return next((row for matches, row in _load_mixed() if matches(path)), None)
 
     def is_test(self, path: str) -> bool:
         """Return whether all of a file is a test, or decides which tests run."""
@@ -188,20 +192,20 @@ class CheckTable:
     @cached_property
     def programs(self) -> Sequence[Runner]:
         """The runners that the line names."""
-        return [runner for words in _commands(self.command) for runner in _runners_in(words)]
+        return [runner for words in _split_commands(self.command) for runner in _find_runners(words)]
 
     @cached_property
     def named(self) -> Sequence[str]:
         """Relative paths that the line hands to a runner: files and folders of tests, whatever they are called."""
-        return [*self._operands(code=False)]
+        return [*self._iterate_operands(code=False)]
 
     @cached_property
     def operands(self) -> Sequence[str]:
         """Relative paths that the line hands to a runner, also where they hold the code that is tested."""
-        return [*self._operands(code=True)]
+        return [*self._iterate_operands(code=True)]
 
-    def _operands(self, *, code: bool) -> Iterator[str]:
-        for words in filter(_runners_in, _commands(self.command)):
+    def _iterate_operands(self, *, code: bool) -> Iterator[str]:
+        for words in filter(_find_runners, _split_commands(self.command)):
             if not code and any("doctest" in word for word in words):
                 continue
             for word in words[1:]:
@@ -211,24 +215,28 @@ class CheckTable:
                     if "unittest" in words and path.replace(".", "").isidentifier():
                         yield f"{path.replace('.', '/')}.py"
 
-    def _is_own(self, path: str) -> bool:
-        return path in self.named or path.startswith(self._own_folders) or self._configured(path)
+    def _is_named_test(self, path: str) -> bool:
+        return path in self.named or path.startswith(self._named_folders) or self._configured_matcher(path)
 
     @cached_property
-    def _own_folders(self) -> tuple[str, ...]:
+    def _named_folders(self) -> tuple[str, ...]:
         """Folders of tests that the line names, or links lead to, each with a slash at its end."""
         named = (f"{one}/" for one in self.named if _FOLDER.search(one.rpartition("/")[2]))
         return (*named, *self.linked)
 
     @cached_property
-    def _configured(self) -> Callable[[str], bool]:
-        return matcher_of(
-            tuple(dict.fromkeys((*_pytest_patterns(self.read), *_jest_patterns(self.read), *self._options())))
+    def _configured_matcher(self) -> Callable[[str], bool]:
+        return compile_matcher(
+            tuple(
+                dict.fromkeys(
+                    (*_pytest_patterns(self.read), *_jest_patterns(self.read), *self._option_patterns())
+                )
+            )
         )
 
-    def _options(self) -> Iterator[str]:
+    def _option_patterns(self) -> Iterator[str]:
         """Yield the patterns that the line itself gives: `unittest discover -s checks -p 'check*.py'`."""
-        for words in _commands(self.command):
+        for words in _split_commands(self.command):
             for option, value in pairwise(words):
                 if option in ("-p", "--pattern") and "unittest" in words:
                     yield value
@@ -237,39 +245,41 @@ class CheckTable:
 
 
 @cache
-def _is_setting() -> Callable[[str], bool]:
-    return matcher_of(tuple(pattern for runner in runners() for pattern in runner.settings))
+def _settings_matcher() -> Callable[[str], bool]:
+    return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.settings))
 
 
 @cache
-def _is_test() -> Callable[[str], bool]:
-    return matcher_of(tuple(pattern for runner in runners() for pattern in runner.tests))
+def _tests_matcher() -> Callable[[str], bool]:
+    return compile_matcher(tuple(pattern for runner in load_runners() for pattern in runner.tests))
 
 
 @cache
-def _is_in_table() -> Callable[[str], bool]:
+def _any_row_matcher() -> Callable[[str], bool]:
     """Match what any row does, at once: whole trees of files are looked at."""
-    rows = ((*runner.tests, *runner.settings) for runner in runners())
-    return matcher_of(tuple(chain(*rows, *(row.files for _, row in _mixed()))))
+    rows = ((*runner.tests, *runner.settings) for runner in load_runners())
+    return compile_matcher(tuple(chain(*rows, *(row.files for _, row in _load_mixed()))))
 
 
-def _runners_in(words: Sequence[str]) -> list[Runner]:
+def _find_runners(words: Sequence[str]) -> list[Runner]:
     """Return the runners that a simple command names."""
     names = {Path(word).name for word in words}
     called = " ".join((Path(words[0]).name, *words[1:2]))
     node = called == "node --test" or (Path(words[0]).name == "node" and "--test" in words)
-    return [r for r in runners() if names & {*r.programs} or r.name == called or (node and r.name == "node")]
+    return [
+        r for r in load_runners() if names & {*r.programs} or r.name == called or (node and r.name == "node")
+    ]
 
 
-def _commands(line: str) -> Iterator[list[str]]:
+def _split_commands(line: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a shell line, without assignments before it."""
-    commands = ([*dropwhile(ASSIGNED.fullmatch, words)] for words in simple_commands(line))
+    commands = ([*dropwhile(ASSIGNED.fullmatch, words)] for words in split_simple_commands(line))
     return filter(None, commands)
 
 
 def _pytest_patterns(read: Callable[[str], str | None]) -> Iterator[str]:
     """Yield the patterns of pytest's own settings: `python_files`, `testpaths`."""
-    for section in _pytest_sections(read):
+    for section in _read_pytest_sections(read):
         files = section.get("python_files", "")
         yield from files.split() if isinstance(files, str) else map(str, files)
         paths = section.get("testpaths", "")
@@ -278,7 +288,7 @@ def _pytest_patterns(read: Callable[[str], str | None]) -> Iterator[str]:
                 yield f"/{path.strip('/').removeprefix('./')}/**"
 
 
-def _pytest_sections(read: Callable[[str], str | None]) -> Iterator[Mapping[str, Any]]:
+def _read_pytest_sections(read: Callable[[str], str | None]) -> Iterator[Mapping[str, Any]]:
     for name, sections in (
         ("pytest.ini", ("pytest",)),
         ("tox.ini", ("pytest",)),

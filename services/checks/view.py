@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.services.checks import VIEWS
-from interlock.services.checks.view_program import File, put_back
+from interlock.services.checks.view_program import StoredFile, restore_files
 from interlock.services.files.disk import make_private_directory
 
 _PROGRAM = (
@@ -46,39 +46,39 @@ class View:
 
 
 @contextmanager
-def opened_view(
+def open_view(
     workspace: Path, files: Iterable[Before], home: Path, *, copy: bool, check: Callable[[], None]
 ) -> Generator[View]:
     """Yield a view in which these files are as before, removed after the block.
 
     `copy`: no mount. `check` raises to give up while a workspace is being copied. Blocks. Raises `OSError`.
     """
-    with _folder(workspace, home) as folder:
-        listed = [_stored(folder / f"file-{number}", *before) for number, before in enumerate(files)]
-        if not copy and (found := _overlay(workspace, listed, folder)):
+    with _create_view_folder(workspace, home) as folder:
+        listed = [_to_file(folder / f"file-{number}", *before) for number, before in enumerate(files)]
+        if not copy and (found := _mount_overlay(workspace, listed, folder)):
             yield found
             return
         root = folder / workspace.name
-        _copied(workspace, root, workspace, root, check)
-        put_back(str(root), listed)
+        _copy_folder(workspace, root, workspace, root, check)
+        restore_files(str(root), listed)
         yield View(root, ())
 
 
-def _stored(place: Path, path: str, mode: int, data: bytes) -> File:
+def _to_file(place: Path, path: str, mode: int, data: bytes) -> StoredFile:
     place.write_bytes(data)
-    return File(path, mode, str(place))
+    return StoredFile(path, mode, str(place))
 
 
-def remove_left_views(home: Path) -> None:
+def remove_leftover_views(home: Path) -> None:
     """Remove what killed runs have left."""
     for folder in (home / VIEWS).glob("*"):
         with suppress(OSError), (folder / "lock").open() as lock:  # gone, or of a run that lives
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _removed(folder)
+            _remove_view(folder)
 
 
 @contextmanager
-def _folder(workspace: Path, home: Path) -> Generator[Path]:
+def _create_view_folder(workspace: Path, home: Path) -> Generator[Path]:
     base = home / VIEWS
     if home.is_relative_to(workspace):  # an overlay can't lie in itself
         base = Path(os.path.realpath(tempfile.gettempdir()))
@@ -90,10 +90,10 @@ def _folder(workspace: Path, home: Path) -> Generator[Path]:
         try:
             yield folder
         finally:
-            _removed(folder)
+            _remove_view(folder)
 
 
-def _overlay(workspace: Path, files: Sequence[File], folder: Path) -> View | None:
+def _mount_overlay(workspace: Path, files: Sequence[StoredFile], folder: Path) -> View | None:
     """Return a view through a mount; None if there can't be one here."""
     if not sys.platform.startswith("linux"):
         return None
@@ -120,7 +120,7 @@ def _overlay(workspace: Path, files: Sequence[File], folder: Path) -> View | Non
     return None
 
 
-def _copied(source: Path, target: Path, root: Path, copy: Path, check: Callable[[], None]) -> None:
+def _copy_folder(source: Path, target: Path, root: Path, copy: Path, check: Callable[[], None]) -> None:
     """Copy a folder, sharing blocks where the file system can. Links and scripts that name `root` lead to `copy`."""
     target.mkdir(mode=0o700)
     with os.scandir(source) as entries:
@@ -132,7 +132,7 @@ def _copied(source: Path, target: Path, root: Path, copy: Path, check: Callable[
                 made.symlink_to(copy / link.relative_to(root) if link.is_relative_to(root) else link)
             elif entry.is_dir(follow_symlinks=False):
                 if not Path(entry.path).samefile(copy.parent):
-                    _copied(Path(entry.path), made, root, copy, check)
+                    _copy_folder(Path(entry.path), made, root, copy, check)
             elif entry.is_file(follow_symlinks=False):
                 with suppress(PermissionError):  # the command couldn't read it either
                     _copy_file(entry, made, os.fsencode(root), os.fsencode(copy))
@@ -153,7 +153,7 @@ def _copy_file(entry: os.DirEntry[str], made: Path, root: bytes, copy: bytes) ->
     shutil.copystat(entry.path, made, follow_symlinks=False)
 
 
-def _removed(folder: Path) -> None:
+def _remove_view(folder: Path) -> None:
     """Remove a view, also what its command has closed; its lock last."""
     for path, folders, _ in os.walk(folder):
         for name in folders:

@@ -19,7 +19,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
-class File(NamedTuple):
+class StoredFile(NamedTuple):
     """A file as it was."""
 
     path: str
@@ -30,14 +30,14 @@ class File(NamedTuple):
     """The file that holds its bytes, or a link's target."""
 
 
-def put_back(root: str, files: Iterable[File]) -> None:
+def restore_files(root: str, files: Iterable[StoredFile]) -> None:
     """Put files into a view, each newer than the one before. Raises `OSError`."""
     begun_ns = time.time_ns()
     for number, file in enumerate(files):
         *folders, name = file.path.split("/")
         with _Folder(root, folders, make=bool(file.mode)) as folder:
             if folder is not None:
-                _put(folder, name, file, begun_ns + number * 1000)
+                _write_file(folder, name, file, begun_ns + number * 1000)
 
 
 class _Folder:
@@ -74,10 +74,10 @@ class _Folder:
         return os.open(name, _FOLDER, dir_fd=folder)
 
 
-def _put(folder: int, name: str, file: File, at_ns: int) -> None:
+def _write_file(folder: int, name: str, file: StoredFile, at_ns: int) -> None:
     _remove(folder, name)
     if name.endswith(".py"):
-        _forget_compiled(folder, name.removesuffix(".py"))
+        _remove_compiled(folder, name.removesuffix(".py"))
     if not file.mode:
         return
     with open(file.data, "rb") as source:  # noqa: PTH123 - a path of the program's own
@@ -101,7 +101,7 @@ def _remove(folder: int, name: str) -> None:
         shutil.rmtree(name, dir_fd=folder)
 
 
-def _forget_compiled(folder: int, stem: str) -> None:
+def _remove_compiled(folder: int, stem: str) -> None:
     """Remove what Python compiled of today's file: it compares whole seconds and sizes only."""
     with suppress(OSError):
         cache = os.open("__pycache__", _FOLDER, dir_fd=folder)
@@ -123,7 +123,7 @@ def main(plan: str, *command: str) -> NoReturn:
     try:
         with open(plan, encoding="utf-8") as file:  # noqa: PTH123 - starts in milliseconds without pathlib
             view = json.load(file)
-        _unshare()
+        _enter_namespaces()
         for root, upper, work in view["folders"]:
             if view["memory"]:
                 _mount(b"tmpfs", os.path.dirname(upper), b"tmpfs", "mode=700")  # noqa: PTH120 - see above
@@ -134,7 +134,7 @@ def main(plan: str, *command: str) -> NoReturn:
             _mount(b"overlay", root, b"overlay", f"lowerdir={lower},upperdir={up},workdir={at},userxattr")
             for one in held:
                 os.close(one)
-        put_back(view["folders"][0][0], (File(*one) for one in view["files"]))
+        restore_files(view["folders"][0][0], (StoredFile(*one) for one in view["files"]))
         os.chdir(view["folders"][0][0])
     except OSError as error:
         sys.stderr.write(f"No view of the workspace: {error}\n")
@@ -144,10 +144,10 @@ def main(plan: str, *command: str) -> NoReturn:
     os.execvp(command[0], command)
 
 
-def _unshare() -> None:
+def _enter_namespaces() -> None:
     user, group = os.getuid(), os.getgid()
     if _C.unshare(_NEWUSER | _NEWNS):
-        raise _error("unshare")
+        raise _last_os_error("unshare")
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -156,14 +156,14 @@ def _unshare() -> None:
         with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - see above
             file.write(text)
     if _C.mount(b"none", b"/", None, _PRIVATE, None):
-        raise _error("mount")
+        raise _last_os_error("mount")
 
 
 def _mount(source: bytes, target: str, kind: bytes, options: str) -> None:
     if _C.mount(source, os.fsencode(target), kind, 0, options.encode()):
-        raise _error(f"mount {kind.decode()}")
+        raise _last_os_error(f"mount {kind.decode()}")
 
 
-def _error(what: str) -> OSError:
+def _last_os_error(what: str) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, f"{what}: {os.strerror(number)}")

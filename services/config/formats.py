@@ -23,12 +23,12 @@ _NOT_NEWLINE = re.compile(r"[^\n\r]")
 def parse_json(text: str) -> object:
     """Parse JSON with comments. Raises `json.JSONDecodeError` with the position in `text`, or plain `ValueError`."""
     try:
-        return json.loads(_blanked(text), parse_constant=_refuse_constant)
+        return json.loads(_blank_comments(text), parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _blanked(text: str) -> str:
+def _blank_comments(text: str) -> str:
     """Blank out comments and trailing commas; the result has the same length as `text`."""
     pieces: list[str] = []
     end = 0
@@ -65,13 +65,15 @@ def parse_yaml(text: str) -> object:
     import yaml
 
     try:
-        _check_events(cast("Iterable[object]", yaml.parse(text)))  # pyright: ignore[reportUnknownMemberType]
+        _reject_yaml_features(cast("Iterable[object]", yaml.parse(text)))  # pyright: ignore[reportUnknownMemberType]
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"no YAML: {' '.join(str(error).split())}") from error
 
 
-def front_matter(text: str, parsed: Callable[[str], object] = parse_yaml) -> tuple[Mapping[str, Any], str]:
+def split_front_matter(
+    text: str, parsed: Callable[[str], object] = parse_yaml
+) -> tuple[Mapping[str, Any], str]:
     """Split off the front matter between two `---` lines at the top. Raises `ValueError` saying what is wrong."""
     parts = _FRONT.match(text)
     if parts is None:
@@ -85,7 +87,7 @@ def front_matter(text: str, parsed: Callable[[str], object] = parse_yaml) -> tup
     return cast(Mapping[str, Any], front), parts[2]
 
 
-def _check_events(events: Iterable[object]) -> None:
+def _reject_yaml_features(events: Iterable[object]) -> None:
     import yaml
 
     depth = 0
@@ -125,11 +127,11 @@ def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: boo
     found = DotEnv(dict(env), ignored=[] if trusted else theirs)
     for file in [*(theirs if trusted else []), own]:
         if is_file(file):
-            _add(file, found, file == own)
+            _add_dotenv_file(file, found, file == own)
     return found
 
 
-def _add(file: Path, found: DotEnv, is_own: bool) -> None:
+def _add_dotenv_file(file: Path, found: DotEnv, is_own: bool) -> None:
     try:
         text = read_file(file).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -145,12 +147,12 @@ def _add(file: Path, found: DotEnv, is_own: bool) -> None:
         elif binding.key and binding.value is not None:
             given.setdefault(binding.key, binding.value)
     for address, keys in ADDRESSES.items():
-        _part_strangers(file, given, found, address, keys, is_own)
+        _drop_mismatched_keys(file, given, found, address, keys, is_own)
     for name, value in given.items():
         found.values.setdefault(name, value)
 
 
-def _part_strangers(
+def _drop_mismatched_keys(
     file: Path, given: dict[str, str], found: DotEnv, address: str, keys: Sequence[str], is_own: bool
 ) -> None:
     """Drop the address of another key than the one in use, and the key of another address, from what a file gives."""
@@ -171,7 +173,7 @@ def _part_strangers(
 
 
 @contextmanager
-def changed_settings(file: Path, below: str) -> Generator[Any]:
+def edit_settings(file: Path, below: str) -> Generator[Any]:
     """Yield the file's JSON and write it back unless the block raises; `below` names the changed key in errors.
 
     Raises `ConfigError`.
@@ -181,7 +183,7 @@ def changed_settings(file: Path, below: str) -> Generator[Any]:
         make_private_directory(real.parent)
         with lock_folder(real.parent):
             text = read_text_file(real) if real.exists() else ""
-            data = _plain_json(text or "{}")
+            data = _parse_plain_json(text or "{}")
             yield data
             replace_file(real, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
     except OSError as error:
@@ -192,14 +194,14 @@ def changed_settings(file: Path, below: str) -> Generator[Any]:
         ) from None
 
 
-def _plain_json(text: str) -> Any:
+def _parse_plain_json(text: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def set_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
+def write_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
     """Set variables in a `.env` file readable only by its owner, and remove those in `gone`. Raises `ConfigError`."""
     from dotenv.parser import parse_stream
 
@@ -214,7 +216,7 @@ def set_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozen
                 if b.key not in values and b.key not in gone
             )
             kept += "\n" if kept and not kept.endswith("\n") else ""
-            new = "".join(f"{name}={_quoted(value)}\n" for name, value in values.items())
+            new = "".join(f"{name}={_quote_value(value)}\n" for name, value in values.items())
             replace_file(real, (kept + new).encode())
     except OSError as error:
         raise ConfigError(f"{file}: can't be changed ({error.strerror}).") from None
@@ -222,6 +224,6 @@ def set_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozen
         raise ConfigError(f"{file}: isn't UTF-8. Save it as UTF-8, or change it by hand.") from None
 
 
-def _quoted(value: str) -> str:
+def _quote_value(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

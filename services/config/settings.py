@@ -12,7 +12,7 @@ from typing import Any, TypeGuard, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from interlock.services.config.formats import parse_json
-from interlock.services.config.vendor import with_vendor
+from interlock.services.config.vendor import resolve_vendor
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.files.stamps import lies_there, real_path
@@ -40,7 +40,7 @@ _SHOWN = 60
 
 
 @dataclass(frozen=True)
-class Layer:
+class SettingsLayer:
     """Settings from one source, with keys spelled as in settings files."""
 
     source: str
@@ -52,7 +52,7 @@ class Layer:
     """Variables that are referenced but not set; the references are left as written."""
 
 
-def read_object(file: Path) -> dict[str, Any] | None:
+def read_json_object(file: Path) -> dict[str, Any] | None:
     """Read the JSON object in `file`; None if it doesn't exist. Raises `ConfigError` with file, line and column."""
     try:
         text = read_file(file).decode("utf-8-sig")
@@ -72,33 +72,33 @@ def read_object(file: Path) -> dict[str, Any] | None:
     except ValueError as error:
         raise ConfigError(f"{file}: not JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{file}: holds {shown(value)}, expected a JSON object.")
+        raise ConfigError(f"{file}: holds {format_value(value)}, expected a JSON object.")
     return cast(dict[str, Any], clean_json(value))  # pyright: ignore[reportUnknownArgumentType]
 
 
-def read_layer(file: Path, env: Mapping[str, str]) -> Layer | None:
+def read_settings_file(file: Path, env: Mapping[str, str]) -> SettingsLayer | None:
     """Read, expand and check a settings file; None if there is no such file. Raises `ConfigError`."""
-    data = read_object(file)
+    data = read_json_object(file)
     if data is None:
         return None
     unset: list[str] = []
     # A hook's command is expanded by the shell that runs it, where a value can't become code.
-    expanded = {k: v if k == "hooks" else expand(v, env, unset) for k, v in data.items()}
-    return check_layer(str(file), expanded, unset)
+    expanded = {k: v if k == "hooks" else expand_variables(v, env, unset) for k, v in data.items()}
+    return build_layer(str(file), expanded, unset)
 
 
-def check_layer(source: str, data: Mapping[str, Any], unset: list[str] | None = None) -> Layer:
+def build_layer(source: str, data: Mapping[str, Any], unset: list[str] | None = None) -> SettingsLayer:
     """Normalize keys, collect unknown ones and check types. Raises `ConfigError` naming source and key."""
     unknown: dict[str, str] = {}
-    spelled = _spell(data, Settings, "", unknown)
+    spelled = _normalize_keys(data, Settings, "", unknown)
     try:
         Settings.model_validate(spelled, strict=True)
     except ValidationError as error:
-        raise ConfigError(explain(source, spelled, error)) from None
-    return Layer(source, spelled, unknown, unset or [])
+        raise ConfigError(describe_validation_error(source, spelled, error)) from None
+    return SettingsLayer(source, spelled, unknown, unset or [])
 
 
-def _spell(
+def _normalize_keys(
     data: Mapping[str, Any], model: type[BaseModel], prefix: str, unknown: dict[str, str]
 ) -> dict[str, Any]:
     names = {alias: f for n, f in model.model_fields.items() for alias in (n, f.alias or n)}
@@ -106,16 +106,16 @@ def _spell(
     for key, value in data.items():
         known = names.get(key)
         if known is None:
-            near = _nearest(key, [known.alias or name for name, known in model.model_fields.items()])
+            near = _nearest_key(key, [known.alias or name for name, known in model.model_fields.items()])
             unknown[prefix + key] = near and prefix + near
             spelled[key] = value
             continue
         section, named = known.annotation, get_args(known.annotation)[1:]
         if _is_section(section):
-            value = _spelled(value, section, f"{prefix}{key}.", unknown)
+            value = _normalize_section(value, section, f"{prefix}{key}.", unknown)
         elif named and _is_section(named[0]) and isinstance(value, Mapping):  # such as servers, by name
             entries = cast(Mapping[str, Any], value).items()
-            value = {n: _spelled(v, named[0], f"{prefix}{key}.{n}.", unknown) for n, v in entries}
+            value = {n: _normalize_section(v, named[0], f"{prefix}{key}.{n}.", unknown) for n, v in entries}
         spelled[known.alias or key] = value
     return spelled
 
@@ -124,13 +124,13 @@ def _is_section(kind: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _spelled(value: Any, section: type[BaseModel], prefix: str, unknown: dict[str, str]) -> Any:
+def _normalize_section(value: Any, section: type[BaseModel], prefix: str, unknown: dict[str, str]) -> Any:
     """Values of another type are refused later."""
     known = isinstance(value, Mapping)
-    return _spell(cast(Mapping[str, Any], value), section, prefix, unknown) if known else value
+    return _normalize_keys(cast(Mapping[str, Any], value), section, prefix, unknown) if known else value
 
 
-def _nearest(key: str, known: list[str]) -> str:
+def _nearest_key(key: str, known: list[str]) -> str:
     """Return the known key of which `key` looks like a typo; gemini-cli keys that we don't support resemble none."""
     folded = {name.lower(): name for name in known}
     typed = key.replace("_", "").replace("-", "").lower()
@@ -139,18 +139,18 @@ def _nearest(key: str, known: list[str]) -> str:
     return folded[found[0]] if found else ""
 
 
-def expand(value: Any, env: Mapping[str, str], unset: list[str]) -> Any:
+def expand_variables(value: Any, env: Mapping[str, str], unset: list[str]) -> Any:
     """Expand `$NAME`, `${NAME}` and `${NAME:-default}` in every string; unset names stay and are added to `unset`."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match, env, unset), value)
+        return _VARIABLE.sub(lambda match: _expand_match(match, env, unset), value)
     if isinstance(value, list):
-        return [expand(v, env, unset) for v in cast(list[Any], value)]
+        return [expand_variables(v, env, unset) for v in cast(list[Any], value)]
     if isinstance(value, dict):
-        return {k: expand(v, env, unset) for k, v in cast(dict[str, Any], value).items()}
+        return {k: expand_variables(v, env, unset) for k, v in cast(dict[str, Any], value).items()}
     return value
 
 
-def _variable(match: re.Match[str], env: Mapping[str, str], unset: list[str]) -> str:
+def _expand_match(match: re.Match[str], env: Mapping[str, str], unset: list[str]) -> str:
     name = match[1] or match[2]
     if name in env:
         return env[name]
@@ -160,12 +160,14 @@ def _variable(match: re.Match[str], env: Mapping[str, str], unset: list[str]) ->
     return match[0]
 
 
-def explain(source: str, data: Mapping[str, Any], error: ValidationError, prefix: str = "") -> str:
+def describe_validation_error(
+    source: str, data: Mapping[str, Any], error: ValidationError, prefix: str = ""
+) -> str:
     """Describe the first wrong key, prefixed with `prefix`, with all types it accepts, and count the others."""
     expected: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for problem in error.errors(include_url=False, include_context=False):
-        key, value = _place(data, problem["loc"])
+        key, value = _locate_value(data, problem["loc"])
         values[key] = value
         what = _EXPECTED.get(problem["type"], _PYDANTIC.sub("", problem["msg"]))
         if problem["type"] == "missing":
@@ -174,10 +176,10 @@ def explain(source: str, data: Mapping[str, Any], error: ValidationError, prefix
             expected[key].append(what)
     key = next(iter(expected))
     more = f" ({len(expected) - 1} more like it.)" if len(expected) > 1 else ""
-    return f"{source}: {prefix}{key} is {shown(values[key])}, expected {' or '.join(expected[key])}.{more}"
+    return f"{source}: {prefix}{key} is {format_value(values[key])}, expected {' or '.join(expected[key])}.{more}"
 
 
-def _place(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
+def _locate_value(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
     """Return the dotted key and its value, ignoring a union branch at the end of the location."""
     keys: list[str] = []
     for step in location:
@@ -189,7 +191,7 @@ def _place(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
     return ".".join(keys), data
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Format a wrong value for an error message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
@@ -256,24 +258,28 @@ def load_settings(
     user = [home / folder / "settings.json" for folder in FOLDERS]
     project = project_paths(workspace, home, "settings.json")
     wanted = [*user, *project] if trusted else user
-    read = [(file, layer) for file in wanted if (layer := read_layer(file, env)) is not None]
+    read = [(file, layer) for file in wanted if (layer := read_settings_file(file, env)) is not None]
     layers = [layer for file, layer in read if file not in project]
     warnings: list[str] = []
     if trusted:
-        layers += _server_layers(workspace, env, warnings)
-    layers += [_without_users_own(layer, warnings) for file, layer in read if file in project]
-    layers += [check_layer("environment", _from_environment(env)), check_layer(FLAGS, overrides)]
+        layers += _mcp_file_layers(workspace, env, warnings)
+    layers += [_drop_user_only_keys(layer, warnings) for file, layer in read if file in project]
+    layers += [build_layer("environment", _settings_from_environment(env)), build_layer(FLAGS, overrides)]
     defaults = Settings.model_validate({}).model_dump(by_alias=True)
-    settings = Settings.model_validate(reduce(_merge, (layer.data for layer in layers), defaults))
+    settings = Settings.model_validate(reduce(_merge_data, (layer.data for layer in layers), defaults))
     names = [str(layer.data.get("model", {}).get("name") or "auto") for layer in reversed(layers)]
-    model, said = with_vendor(settings.model, names, env)
+    model, said = resolve_vendor(settings.model, names, env)
     return LoadedSettings(
         settings=settings.model_copy(update={"model": model}),
         files=[file for file, _ in read],
         ignored=[] if trusted else [file for file in project if lies_there(file)],
         unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
-        warnings=[*warnings, *(line for layer in layers for line in _warnings(layer)), *filter(None, [said])],
-        hooks=_hooks(layers, {str(file) for file in project}),
+        warnings=[
+            *warnings,
+            *(line for layer in layers for line in _layer_warnings(layer)),
+            *filter(None, [said]),
+        ],
+        hooks=_hook_layers(layers, {str(file) for file in project}),
     )
 
 
@@ -284,7 +290,7 @@ _USERS_OWN = ("general.notify", "start", "telemetry", "store", "fleet")
 and what a worker trusts."""
 
 
-def _without_users_own(layer: Layer, warnings: list[str]) -> Layer:
+def _drop_user_only_keys(layer: SettingsLayer, warnings: list[str]) -> SettingsLayer:
     """Drop these, even of a trusted project."""
     data = dict(layer.data)
     for key in _USERS_OWN:
@@ -299,14 +305,14 @@ def _without_users_own(layer: Layer, warnings: list[str]) -> Layer:
     return replace(layer, data=data)
 
 
-def _warnings(layer: Layer) -> Iterator[str]:
+def _layer_warnings(layer: SettingsLayer) -> Iterator[str]:
     yield from (f"{layer.source}: ${name} is not set." for name in layer.unset)
     for key, near in layer.unknown.items():
         if near:
             yield f"{layer.source}: unknown setting {key!r}. Did you mean {near!r}?"
 
 
-def _hooks(layers: list[Layer], project: Collection[str]) -> list[HookLayer]:
+def _hook_layers(layers: list[SettingsLayer], project: Collection[str]) -> list[HookLayer]:
     return [
         HookLayer(
             layer.source,
@@ -319,12 +325,14 @@ def _hooks(layers: list[Layer], project: Collection[str]) -> list[HookLayer]:
     ]
 
 
-def _merge(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _merge_data(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     merged = dict(old)
     for key, value in new.items():
         before: Any = old.get(key)
         if isinstance(before, dict) and isinstance(value, dict) and prefix != _SERVERS:
-            merged[key] = _merge(cast(dict[str, Any], before), cast(dict[str, Any], value), f"{prefix}{key}.")
+            merged[key] = _merge_data(
+                cast(dict[str, Any], before), cast(dict[str, Any], value), f"{prefix}{key}."
+            )
         elif prefix + key in _JOINED:
             merged[key] = list(dict.fromkeys(cast(list[str], before or []) + cast(list[str], value)))
         else:
@@ -332,35 +340,35 @@ def _merge(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[s
     return merged
 
 
-def _server_layers(workspace: Path, env: Mapping[str, str], warnings: list[str]) -> Iterator[Layer]:
+def _mcp_file_layers(workspace: Path, env: Mapping[str, str], warnings: list[str]) -> Iterator[SettingsLayer]:
     """Yield Roo's MCP file, then Claude Code's. A bad file or server produces a warning and is skipped."""
     for file, is_roos in ((workspace / ".roo" / "mcp.json", True), (workspace / ".mcp.json", False)):
         try:
-            servers = (read_object(file) or {}).get("mcpServers", {})
+            servers = (read_json_object(file) or {}).get("mcpServers", {})
         except ConfigError as error:
             warnings.append(f"{error} Its MCP servers are ignored.")
             continue
         if not isinstance(servers, dict):
-            warnings.append(f"{file}: mcpServers is {shown(servers)}, expected an object.")
+            warnings.append(f"{file}: mcpServers is {format_value(servers)}, expected an object.")
             continue
         unset: list[str] = []
         good: dict[str, Any] = {}
         unknown: dict[str, str] = {}
         for name, server in cast(dict[str, Any], servers).items():
             if is_roos and isinstance(server, dict):
-                server = _from_roo(cast(dict[str, Any], server), workspace)
+                server = _convert_roo_server(cast(dict[str, Any], server), workspace)
             try:
-                one = {"mcpServers": {name: expand(server, env, unset)}}
-                layer = check_layer(str(file), one)
+                one = {"mcpServers": {name: expand_variables(server, env, unset)}}
+                layer = build_layer(str(file), one)
             except ConfigError as error:
                 warnings.append(f"{error} The server is ignored.")
                 continue
             good |= layer.data["mcpServers"]
             unknown |= layer.unknown
-        yield Layer(str(file), {"mcpServers": good}, unknown, unset)
+        yield SettingsLayer(str(file), {"mcpServers": good}, unknown, unset)
 
 
-def _from_roo(server: dict[str, Any], workspace: Path) -> dict[str, Any]:
+def _convert_roo_server(server: dict[str, Any], workspace: Path) -> dict[str, Any]:
     """Convert Roo's format: time-outs in seconds, URLs default to SSE, and variables are written `${env:NAME}`."""
     text = json.dumps(server).replace("${workspaceFolder}", json.dumps(str(workspace))[1:-1])
     made: dict[str, Any] = json.loads(re.sub(r"\$\{env:(\w+)\}", r"${\1}", text))
@@ -387,7 +395,7 @@ _TELEMETRY = {
 """gemini-cli's variables, the stronger last."""
 
 
-def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
+def _settings_from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     model = env.get("GEMINI_MODEL")
     found: dict[str, Any] = {"model": {"name": model}} if model else {}
     if sandbox := env.get("INTERLOCK_SANDBOX") or env.get("GEMINI_SANDBOX"):

@@ -15,15 +15,15 @@ _ANY = ("auto", *ALIASES)
 """Names that say how large the model is, and not whose."""
 
 
-def with_vendor(
+def resolve_vendor(
     model: "ModelSettings", names: Sequence[str], env: Mapping[str, str]
 ) -> tuple["ModelSettings", str]:
     """Return the settings with `pro` and `flash` of the default vendor, and what to say about it (empty: nothing).
 
     `names`: the model names that were set, the strongest first. An alias that is set keeps its meaning.
     """
-    named = next((vendor for name in names if (vendor := _vendor(model, name))), "")
-    vendor = named or _by_key(env)
+    named = next((vendor for name in names if (vendor := _vendor_of_model(model, name))), "")
+    vendor = named or _vendor_by_key(env)
     tiers = TIERS.get(vendor)
     kept = {alias for alias, target in model.aliases.items() if target != ALIASES.get(alias)}
     if not tiers or kept >= {*tiers}:
@@ -38,7 +38,7 @@ def with_vendor(
     )
 
 
-def _vendor(model: "ModelSettings", name: str) -> str:
+def _vendor_of_model(model: "ModelSettings", name: str) -> str:
     """Return whose model a name is; empty if it only says how large."""
     seen: set[str] = set()
     while name not in seen and (target := model.aliases.get(name)) and target != ALIASES.get(name):
@@ -47,13 +47,13 @@ def _vendor(model: "ModelSettings", name: str) -> str:
     return "" if name in _ANY else guess_provider(name)
 
 
-def _by_key(env: Mapping[str, str]) -> str:
+def _vendor_by_key(env: Mapping[str, str]) -> str:
     for vendor, keys in _KEYS.items():
-        if any(env.get(key) for key in keys) and not _is_of_a_server(vendor, env):
+        if any(env.get(key) for key in keys) and not _is_compatible_server_key(vendor, env):
             return vendor
     return "gemini"
 
 
-def _is_of_a_server(vendor: str, env: Mapping[str, str]) -> bool:
+def _is_compatible_server_key(vendor: str, env: Mapping[str, str]) -> bool:
     """Return whether OpenAI's key is one for a server of other models, such as llama.cpp."""
     return vendor == "openai" and env.get("OPENAI_BASE_URL", "").startswith("http://")

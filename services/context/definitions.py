@@ -13,9 +13,15 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, JsonValue, ValidationError
 
-from interlock.services.config.formats import front_matter, parse_yaml
+from interlock.services.config.formats import parse_yaml, split_front_matter
 from interlock.services.config.settings import FOLDERS
-from interlock.services.context.memory import checked, load_memory, load_rules, problem_in, rules_of
+from interlock.services.context.memory import (
+    first_omission,
+    load_memory,
+    load_rule_folder,
+    load_rules,
+    resolve_in_roots,
+)
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
 from interlock.services.files.stamps import files_like, note
@@ -43,11 +49,11 @@ ONLY_AGENTS = ("complete_task", "update_scratchpad")
 """Available to sub-agents only."""
 
 
-def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
+def build_agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
     """Build the tools that start agents; their descriptions list the agents available."""
     if not definitions:
         return {}
-    listed = "\n".join(f"- {d.name}: {d.description}{_inputs(d)}" for d in definitions.values())
+    listed = "\n".join(f"- {d.name}: {d.description}{_describe_inputs(d)}" for d in definitions.values())
     tools = {
         "invoke_agent": replace(
             INVOKE_AGENT,
@@ -60,12 +66,12 @@ def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
     return tools
 
 
-def _inputs(definition: AgentDefinition) -> str:
+def _describe_inputs(definition: AgentDefinition) -> str:
     properties = (definition.input_schema or {}).get("properties")
     return f" Inputs: {', '.join(properties)}." if isinstance(properties, dict) else ""
 
 
-def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
+def select_agent_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
     """Return the tools a sub-agent may call; at depth 0 it can't start agents."""
     never = {"ask_user", *PLAN_TOOLS, *(() if depth > 0 else AGENT_TOOLS)}
     if definition.tools is None:
@@ -76,11 +82,11 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
         wanted = {n if n in tools else ALIASES.get(n, n) for n in definition.tools}
         chosen = [n for n in tools if n in wanted and n not in never]
     end, schema = COMPLETE_TASK, definition.output_schema
-    end = end if schema is None else replace(end, args=_report_args(schema))
+    end = end if schema is None else replace(end, args=_build_report_args(schema))
     return {**{name: tools[name] for name in chosen}, "complete_task": end}
 
 
-def names_server_tool(definition: AgentDefinition, name: str) -> bool:
+def can_call_server_tool(definition: AgentDefinition, name: str) -> bool:
     """Return whether a sub-agent may call this MCP server tool: it may call all tools, or lists this one or its
     server."""
     named = definition.tools
@@ -89,7 +95,7 @@ def names_server_tool(definition: AgentDefinition, name: str) -> bool:
     )
 
 
-def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
+def _build_report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
     """Build an argument model `{report}` validated against a JSON Schema and declared to the model with it."""
 
     def fits(report: Any) -> Any:
@@ -126,7 +132,7 @@ Loaded = tuple[dict[str, T], list[str]]
 """Definitions by name, and one line per unusable file."""
 
 
-def _loaded(
+def _load_definitions(
     files: Callable[[Path], Iterable[Path]],
     read: Callable[[Path, Path], tuple[str, T]],
     root: Path,
@@ -148,27 +154,29 @@ def _loaded(
                     raise ValueError(f"it is larger than {_LARGEST} bytes")
                 name, definition = read(path, base)
             except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
-                problems[path, base] = f"{path} was ignored: {_explained(error)}"
+                problems[path, base] = f"{path} was ignored: {_describe_error(error)}"
             else:
                 found[name] = definition
     return found, problems
 
 
-def _explained(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         place, what = first_fault(error)
         return f"{place!r}: {what}; it knows {', '.join(AgentDefinition.model_fields)}."
     return f"{' '.join(str(error).split())}."
 
 
-def _in(pattern: str, base: Path) -> list[Path]:
+def _list_matching(pattern: str, base: Path) -> list[Path]:
     """List matching files of one home or project, in ascending precedence."""
     return [path for folder in FOLDERS for path in files_like(base / folder, pattern)]
 
 
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
     """Load agents; users' definitions override the built-in ones."""
-    found, broken = _loaded(partial(_in, "agents/*.md"), _agent, root, home, trusted)
+    found, broken = _load_definitions(
+        partial(_list_matching, "agents/*.md"), _read_agent, root, home, trusted
+    )
     problems = [*broken.values()]
     for name, agent in found.items():
         odd = [
@@ -179,28 +187,28 @@ def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition
         problems += [
             f"{agent.source}: agent {name!r} names {t!r}, no tool here.{nearest(t, [*TOOLS])}" for t in odd
         ]
-    return {**_shipped(), **found}, problems
+    return {**_load_shipped_agents(), **found}, problems
 
 
 @cache
-def _shipped() -> Mapping[str, AgentDefinition]:
+def _load_shipped_agents() -> Mapping[str, AgentDefinition]:
     found: dict[str, AgentDefinition] = {}
     for path in sorted(Path(__file__).parent.glob("*.md")):
-        definition = _definition(path, tomllib.loads).model_copy(update={"source": BUILT_IN})
+        definition = _read_definition(path, tomllib.loads).model_copy(update={"source": BUILT_IN})
         if definition.name == INVESTIGATOR:
             definition = definition.model_copy(update={"output_schema": Report.model_json_schema()})
         found[definition.name] = definition
     return found
 
 
-def _agent(path: Path, _: Path) -> tuple[str, AgentDefinition]:
-    definition = _definition(path)
+def _read_agent(path: Path, _: Path) -> tuple[str, AgentDefinition]:
+    definition = _read_definition(path)
     return definition.name, definition
 
 
-def _definition(path: Path, parsed: Callable[[str], object] = parse_yaml) -> AgentDefinition:
+def _read_definition(path: Path, parsed: Callable[[str], object] = parse_yaml) -> AgentDefinition:
     """Raises `ValueError` saying what is wrong."""
-    front, body = front_matter(path.read_text(encoding="utf-8"), parsed)
+    front, body = split_front_matter(path.read_text(encoding="utf-8"), parsed)
     fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
     fields.setdefault("name", path.stem)
     if fields.get("tools") in ("*", ["*"]):
@@ -226,12 +234,14 @@ class Skill(NamedTuple):
 
 
 def load_skills(root: Path, home: Path, trusted: bool) -> Loaded[Skill]:
-    found, broken = _loaded(partial(_in, f"skills/*/{NAME}"), _skill, root, home, trusted)
+    found, broken = _load_definitions(
+        partial(_list_matching, f"skills/*/{NAME}"), _read_skill, root, home, trusted
+    )
     return found, [*broken.values()]
 
 
-def _skill(file: Path, _: Path) -> tuple[str, Skill]:
-    front, _rest = front_matter(file.read_text(encoding="utf-8-sig"))
+def _read_skill(file: Path, _: Path) -> tuple[str, Skill]:
+    front, _rest = split_front_matter(file.read_text(encoding="utf-8-sig"))
     name, description = front.get("name", file.parent.name), front.get("description")
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"'name' is {name!r}, expected a string")
@@ -241,56 +251,56 @@ def _skill(file: Path, _: Path) -> tuple[str, Skill]:
     return skill.name, skill
 
 
-def skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
+def build_skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
     """Build the tool that activates skills; its description lists those available."""
     if not skills:
         return {}
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills.values())
     description = f"{ACTIVATE_SKILL.description}\nSkills:\n{listed}"
-    run = partial(_run, skills)
+    run = partial(_activate_skill, skills)
     args = naming(ActivateSkillArgs, "name", tuple(skills), "no skill has this name")
     return {ACTIVATE_SKILL.name: replace(ACTIVATE_SKILL, description=description, args=args, run=run)}
 
 
-async def _run(skills: Mapping[str, Skill], args: ActivateSkillArgs, _: ToolContext) -> ToolResult:
+async def _activate_skill(skills: Mapping[str, Skill], args: ActivateSkillArgs, _: ToolContext) -> ToolResult:
     skill = skills[args.name]
     folder, name = Path(os.path.realpath(skill.folder)), args.file or NAME
     try:
-        real, top = checked(folder / name, [folder])
+        real, top = resolve_in_roots(folder / name, [folder])
         text = clean(read_text(real, _LARGEST, top))
     except UnreadableError as error:
         raise ToolError(
             "no_skill_file", f"{name!r} of skill {skill.name!r} can't be read: {error}."
         ) from None
     if args.file is None:
-        text = f"{front_matter(text)[1].strip()}\n{_others(folder)}"
+        text = f"{split_front_matter(text)[1].strip()}\n{_list_other_files(folder)}"
     return ToolResult(status="success", content=text, meta={"summary": skill.name})
 
 
-def _others(folder: Path) -> str:
+def _list_other_files(folder: Path) -> str:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != NAME)
     names = [path.relative_to(folder).as_posix() for path in islice(files, _MOST)]
     return f"\n[Other files of this skill, in {folder}: {', '.join(names)}]" if names else ""
 
 
-command_files = partial(_in, "commands/**/*.toml")
+command_files = partial(_list_matching, "commands/**/*.toml")
 
 
 def load_commands(root: Path, home: Path, trusted: bool) -> Commands:
     """Load custom commands; `git/commit.toml` becomes `/git:commit`."""
-    usable, broken = _loaded(command_files, _command, root, home, trusted)
-    others = {} if trusted else {_named(path, root): path for path in command_files(root)}
+    usable, broken = _load_definitions(command_files, _read_command, root, home, trusted)
+    others = {} if trusted else {_command_name(path, root): path for path in command_files(root)}
     untrusted = {name: f"{path} was ignored: {_UNTRUSTED}." for name, path in others.items()}
-    named = {_named(*at): problem for at, problem in broken.items()}
+    named = {_command_name(*at): problem for at, problem in broken.items()}
     return Commands(usable, named, untrusted, load_skills(root, home, trusted)[0].keys())
 
 
-def _named(path: Path, base: Path) -> str:
+def _command_name(path: Path, base: Path) -> str:
     return ":".join(path.relative_to(base).with_suffix("").parts[2:])
 
 
-def _command(path: Path, base: Path) -> tuple[str, CustomCommand]:
-    name = _named(path, base)
+def _read_command(path: Path, base: Path) -> tuple[str, CustomCommand]:
+    name = _command_name(path, base)
     values: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     prompt, description = values.get("prompt"), values.get("description", "")
     if not isinstance(prompt, str) or not prompt.strip():
@@ -312,7 +322,7 @@ _UNTRUSTED = "the folder isn't trusted (interlock trust)"
 _PROMPT = "system-prompt-"
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """One file or kind of file."""
 
     used: bool
@@ -321,64 +331,68 @@ class Found(NamedTuple):
     """What it is, or why it isn't used; shown to people."""
 
 
-def found(
+def find_agent_files(
     root: Path, home: Path, names: Sequence[str], modes: Collection[str], trusted: bool
-) -> Iterator[Found]:
+) -> Iterator[FoundFile]:
     """List the agent files found, in a fixed order, without side effects; `modes`: slugs of existing modes."""
-    yield from _memory(root, home, names)
-    yield from _commands(root, home, trusted)
+    yield from _find_memory(root, home, names)
+    yield from _find_commands(root, home, trusted)
     for name in _IGNORE:
         if (root / name).is_file():
-            yield Found(True, "ignore", f"{name}: kept from tools and references")
-    yield from _rules(root, home, modes)
+            yield FoundFile(True, "ignore", f"{name}: kept from tools and references")
+    yield from _find_rules(root, home, modes)
     for path in sorted((root / ".roo").glob(f"{_PROMPT}*")):
         name = path.relative_to(root).as_posix()
-        problem = _no_mode(path.name.removeprefix(_PROMPT), modes) or ("" if trusted else _UNTRUSTED)
+        problem = _unknown_mode_note(path.name.removeprefix(_PROMPT), modes) or (
+            "" if trusted else _UNTRUSTED
+        )
         what = f"not used; {problem}" if problem else "in place of the mode's system prompt"
-        yield Found(not problem, "prompt", f"{name}: {what}")
+        yield FoundFile(not problem, "prompt", f"{name}: {what}")
 
 
-def _rules(root: Path, home: Path, modes: Collection[str]) -> Iterator[Found]:
+def _find_rules(root: Path, home: Path, modes: Collection[str]) -> Iterator[FoundFile]:
     """List the rules for each mode that has any, then those for all modes."""
     places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
     places += [root / name for name in RULES]
     slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
     used: set[str] = set()
     for slug in (*sorted(slugs), ""):
-        files = rules_of(f"-{slug}", root, home) if slug else load_rules(root, home, "")
+        files = load_rule_folder(f"-{slug}", root, home) if slug else load_rules(root, home, "")
         used |= {file.shown for file in files}
-        yield from (_rule(file, slug, modes) for file in files if file.shown != IGNORE_FILE)
+        yield from (_describe_rule(file, slug, modes) for file in files if file.shown != IGNORE_FILE)
     for name in (f"{name}{suffix}" for suffix in ("", *(f"-{s}" for s in sorted(slugs))) for name in RULES):
         if name not in used and (root / name).is_file():
-            yield Found(False, "rules", f"{name}: not used; there are rules that come before it")
+            yield FoundFile(False, "rules", f"{name}: not used; there are rules that come before it")
 
 
-def _rule(file: RuleFile, slug: str, modes: Collection[str]) -> Found:
-    if problem := _no_mode(slug, modes) or file.problem or ("" if file.text else "it is empty"):
-        return Found(False, "rules", f"{file.shown}: not used; {problem}")
+def _describe_rule(file: RuleFile, slug: str, modes: Collection[str]) -> FoundFile:
+    if problem := _unknown_mode_note(slug, modes) or file.problem or ("" if file.text else "it is empty"):
+        return FoundFile(False, "rules", f"{file.shown}: not used; {problem}")
     where = f"mode {slug} of the task loop" if slug else "every mode of the task loop"
-    return Found(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
+    return FoundFile(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
 
 
-def _no_mode(slug: str, modes: Collection[str]) -> str:
+def _unknown_mode_note(slug: str, modes: Collection[str]) -> str:
     return "" if not slug or slug in modes else f"unknown mode {slug!r}"
 
 
-def _memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[Found]:
+def _find_memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[FoundFile]:
     files = load_memory(roots=[root], home=home, names=names)
     for file in files:
         size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
-        problem = problem_in(file.text)
-        yield Found(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
+        problem = first_omission(file.text)
+        yield FoundFile(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
     for name in _MEMORY:
         if name not in names and (root / name).is_file():
-            yield Found(False, "memory", f"{name}: not used; context.fileName names {', '.join(names)}")
+            yield FoundFile(False, "memory", f"{name}: not used; context.fileName names {', '.join(names)}")
 
 
-def _commands(root: Path, home: Path, trusted: bool) -> Iterator[Found]:
+def _find_commands(root: Path, home: Path, trusted: bool) -> Iterator[FoundFile]:
     commands = load_commands(root, home, trusted)
-    yield from (Found(False, "commands", problem) for problem in commands.broken.values())
+    yield from (FoundFile(False, "commands", problem) for problem in commands.broken.values())
     if commands.usable:
-        yield Found(True, "commands", ", ".join(f"/{name}" for name in sorted(commands.usable)))
+        yield FoundFile(True, "commands", ", ".join(f"/{name}" for name in sorted(commands.usable)))
     if count := len(commands.untrusted):
-        yield Found(False, "commands", f"{count} of this folder not used: it isn't trusted (interlock trust)")
+        yield FoundFile(
+            False, "commands", f"{count} of this folder not used: it isn't trusted (interlock trust)"
+        )

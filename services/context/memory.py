@@ -29,7 +29,7 @@ _TICKS = re.compile(r"`+")
 
 
 @dataclass
-class Imports:
+class ImportExpansion:
     """State while one memory file and its imports are expanded."""
 
     roots: tuple[Path, ...]
@@ -40,7 +40,7 @@ class Imports:
 
     def text(self, file: Path, depth: int = 0) -> str:
         """Return the file with its imports expanded. Raises `UnreadableError` for the file, never for an import."""
-        real, root = checked(file, self.roots)
+        real, root = resolve_in_roots(file, self.roots)
         if real in self.seen:
             raise UnreadableError("already included above")
         text = read_text(real, max(self.left, 0), root)
@@ -48,12 +48,12 @@ class Imports:
         self.seen.add(real)
         pieces: list[str] = []
         end = 0
-        for start, stop, target in references(text):
-            pieces += [text[end:start], self._import(file.parent, target, depth + 1)]
+        for start, stop, target in find_import_targets(text):
+            pieces += [text[end:start], self._expand_import(file.parent, target, depth + 1)]
             end = stop
         return "".join([*pieces, text[end:]])
 
-    def _import(self, folder: Path, target: str, depth: int) -> str:
+    def _expand_import(self, folder: Path, target: str, depth: int) -> str:
         """Return the text that replaces `@target`."""
         try:
             if depth > MAX_DEPTH:
@@ -68,7 +68,7 @@ class Imports:
         return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
 
 
-def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
+def resolve_in_roots(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     """Return the real path of a file and the real root in `roots` that contains it. Raises `UnreadableError`."""
     try:
         real = real_path(file)
@@ -85,7 +85,7 @@ def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     return real, root
 
 
-def references(text: str) -> Iterator[tuple[int, int, str]]:
+def find_import_targets(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield (start, end, target) for each `@target` at the start of a word, outside code and HTML comments."""
     if "@" not in text:
         return
@@ -93,19 +93,19 @@ def references(text: str) -> Iterator[tuple[int, int, str]]:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
-    for token in _markdown().parse(text):
+    for token in _markdown_parser().parse(text):
         if token.type != "inline" or token.map is None:
             continue
         first, last = token.map
         block = "\n".join(lines[first:last])
-        for match in _REFERENCE.finditer(without_code(block)):
+        for match in _REFERENCE.finditer(blank_code_spans(block)):
             target = match[1].rstrip(".,;:!?")
             if target:
                 start = starts[first] + match.start()
                 yield start, start + 1 + len(target), target
 
 
-def without_code(block: str) -> str:
+def blank_code_spans(block: str) -> str:
     """Replace code spans with blanks, in linear time."""
     runs = [(m.start(), m.end()) for m in _TICKS.finditer(block)]
     later: dict[int, list[int]] = {}
@@ -129,7 +129,7 @@ def without_code(block: str) -> str:
 
 
 @cache
-def _markdown() -> "MarkdownIt":
+def _markdown_parser() -> "MarkdownIt":
     # Imported lazily: most memory files import nothing.
     from markdown_it import MarkdownIt
 
@@ -139,7 +139,7 @@ def _markdown() -> "MarkdownIt":
 _PROBLEM = re.compile(r"(@\S+ )?<!-- (not (?:read|imported): .*?) -->|^\[(Cut here: .*?)\]$", re.MULTILINE)
 
 
-def problem_in(text: str) -> str:
+def first_omission(text: str) -> str:
     """Return the first omission noted in a memory file's text, or an empty string."""
     found = _PROBLEM.search(text)
     return f"{found[1] or ''}{found[2] or found[3]}" if found else ""
@@ -167,22 +167,22 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
     seen: set[Path] = set()
     found: list[MemoryFile] = []
     left = TOTAL_LIMIT
-    for path, top, level in _candidates(roots, home, names):
+    for path, top, level in _candidate_files(roots, home, names):
         real = real_path(path)
         if real in seen or not is_file(real):
             continue
         seen.add(real)
         # Users may link anything into their own folder; a project's link must not lead outside the project.
         allowed = (top, real.parent) if level == "global" else (top,)
-        imports = Imports(allowed, min(FILE_LIMIT, left))
-        text = _text(path, imports)
+        imports = ImportExpansion(allowed, min(FILE_LIMIT, left))
+        text = _read_with_imports(path, imports)
         left -= len(text.encode())
         if text:
             found.append(MemoryFile(path, level, text, frozenset(imports.seen)))
     return found
 
 
-def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
+def find_memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
     """Yield memory files below a workspace root, down to `path`; the root's own are already loaded."""
     try:
         real = resolve_links(to_intended_path(path, workspace.root))
@@ -199,29 +199,29 @@ def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Itera
 
 def read_memory(file: Path, roots: Sequence[Path]) -> str:
     """Read one file with its imports, which must stay in the workspace."""
-    return _text(file, Imports(tuple(roots), FILE_LIMIT))
+    return _read_with_imports(file, ImportExpansion(tuple(roots), FILE_LIMIT))
 
 
-def git_root(directory: Path) -> Path | None:
+def find_git_root(directory: Path) -> Path | None:
     """Return the nearest directory, from this one upward, that contains `.git` (a directory or a file)."""
     return next((d for d in (directory, *directory.parents) if lies_there(d / ".git")), None)
 
 
-def _candidates(
+def _candidate_files(
     roots: Sequence[Path], home: Path, names: Sequence[str]
 ) -> Iterator[tuple[Path, Path, Literal["global", "project"]]]:
     for folder in FOLDERS:
         for name in names:
             yield home / folder / name, real_path(home / folder), "global"
     for root in roots:
-        top = git_root(root) or root
+        top = find_git_root(root) or root
         way = [d for d in (root, *root.parents) if d.is_relative_to(top)]
         for directory in reversed(way):
             for name in names:
                 yield directory / name, real_path(top), "project"
 
 
-def _text(path: Path, imports: Imports) -> str:
+def _read_with_imports(path: Path, imports: ImportExpansion) -> str:
     if imports.left <= 0:
         return f"<!-- not read: the memory files before it hold {TOTAL_LIMIT:,} bytes already -->"
     try:
@@ -244,10 +244,10 @@ _NO_RULES = (
 def load_rules(root: Path, home: Path, mode: str, *, agents: bool = True) -> list[RuleFile]:
     """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
     files = [
-        *(rules_of(f"-{mode}", root, home) if mode else ()),
-        *_first(root, (IGNORE_FILE,)),
-        *_first(root, AGENT_FILES if agents else ()),
-        *rules_of("", root, home),
+        *(load_rule_folder(f"-{mode}", root, home) if mode else ()),
+        *_until_non_empty(root, (IGNORE_FILE,)),
+        *_until_non_empty(root, AGENT_FILES if agents else ()),
+        *load_rule_folder("", root, home),
     ]
     left = TOTAL_LIMIT
     kept: list[RuleFile] = []
@@ -260,29 +260,29 @@ def load_rules(root: Path, home: Path, mode: str, *, agents: bool = True) -> lis
     return kept
 
 
-def rules_of(suffix: str, root: Path, home: Path) -> list[RuleFile]:
+def load_rule_folder(suffix: str, root: Path, home: Path) -> list[RuleFile]:
     """Load rules from the user's and the project's folder; if neither has any, from the first non-empty single file."""
     found: list[RuleFile] = []
     for base in dict.fromkeys((home, root)):
-        files = islice(_below(base / ".roo" / f"rules{suffix}", 0, set()), _MOST)
+        files = islice(_list_files_below(base / ".roo" / f"rules{suffix}", 0, set()), _MOST)
         ordered = sorted(files, key=lambda p: (p.name.casefold(), str(p)))
-        found += [_read(path, base, mine=base != root) for path in ordered]
+        found += [_read_rule(path, base, mine=base != root) for path in ordered]
     if any(file.text for file in found):
         return found
-    return [*found, *_first(root, [f"{name}{suffix}" for name in RULES])]
+    return [*found, *_until_non_empty(root, [f"{name}{suffix}" for name in RULES])]
 
 
-def _first(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
+def _until_non_empty(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
     """Yield files up to and including the first non-empty one."""
     for name in names:
         if is_file(root / name):
-            file = _read(root / name, root, mine=False)
+            file = _read_rule(root / name, root, mine=False)
             yield file
             if file.text:
                 return
 
 
-def _below(folder: Path, depth: int, seen: set[str]) -> Iterator[Path]:
+def _list_files_below(folder: Path, depth: int, seen: set[str]) -> Iterator[Path]:
     """Yield files at any depth, following links but visiting each folder only once."""
     real = os.path.realpath(folder)
     if depth > _DEEPEST or real in seen:
@@ -294,7 +294,7 @@ def _below(folder: Path, depth: int, seen: set[str]) -> Iterator[Path]:
         return
     for entry in entries:
         if _is_directory(entry):
-            yield from _below(Path(entry.path), depth + 1, seen)
+            yield from _list_files_below(Path(entry.path), depth + 1, seen)
         elif is_file(path := Path(entry.path)):
             yield path
 
@@ -306,7 +306,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _read(path: Path, base: Path, *, mine: bool) -> RuleFile:
+def _read_rule(path: Path, base: Path, *, mine: bool) -> RuleFile:
     """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
     shown = f"~/{name}" if mine else name
@@ -317,13 +317,13 @@ def _read(path: Path, base: Path, *, mine: bool) -> RuleFile:
     if mine:
         allowed.append(Path(os.path.realpath(path)).parent)
     try:
-        real, top = checked(path, allowed)
+        real, top = resolve_in_roots(path, allowed)
         return RuleFile(shown, clean(read_text(real, FILE_LIMIT, top)).strip())
     except UnreadableError as error:
         return RuleFile(shown, "", str(error))
 
 
-def replacement_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
+def system_prompt_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
     """Return the file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
     value = env.get("GEMINI_SYSTEM_MD", "").strip()
     if value.lower() in ("", "0", "false"):

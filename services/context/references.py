@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.services.context.memory import without_code
+from interlock.services.context.memory import blank_code_spans
 from interlock.state.calls import ToolError
 from interlock.state.context import Reference
 from interlock.state.deps import StopFlag
@@ -38,7 +38,7 @@ _FILE_LIKE = re.compile(r"/|\.[A-Za-z0-9]{1,8}$")
 
 
 @dataclass
-class _Room:
+class _AttachmentBudget:
     """Remaining budget for attachments."""
 
     chars: int = MOST_CHARS
@@ -46,65 +46,67 @@ class _Room:
     seen: set[str] = field(default_factory=set[str])
 
 
-def references(prompt: str) -> Iterator[str]:
+def find_references(prompt: str) -> Iterator[str]:
     """Yield each path written after an `@` at the start of a word, in order, outside code, with quotes and escapes
     removed."""
-    for found in _REFERENCE.finditer(without_code(prompt)):
+    for found in _REFERENCE.finditer(blank_code_spans(prompt)):
         if found[1]:
             yield found[1]
         elif path := re.sub(r"\\(.)", r"\1", found[2]).rstrip(".:?"):
             yield path
 
 
-def resolve(stop: StopFlag, prompt: str, workspace: Workspace) -> list[Reference]:
+def resolve_references(stop: StopFlag, prompt: str, workspace: Workspace) -> list[Reference]:
     """Resolve the references; a word that neither names a file nor looks like a path is skipped."""
-    room = _Room()
+    room = _AttachmentBudget()
     found: list[Reference] = []
-    for path in dict.fromkeys(references(prompt)):
+    for path in dict.fromkeys(find_references(prompt)):
         stop.check()
         if len(found) == MOST_REFERENCES:
             found.append(Reference(path, "left out", f"more than {MOST_REFERENCES} references in one prompt"))
             break
-        if reference := attached(path, workspace, room, stop):
+        if reference := attach_path(path, workspace, room, stop):
             found.append(reference)
     return found
 
 
-def attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) -> list[Part]:
+def build_attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) -> list[Part]:
     """Build parts from files named by the user, anywhere on disk, and from named texts. Raises `InputError` naming an
     unusable file."""
-    room = _Room()
+    room = _AttachmentBudget()
     parts: list[Part] = []
     for path in paths:
         try:
             data = path.read_bytes()
         except OSError as error:
             raise InputError(f"--attach {str(path)!r} can't be read: {error.strerror}.", "attach") from None
-        found = _shown_bytes(path.name, data, room) or _plain(path.name, data, room)
+        found = _to_media_reference(path.name, data, room) or _to_text_reference(path.name, data, room)
         if not found.parts:
             raise InputError(f"--attach {str(path)!r}: {found.reason}", "attach")
         parts += found.parts
     for name, text in notes:
-        parts += _plain(name, text.encode(errors="replace"), room).parts
+        parts += _to_text_reference(name, text.encode(errors="replace"), room).parts
     return parts
 
 
-def _plain(name: str, data: bytes, room: _Room) -> Reference:
+def _to_text_reference(name: str, data: bytes, room: _AttachmentBudget) -> Reference:
     file = decode_text_file(data)
     if file is None:
         return Reference(name, "refused", binary_file_notice(name, len(data)))
     part = cut_page(file.text, most_chars=max(room.chars, 1))
     room.chars -= len(part.text)
-    return _text(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
+    return _text_reference(name, f"--- {name} ---\n\n{omitted_lines_heading(part)}{part.text}", "file")
 
 
-def shown_file(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
+def resolve_path(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
     """Resolve a single path."""
-    found = attached(path, workspace, _Room(), stop)
+    found = attach_path(path, workspace, _AttachmentBudget(), stop)
     return found or Reference(path, "missing", f"No file {path!r}.")
 
 
-def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> Reference | None:
+def attach_path(
+    path: str, workspace: Workspace, room: "_AttachmentBudget", stop: StopFlag
+) -> Reference | None:
     try:
         real = workspace.readable(path)
     except PathRefused as refused:
@@ -113,10 +115,10 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> 
     if kind == "missing" and not has_glob_characters(path):
         if not _FILE_LIKE.search(path):
             return None
-        elsewhere = _elsewhere(path, workspace, stop)
+        elsewhere = _find_by_ending(path, workspace, stop)
         if len(elsewhere) == 1:
-            return attached(elsewhere[0], workspace, room, stop)
-        return Reference(path, "missing", _missing(path, elsewhere, workspace, real))
+            return attach_path(elsewhere[0], workspace, room, stop)
+        return Reference(path, "missing", _missing_file_message(path, elsewhere, workspace, real))
     shown = workspace.relative(real) if kind != "missing" else path
     if shown in room.seen:
         return None
@@ -126,19 +128,19 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> 
             data = read_file_bytes(workspace, real)
         except ToolError as problem:
             return Reference(path, "refused", str(problem))
-        if media := _shown_bytes(shown, data, room):
+        if media := _to_media_reference(shown, data, room):
             return media
-    return _read(stop, path, real, workspace, room)
+    return _read_reference(stop, path, real, workspace, room)
 
 
-def _elsewhere(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
+def _find_by_ending(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
     """Return the files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
     ending = "/" + "/".join(part for part in Path(path).parts if part not in (".", "/"))
     files = (file for root in workspace.roots for file in workspace.walk_names(root, stop=stop.check))
     return sorted(workspace.relative(Path(file)) for file in files if file.endswith(ending))
 
 
-def _missing(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Path) -> str:
+def _missing_file_message(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Path) -> str:
     if not elsewhere:
         return str(to_tool_error(workspace, real, FileNotFoundError()))
     more = f" and {len(elsewhere) - MOST_CANDIDATES} more" if len(elsewhere) > MOST_CANDIDATES else ""
@@ -146,7 +148,7 @@ def _missing(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Pa
     return f"{path!r} could be {names}{more}: write more of the path."
 
 
-def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
+def _to_media_reference(shown: str, data: bytes, room: _AttachmentBudget) -> Reference | None:
     """Return an image or PDF as a reference, or None for other files."""
     part = to_media_part(shown, data)
     if isinstance(part, str):
@@ -161,7 +163,9 @@ def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
     return Reference(shown, status, f"{len(data)} bytes", (text, part))
 
 
-def _read(stop: StopFlag, path: str, real: Path, workspace: Workspace, room: _Room) -> Reference:
+def _read_reference(
+    stop: StopFlag, path: str, real: Path, workspace: Workspace, room: _AttachmentBudget
+) -> Reference:
     if room.chars < MOST_COLUMNS:  # not even a line would fit
         return Reference(path, "left out", f"the files before it hold {MOST_CHARS:,} characters already")
     try:
@@ -170,9 +174,9 @@ def _read(stop: StopFlag, path: str, real: Path, workspace: Workspace, room: _Ro
         return Reference(path, "refused" if problem.kind == "path_refused" else "missing", str(problem))
     room.chars -= len(result.content)
     kind = "directory" if path_kind(workspace, real) == "directory" else "file"
-    reference = _text(path, result.content, kind)
+    reference = _text_reference(path, result.content, kind)
     return Reference(path, reference.status, str(result.meta.get("summary", "")), reference.parts)
 
 
-def _text(path: str, text: str, status: str) -> Reference:
+def _text_reference(path: str, text: str, status: str) -> Reference:
     return Reference(path, status, f"{len(text)} characters", (TextPart(text=clean(text) + "\n"),))

@@ -11,16 +11,16 @@ from typing import Any, cast
 
 from interlock.services.context.definitions import load_commands
 from interlock.services.context.memory import (
-    git_root,
+    find_git_root,
+    find_memory_below,
+    first_omission,
     load_memory,
     load_rules,
-    memory_below,
-    problem_in,
     read_memory,
-    replacement_file,
+    system_prompt_file,
 )
-from interlock.services.context.references import resolve, shown_file
-from interlock.services.context.workspace_summary import ENTRIES, git_summary, tree
+from interlock.services.context.references import resolve_path, resolve_references
+from interlock.services.context.workspace_summary import ENTRIES, list_tree, summarize_repository
 from interlock.services.files.disk import read_text_file
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
@@ -43,9 +43,9 @@ _EACH = 20
 """Minimum lines per directory listing, however many directories there are."""
 
 
-def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:
+def read_system_prompt(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:
     """Read the file named by GEMINI_SYSTEM_MD. Raises `ConfigError`."""
-    file = replacement_file(env, workspace, home)
+    file = system_prompt_file(env, workspace, home)
     if file is None:
         return None
     try:
@@ -57,7 +57,7 @@ def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacem
         ) from None
 
 
-def of_mode(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement | None:
+def read_mode_prompt(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement | None:
     """Read `.roo/system-prompt-MODE`, filling its placeholders; an empty file counts as none. Raises `ConfigError`."""
     file = workspace / ".roo" / f"system-prompt-{mode}"
     try:
@@ -78,7 +78,7 @@ def of_mode(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement |
 
 
 @dataclass(frozen=True)
-class Flags:
+class PromptFlags:
     """Options from the command line; None if not given."""
 
     system_prompt: str | None = None
@@ -94,7 +94,7 @@ class WorkspaceContext:
     settings: Settings
     env: Mapping[str, str]
     workspace: Workspace
-    flags: Flags
+    flags: PromptFlags
     home: Path
     trusted: bool
 
@@ -103,28 +103,28 @@ class WorkspaceContext:
         return list(dict.fromkeys([self.info.workspace, *self.workspace.roots]))
 
     @property
-    def _ide(self) -> Path | None:
+    def _ide_file(self) -> Path | None:
         named = self.settings.ide.context_file
         return self.flags.ide_context or (self.info.workspace / Path(named).expanduser() if named else None)
 
     def replacement(self, mode: str = "") -> Replacement | None:
         if self.flags.system_prompt is not None:
             return Replacement(self.flags.system_prompt, "--system-prompt")
-        if mode and self.trusted and (found := of_mode(mode, self.info.workspace, self.env)):
+        if mode and self.trusted and (found := read_mode_prompt(mode, self.info.workspace, self.env)):
             return found
-        return replacement(self.env, self.info.workspace, self.home)
+        return read_system_prompt(self.env, self.info.workspace, self.home)
 
     def facts(self) -> SystemFacts:
-        return SystemFacts(git_root(self.info.workspace) is not None, self.flags.append or "")
+        return SystemFacts(find_git_root(self.info.workspace) is not None, self.flags.append or "")
 
     async def repository(self) -> str:
-        if git_root(self.info.workspace) is None:
+        if find_git_root(self.info.workspace) is None:
             return ""
         env = tool_environment(self.env, rules=self.settings.security.environment)
-        return await git_summary(self.info.workspace, env)
+        return await summarize_repository(self.info.workspace, env)
 
     async def tree(self) -> str:
-        return await asyncio.to_thread(self._trees)
+        return await asyncio.to_thread(self._list_trees)
 
     async def rules(self, mode: str) -> Sequence[RuleFile]:
         agents = self.settings.context.use_agent_rules
@@ -134,36 +134,43 @@ class WorkspaceContext:
         return load_commands(self.info.workspace, self.home, self.trusted)
 
     async def file(self, path: str) -> Reference:
-        return await in_thread(shown_file, path, self.workspace)
+        return await in_thread(resolve_path, path, self.workspace)
 
     @property
     def has_ide(self) -> bool:
-        return self._ide is not None
+        return self._ide_file is not None
 
     def ide(self, record: str) -> IdeState:
-        if self._ide is not None:
-            return read_ide(self._ide)
-        return parse_ide(record, "of the input") if record else IdeState(open=[], active={})
+        if self._ide_file is not None:
+            return read_ide_state(self._ide_file)
+        return parse_ide_state(record, "of the input") if record else IdeState(open=[], active={})
 
     async def references(self, prompt: str) -> Sequence[Reference]:
-        return await in_thread(resolve, prompt, self.workspace) if "@" in prompt else []
+        return await in_thread(resolve_references, prompt, self.workspace) if "@" in prompt else []
 
     def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
-        files = dict.fromkeys(f for path in paths for f in memory_below(path, self.workspace, names))
-        new = [f for f in files if self._shown(f) not in seen]
-        return [MemoryText(f, self._shown(f), "project", read_memory(f, self.workspace.roots)) for f in new]
+        files = dict.fromkeys(f for path in paths for f in find_memory_below(path, self.workspace, names))
+        new = [f for f in files if self._display_path(f) not in seen]
+        return [
+            MemoryText(f, self._display_path(f), "project", read_memory(f, self.workspace.roots)) for f in new
+        ]
 
     async def memory(self) -> Sequence[MemoryText]:
         names = self.settings.context.file_names
         files = await asyncio.to_thread(load_memory, roots=self.roots, home=self.home, names=names)
-        return [MemoryText(f.path, self._shown(f.path), f.level, f.text, problem_in(f.text)) for f in files]
+        return [
+            MemoryText(f.path, self._display_path(f.path), f.level, f.text, first_omission(f.text))
+            for f in files
+        ]
 
-    def _trees(self) -> str:
+    def _list_trees(self) -> str:
         limit = max(ENTRIES // len(self.roots), _EACH)
-        return "\n\n".join(f"{root}/\n{tree(root, self.workspace.ignored_in, limit)}" for root in self.roots)
+        return "\n\n".join(
+            f"{root}/\n{list_tree(root, self.workspace.ignored_in, limit)}" for root in self.roots
+        )
 
-    def _shown(self, path: Path) -> str:
+    def _display_path(self, path: Path) -> str:
         if path.is_relative_to(self.info.workspace):
             return path.relative_to(self.info.workspace).as_posix()
         if path.is_relative_to(self.home):
@@ -178,23 +185,23 @@ _LARGEST = 8_000_000
 """Maximum size of the file in bytes."""
 
 
-def read_ide(file: Path) -> IdeState:
+def read_ide_state(file: Path) -> IdeState:
     """Read the IDE's state, newest files first; only the newest can be active. Raises `ConfigError`."""
     try:
         text = read_text_file(file, _LARGEST)
     except (OSError, ValueError) as error:
-        raise _useless(repr(str(file)), error) from None
-    return parse_ide(text, repr(str(file)))
+        raise _malformed_error(repr(str(file)), error) from None
+    return parse_ide_state(text, repr(str(file)))
 
 
-def parse_ide(text: str, where: str) -> IdeState:
+def parse_ide_state(text: str, where: str) -> IdeState:
     """Parse the text that `read_ide` reads; same rules."""
     try:
         data: Any = json.loads(text)
         found = data.get("workspaceState", data)["openFiles"]
-        files = [_file(one) for one in cast(list[Any], found)]
+        files = [_parse_ide_file(one) for one in cast(list[Any], found)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _useless(where, error) from None
+        raise _malformed_error(where, error) from None
     files.sort(key=lambda one: -one[0])
     newest = files[0][1] if files else {}
     return IdeState(
@@ -202,7 +209,7 @@ def parse_ide(text: str, where: str) -> IdeState:
     )
 
 
-def _useless(where: str, error: Exception) -> ConfigError:
+def _malformed_error(where: str, error: Exception) -> ConfigError:
     why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     return ConfigError(
         f"The IDE's context {where} can't be used ({why}); expected "
@@ -210,7 +217,7 @@ def _useless(where: str, error: Exception) -> ConfigError:
     )
 
 
-def _file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def _parse_ide_file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     path, selection = entry["path"], entry.get("selectedText") or ""
     cursor: dict[str, Any] = entry.get("cursor") or {}
     if not isinstance(path, str) or not isinstance(selection, str):

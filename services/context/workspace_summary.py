@@ -30,7 +30,7 @@ IgnoredIn = Callable[[Path], Callable[[str, bool], bool]]
 """Same as `Workspace.ignored_in`."""
 
 
-def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
+def list_tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
     """List names below `root`, indented; links aren't followed, and `…` marks omissions, such as the content of folders
     that a build made (`is_made`)."""
     end = monotonic() + _SECONDS
@@ -40,7 +40,7 @@ def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
     left = _SCANNED_IN_ALL
     while queue and limit > 0 and left > 0 and monotonic() < end:
         directory, beside = queue.popleft()
-        found = _entries(directory, min(left, _SCANNED))
+        found = _list_entries(directory, min(left, _SCANNED))
         left -= len(found)
         names = {e.name for e in found}
         if directory != root and is_generated_folder(directory.name, beside, names):
@@ -56,10 +56,10 @@ def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
             e for e in shown[directory] if _is_directory(e) and not is_generated_folder(e.name, names, ())
         )
         queue.extend((Path(e.path), names) for e in inner)
-    return "\n".join(_lines(root, shown, omitted, "")) or "(empty)"
+    return "\n".join(_format_lines(root, shown, omitted, "")) or "(empty)"
 
 
-def _entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
+def _list_entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
             # Sorted, so that the choice is stable: directory order is arbitrary.
@@ -75,7 +75,7 @@ def _is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool = False) -> 
         return False
 
 
-def _lines(
+def _format_lines(
     directory: Path, shown: dict[Path, list[os.DirEntry[str]]], omitted: dict[Path, int], indent: str
 ) -> list[str]:
     lines: list[str] = []
@@ -86,7 +86,7 @@ def _lines(
             lines.append(indent + name)
         elif path in shown:
             lines.append(f"{indent}{name}/")
-            lines += _lines(path, shown, omitted, indent + "  ")
+            lines += _format_lines(path, shown, omitted, indent + "  ")
         else:
             lines.append(f"{indent}{name}/ …")
     if omitted.get(directory):
@@ -118,18 +118,20 @@ _SAFE = (
 
 
 @dataclass(frozen=True)
-class _Output:
+class _GitOutput:
     """What git said."""
 
     code: int
     text: str
 
 
-async def git_summary(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
+async def summarize_repository(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
     """Summarize the repository in a few lines for the model; reports if git is missing or too slow."""
     clean = {k: v for k, v in env.items() if k not in _REPOSITORY} | _QUIET
-    log = _git(directory, clean, seconds, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s")
-    changes, commits = await asyncio.gather(_changes(directory, clean, seconds), log)
+    log = _run_git(
+        directory, clean, seconds, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s"
+    )
+    changes, commits = await asyncio.gather(_describe_changes(directory, clean, seconds), log)
     if commits is None or changes is None:
         return "(git can't be run)"
     # `git log` fails if there are no commits yet.
@@ -137,33 +139,33 @@ async def git_summary(directory: Path, env: Mapping[str, str], seconds: float = 
     return f"{changes}\nLast commits:\n{last}"
 
 
-def _failure(output: _Output) -> str:
+def _failure_line(output: _GitOutput) -> str:
     return f"(no status: {output.text.strip() or 'git failed'})"
 
 
-async def _changes(directory: Path, env: Mapping[str, str], seconds: float) -> str | None:
-    filters = await _git(
+async def _describe_changes(directory: Path, env: Mapping[str, str], seconds: float) -> str | None:
+    filters = await _run_git(
         directory, env, seconds, "config", "--show-scope", "--get-regexp", r"^filter\..*\.(clean|process)$"
     )
     if filters is None:
         return None
     if filters.code not in (0, 1):
-        return _failure(filters)
+        return _failure_line(filters)
     if any(not line.startswith(("system\t", "global\t")) for line in filters.text.splitlines()):
         return "(changes not shown: finding them would run filters that this repository configures)"
-    status = await _git(
+    status = await _run_git(
         directory, env, seconds, "status", "--short", "--branch", "--ignore-submodules=all", "--no-renames"
     )
     if status is None:
         return None
     if status.code != 0:
-        return _failure(status)
+        return _failure_line(status)
     branch, *files = status.text.splitlines()
     more = [f"… {len(files) - _LINES} more"] if len(files) > _LINES else []
     return "\n".join([branch, *(files[:_LINES] or ["(no changes)"]), *more])
 
 
-async def _git(directory: Path, env: Mapping[str, str], seconds: float, *args: str) -> _Output | None:
+async def _run_git(directory: Path, env: Mapping[str, str], seconds: float, *args: str) -> _GitOutput | None:
     """Run git; None if it can't be started. Reads at most 256 KB of output; kills the process on time-out."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -182,19 +184,19 @@ async def _git(directory: Path, env: Mapping[str, str], seconds: float, *args: s
     assert process.stdout is not None
     try:
         async with asyncio.timeout(seconds):
-            data = await _read(process.stdout)
+            data = await _read_limited(process.stdout)
             code = 0 if len(data) >= _BYTES else await process.wait()
     except TimeoutError:
-        return _Output(-1, f"git {args[0]} took longer than {seconds:g} s")
+        return _GitOutput(-1, f"git {args[0]} took longer than {seconds:g} s")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    return _Output(code, data.decode(errors="replace"))
+    return _GitOutput(code, data.decode(errors="replace"))
 
 
-async def _read(stream: asyncio.StreamReader) -> bytes:
+async def _read_limited(stream: asyncio.StreamReader) -> bytes:
     data = b""
     while len(data) < _BYTES and (chunk := await stream.read(_BYTES - len(data))):
         data += chunk

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import BaseModel, Field, JsonValue, StrictBool, StrictStr, ValidationError
 
 from interlock.services.hooks.hook_settings import Hook
-from interlock.services.hooks.scripts import runs_isolated
+from interlock.services.hooks.scripts import can_run_isolated
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
 from interlock.state.messages import Frozen
@@ -87,20 +87,20 @@ class _Answer(BaseModel, defer_build=True):
     specific: _Specific | None = Field(None, alias="hookSpecificOutput")
 
 
-def stricter(*decisions: HookDecision) -> HookDecision:
+def strictest_decision(*decisions: HookDecision) -> HookDecision:
     """Return the strictest decision: block over ask, ask over allow."""
     return max(decisions, key=_ORDER.index)
 
 
-def read_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
+def parse_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
     """Parse a hook's result. Exit 0: stdout is the reply; 2: block, stderr says why; else warn (block if required)."""
-    answer, unread = _parsed(ended)
-    reply, unfit = _reply(answer) if answer is not None else (Reply(), "")
+    answer, unread = _parse_stdout(ended)
+    reply, unfit = _build_reply(answer) if answer is not None else (Reply(), "")
     if ended.exit_code == BLOCKS:
         text = stderr.strip() or reply.reason or ("" if answer else ended.output.strip())
         reply = reply.model_copy(update={"decision": "block", "reason": clean(text)[:REASON_CHARS]})
-    elif problem := _failure(ended, stderr, timeout_s) or unread or unfit:
-        reply = _narrowed(answer or {}, problem, required)
+    elif problem := _failure_reason(ended, stderr, timeout_s) or unread or unfit:
+        reply = _restrict_failed_reply(answer or {}, problem, required)
     elif answer is None:
         reply = Reply(message=clean(ended.output.strip())[:REASON_CHARS])
     if reply.decision == "block" and not reply.reason:
@@ -111,7 +111,7 @@ def read_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 
     )
 
 
-def _parsed(ended: Ended) -> tuple[dict[str, Any] | None, str]:
+def _parse_stdout(ended: Ended) -> tuple[dict[str, Any] | None, str]:
     """Return the JSON object on stdout, if any, and why stdout can't be parsed."""
     text = ended.output.strip()
     if ended.how == "not_started" or not text:
@@ -133,7 +133,7 @@ def _parsed(ended: Ended) -> tuple[dict[str, Any] | None, str]:
     return cast(dict[str, Any], clean_json(cast(dict[str, Any], value))), ""
 
 
-def _reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
+def _build_reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
     """Build a reply from the fields, or say why they can't be used."""
     try:
         answer = _Answer.model_validate(fields)
@@ -142,17 +142,17 @@ def _reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
     specific = answer.specific or _Specific()
     reason = answer.reason or specific.permissionDecisionReason or ""
     reply = Reply(
-        decision=stricter(_word(answer.decision), _word(specific.permissionDecision)),
+        decision=strictest_decision(_to_decision(answer.decision), _to_decision(specific.permissionDecision)),
         reason=reason,
         stop=None if answer.goes_on else answer.stop_reason or reason or NO_REASON,
         message=answer.message or "",
         context=specific.additionalContext or "",
-        output=_output_reply(specific),
+        output=_to_output(specific),
     )
     return reply, ""
 
 
-def _output_reply(specific: _Specific) -> dict[str, JsonValue]:
+def _to_output(specific: _Specific) -> dict[str, JsonValue]:
     """Convert to gemini-cli's field names."""
     output = specific.model_dump(exclude_none=True, exclude={"additionalContext", *_CLAUDES})
     if specific.updatedInput is not None and specific.tool_input is None:
@@ -160,11 +160,11 @@ def _output_reply(specific: _Specific) -> dict[str, JsonValue]:
     return output
 
 
-def _word(word: object) -> HookDecision:
+def _to_decision(word: object) -> HookDecision:
     return _WORDS.get(word.lower(), "none") if isinstance(word, str) else "none"
 
 
-def _failure(ended: Ended, stderr: str, timeout_s: float) -> str:
+def _failure_reason(ended: Ended, stderr: str, timeout_s: float) -> str:
     """Return why the hook failed, or an empty string."""
     detail = next((line.strip() for line in stderr.strip().splitlines()[-1:]), "")[:500]
     tail = f": {clean(detail)}" if detail else ""
@@ -183,11 +183,11 @@ def _failure(ended: Ended, stderr: str, timeout_s: float) -> str:
             return f"it exited with {ended.exit_code}{tail}" if ended.exit_code else ""
 
 
-def _narrowed(answer: Mapping[str, Any], problem: str, required: bool) -> Reply:
+def _restrict_failed_reply(answer: Mapping[str, Any], problem: str, required: bool) -> Reply:
     """Reduce a failed hook's reply to its restrictions; a required hook blocks by failing."""
     specific: Any = answer.get("hookSpecificOutput")
     permission: object = cast(Any, specific).get("permissionDecision") if isinstance(specific, dict) else None
-    decision = stricter(_word(answer.get("decision")), _word(permission))
+    decision = strictest_decision(_to_decision(answer.get("decision")), _to_decision(permission))
     reason = answer.get("reason")
     text = reason if isinstance(reason, str) else ""
     if required and decision != "block":
@@ -206,24 +206,26 @@ _MODES = ("AUTO", "ANY", "NONE")
 _TOLD = HookVerdict.model_fields.keys() & Reply.model_fields.keys()
 
 
-class HookReply(NamedTuple):
+class SourcedReply(NamedTuple):
     name: str
     source: str
     reply: Reply
 
 
-def merged(event: HookEvent, replies: Sequence[HookReply]) -> HookOutcome:
+def merge_replies(event: HookEvent, replies: Sequence[SourcedReply]) -> HookOutcome:
     """Merge replies in settings order: texts are joined, later outputs win, the strictest decision applies."""
     decisions: list[HookDecision] = [one.reply.decision for one in replies]
-    decision = stricter("none", *decisions)
+    decision = strictest_decision("none", *decisions)
     stops = [one.reply.stop for one in replies if one.reply.stop is not None]
     return HookOutcome(
         decision=decision,
-        reason=_lines(one.reply.reason for one in replies if one.reply.decision == decision != "none"),
-        stop=_lines(stops) if stops else None,
+        reason=_join_distinct(
+            one.reply.reason for one in replies if one.reply.decision == decision != "none"
+        ),
+        stop=_join_distinct(stops) if stops else None,
         messages=tuple(one.reply.message for one in replies if one.reply.message),
-        context=_lines(one.reply.context for one in replies),
-        output=_output(event, [one.reply.output for one in replies]),
+        context=_join_distinct(one.reply.context for one in replies),
+        output=_merge_outputs(event, [one.reply.output for one in replies]),
         verdicts=tuple(
             HookVerdict(name=name, source=source, **reply.model_dump(include=_TOLD))
             for name, source, reply in replies
@@ -231,44 +233,44 @@ def merged(event: HookEvent, replies: Sequence[HookReply]) -> HookOutcome:
     )
 
 
-def changed(payload: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
+def next_hook_input(payload: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
     """Return the next sequential hook's input, including what this hook changed or added."""
     match event:
         case "BeforeTool":
-            return _with(payload, "tool_input", reply.output.get("tool_input"))
+            return _replace_value(payload, "tool_input", reply.output.get("tool_input"))
         case "BeforeModel":
-            return _with(payload, "llm_request", reply.output.get("llm_request"))
+            return _replace_value(payload, "llm_request", reply.output.get("llm_request"))
         case "BeforeAgent" if reply.context:
             return {**payload, "prompt": f"{payload.get('prompt', '')}\n\n{reply.context}"}
         case _:
             return payload
 
 
-def _with(payload: dict[str, JsonValue], key: str, change: JsonValue) -> dict[str, JsonValue]:
+def _replace_value(payload: dict[str, JsonValue], key: str, change: JsonValue) -> dict[str, JsonValue]:
     old = payload.get(key)
     if not isinstance(change, dict):
         return payload
     return {**payload, key: {**(old if isinstance(old, dict) else {}), **change}}
 
 
-def _lines(texts: Any) -> str:
+def _join_distinct(texts: Any) -> str:
     """Join the distinct texts, one per line."""
     return "\n".join(dict.fromkeys(text for text in texts if text))
 
 
-def _output(event: HookEvent, outputs: Sequence[dict[str, JsonValue]]) -> dict[str, JsonValue]:
+def _merge_outputs(event: HookEvent, outputs: Sequence[dict[str, JsonValue]]) -> dict[str, JsonValue]:
     result: dict[str, JsonValue] = {}
     for output in outputs:
         for key, value in output.items():
-            result = _with(result, key, value) if key in _JOINED else {**result, key: value}
+            result = _replace_value(result, key, value) if key in _JOINED else {**result, key: value}
     if event == "BeforeToolSelection":
         configs = [output["toolConfig"] for output in outputs if "toolConfig" in output]
         if configs:
-            result["toolConfig"] = _tool_config(configs)
+            result["toolConfig"] = _merge_tool_configs(configs)
     return result
 
 
-def _tool_config(configs: Sequence[JsonValue]) -> JsonValue:
+def _merge_tool_configs(configs: Sequence[JsonValue]) -> JsonValue:
     """Merge tool configurations: NONE over ANY over AUTO; names are combined and sorted, and dropped under NONE."""
     tool_configs = [cast(dict[str, Any], config) for config in configs]
     mode = max((config.get("mode", "AUTO") for config in tool_configs), key=_MODES.index)
@@ -334,11 +336,11 @@ async def run_hook(
         cwd=around.workspace,
         timeout_s=hook.timeout_s,
         limit_chars=OUTPUT_CHARS,
-        env={**around.environment(), **isolation(hook.command, around.workspace), **hook.env},
+        env={**around.environment(), **isolation_variables(hook.command, around.workspace), **hook.env},
         stdin=stdin,
         on_errors=lambda chunk: stderr.extend(chunk[: max(0, _KEPT - len(stderr))]),
     )
-    reply = read_reply(
+    reply = parse_reply(
         ended, bytes(stderr).decode("utf-8", "replace"), required=hook.required, timeout_s=hook.timeout_s
     )
     fields = reply.model_dump(exclude={"output"})
@@ -346,6 +348,6 @@ async def run_hook(
     return Reply(**around.redact.redact_json(fields), output=output)
 
 
-def isolation(command: str, workspace: Path) -> dict[str, str]:
+def isolation_variables(command: str, workspace: Path) -> dict[str, str]:
     """Keep Python from importing what lies in the workspace, where the model writes, if the hook needs none of it."""
-    return {"PYTHONSAFEPATH": "1"} if runs_isolated(command, workspace) else {}
+    return {"PYTHONSAFEPATH": "1"} if can_run_isolated(command, workspace) else {}

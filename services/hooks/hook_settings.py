@@ -7,7 +7,12 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.services.config.settings import HookLayer, expand, explain, shown
+from interlock.services.config.settings import (
+    HookLayer,
+    describe_validation_error,
+    expand_variables,
+    format_value,
+)
 from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, tool_names
 from interlock.state.errors import ConfigError
 from interlock.state.run import HookEvent
@@ -24,12 +29,12 @@ ALIASES: dict[str, HookEvent] = {
 """Claude Code's names, where they differ."""
 
 
-def event_named(name: str) -> HookEvent | None:
+def find_event(name: str) -> HookEvent | None:
     """Return the event with this name, ours or Claude Code's."""
     return name if name in EVENTS else ALIASES.get(name)
 
 
-def no_event(name: str) -> str:
+def unknown_event_message(name: str) -> str:
     """Explain that a name is not an event, suggesting the one probably meant."""
     if name in ("enabled", "disabled", "notifications"):
         return f"unknown event; write hooksConfig.{name}."
@@ -55,7 +60,7 @@ class Matcher:
         return any(self.pattern.is_found_in(s) if self.pattern else self.text == s for s in subjects)
 
 
-def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
+def build_matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
     """Build the matcher; if its pattern is unusable, one that compares literally, with the reason."""
     if event not in TOOL_EVENTS or text in _ALL:
         return Matcher(text), ""
@@ -66,7 +71,7 @@ def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
         return Matcher(text), why
 
 
-def subjects_of(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
+def event_subjects(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
     """Return all names of an event's subject: tools have aliases, and an agent also matches by its own name."""
     args = payload.get("tool_input")
     return tool_names(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
@@ -166,7 +171,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass
-class _Reader:
+class _HookReader:
     """Reads the hooks of one settings file."""
 
     source: str
@@ -175,40 +180,43 @@ class _Reader:
 
     def hooks(self, data: object) -> Iterator[Hook]:
         if not isinstance(data, dict):
-            self._refuse(f"hooks is {shown(data)}, expected an object.", data)
+            self._report_skipped(f"hooks is {format_value(data)}, expected an object.", data)
             return
         for name, groups in cast(dict[str, Any], data).items():
-            event = event_named(name)
+            event = find_event(name)
             if event is None:
-                self._refuse(f"hooks.{name}: {no_event(name)}", groups)
+                self._report_skipped(f"hooks.{name}: {unknown_event_message(name)}", groups)
             elif not isinstance(groups, list):
-                yield from self._kept(
-                    event, f"hooks.{name}", groups, self._wrong(f"hooks.{name}", groups, "an array")
+                yield from self._keep_if_required(
+                    event,
+                    f"hooks.{name}",
+                    groups,
+                    self._wrong_type_message(f"hooks.{name}", groups, "an array"),
                 )
             else:
                 for number, group in enumerate(cast(list[Any], groups)):
-                    yield from self._group(event, f"hooks.{name}.{number}", group, event != name)
+                    yield from self._read_group(event, f"hooks.{name}.{number}", group, event != name)
 
-    def _group(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+    def _read_group(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
         try:
-            group = self._valid(_Group, place, data)
+            group = self._validate(_Group, place, data)
         except ConfigError as error:
-            yield from self._kept(event, place, data, str(error))
+            yield from self._keep_if_required(event, place, data, str(error))
             return
-        match, problem = matcher(event, group.matcher)
+        match, problem = build_matcher(event, group.matcher)
         if problem:
             self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
         for number, item in enumerate(group.hooks):
-            for hook in self._command(event, f"{place}.hooks.{number}", item, aliased):
+            for hook in self._read_command(event, f"{place}.hooks.{number}", item, aliased):
                 # A guard with an unreadable matcher applies to everything.
                 found = Matcher() if problem and hook.required else match
                 yield replace(hook, matcher=found, sequential=group.sequential)
 
-    def _command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+    def _read_command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
         try:
-            command = self._valid(_Command, place, data)
+            command = self._validate(_Command, place, data)
         except ConfigError as error:
-            yield from self._kept(event, place, data, str(error))
+            yield from self._keep_if_required(event, place, data, str(error))
             return
         if aliased and "timeout" in command.model_fields_set and command.timeout < _SUSPICIOUS_MS:
             self.problems.append(
@@ -216,7 +224,7 @@ class _Reader:
                 f"{command.timeout * 1000:g}."
             )
         unset: list[str] = []
-        env = {name: expand(value, self.env, unset) for name, value in command.env.items()}
+        env = {name: expand_variables(value, self.env, unset) for name, value in command.env.items()}
         self.problems += [f"{self.source}: {place}.env names ${name}, which is not set." for name in unset]
         yield Hook(
             event=event,
@@ -230,26 +238,26 @@ class _Reader:
             idempotent=command.idempotent,
         )
 
-    def _valid(self, model: type[_Model], place: str, data: object) -> _Model:
+    def _validate(self, model: type[_Model], place: str, data: object) -> _Model:
         """Validate `data` and report unknown keys. Raises `ConfigError`."""
         if not isinstance(data, dict):
-            raise ConfigError(self._wrong(place, data, "an object"))
+            raise ConfigError(self._wrong_type_message(place, data, "an object"))
         table = cast(dict[str, Any], data)
         try:
             found = model.model_validate(table)
         except ValidationError as error:
-            raise ConfigError(explain(self.source, table, error, f"{place}.")) from None
+            raise ConfigError(describe_validation_error(self.source, table, error, f"{place}.")) from None
         for key in found.model_extra or ():
             hint = nearest(key, model.model_fields, cutoff=0.6)
             self.problems.append(f"{self.source}: {place}: unknown setting {key!r}.{hint}")
         return found
 
-    def _wrong(self, place: str, data: object, expected: str) -> str:
-        return f"{self.source}: {place} is {shown(data)}, expected {expected}."
+    def _wrong_type_message(self, place: str, data: object, expected: str) -> str:
+        return f"{self.source}: {place} is {format_value(data)}, expected {expected}."
 
-    def _kept(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
+    def _keep_if_required(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
         """Skip a malformed definition, unless it is marked required: then it blocks."""
-        required = _says_required(data)
+        required = _is_marked_required(data)
         effect = (
             f"it is required, so {event} blocks until it is corrected"
             if required
@@ -259,8 +267,8 @@ class _Reader:
         if required:
             yield Hook(event=event, source=self.source, place=place, required=True, broken=problem)
 
-    def _refuse(self, problem: str, data: object) -> None:
-        if _says_required(data):
+    def _report_skipped(self, problem: str, data: object) -> None:
+        if _is_marked_required(data):
             raise ConfigError(f"{self.source}: {problem} A hook in it is required, so nothing runs.")
         self.problems.append(f"{self.source}: {problem} Its hooks don't count.")
 
@@ -273,15 +281,15 @@ def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
     problems: list[str] = []
     hooks: list[Hook] = []
     for layer in sorted(layers, key=lambda layer: not layer.project):
-        found = list(_Reader(layer.source, env, problems).hooks(layer.hooks))
-        off = _disabled([other for other in layers if layer.project or not other.project])
+        found = list(_HookReader(layer.source, env, problems).hooks(layer.hooks))
+        off = _disabled_hooks([other for other in layers if layer.project or not other.project])
         if off is not None:
             hooks += [hook for hook in found if not {hook.name, hook.command} & off - {""}]
     shows = [layer.config.get("notifications", True) for layer in layers if not layer.project]
     return HookBook(tuple(hooks), tuple(problems), notifications=all(shows[-1:]))
 
 
-def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
+def _disabled_hooks(layers: Sequence[HookLayer]) -> set[str] | None:
     """Return the names and commands that are disabled; None if all are."""
     enabled = [layer.config["enabled"] for layer in layers if "enabled" in layer.config]
     if not all(enabled[-1:]):
@@ -289,9 +297,9 @@ def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
     return {name for layer in layers for name in layer.config.get("disabled", ())}
 
 
-def _says_required(data: object) -> bool:
+def _is_marked_required(data: object) -> bool:
     """Return whether `required` occurs anywhere in it with a value other than false."""
     if isinstance(data, dict):
         found = cast(dict[str, Any], data)
-        return found.get("required") not in (None, False) or any(map(_says_required, found.values()))
-    return isinstance(data, list) and any(map(_says_required, cast(list[Any], data)))
+        return found.get("required") not in (None, False) or any(map(_is_marked_required, found.values()))
+    return isinstance(data, list) and any(map(_is_marked_required, cast(list[Any], data)))

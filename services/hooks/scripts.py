@@ -13,7 +13,7 @@ from interlock.services.files.disk import read_file
 from interlock.services.files.filesystem import is_file
 from interlock.services.files.stamps import note
 from interlock.services.shell.model import to_name_set
-from interlock.services.shell.simple import ASSIGNED, simple_commands
+from interlock.services.shell.simple import ASSIGNED, split_simple_commands
 
 _PROJECT = re.compile(r"\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJECT_DIR\b)/?")
 _OWN_FOLDER = re.compile(r"\$\(dirname [^)]*\)|\$\{(0|BASH_SOURCE[^}]*)%/\*\}")
@@ -37,28 +37,34 @@ _DEEPEST = 3
 _MOST_LINES = 400
 
 
-def scripts_of(command: str, root: Path, without: Callable[[Path], bool] = lambda _: False) -> Iterator[Path]:
+def find_scripts(
+    command: str, root: Path, without: Callable[[Path], bool] = lambda _: False
+) -> Iterator[Path]:
     """Yield what a command line runs from a folder, there or not: files that it names, the folders of those that it
     runs, and modules that Python would find before its own (`json.py`). `root` is a real path.
 
     `without`: files that don't count, and aren't looked into.
     """
-    line = _Line(root)
+    line = _ScriptFinder(root)
     line.without = without
     yield from (path for path in line.read(command) if not without(path))
 
 
-def runs_isolated(command: str, root: Path) -> bool:
+def can_run_isolated(command: str, root: Path) -> bool:
     """Return whether Python, run by this command, needs no module from the folder, so that it can be kept from
     looking there (`PYTHONSAFEPATH`)."""
-    found = _Line(root)
+    found = _ScriptFinder(root)
     for _ in found.read(command):
         pass
-    return bool(found.python or found.code) and not found.modules and not any(map(_has_modules, found.python))
+    return (
+        bool(found.python or found.code)
+        and not found.modules
+        and not any(map(_has_sibling_modules, found.python))
+    )
 
 
 @dataclass
-class _Line:
+class _ScriptFinder:
     """Finds the scripts that one command line runs."""
 
     root: Path
@@ -76,38 +82,38 @@ class _Line:
         self.without: Callable[[Path], bool] = lambda _: False
 
     def read(self, command: str) -> Iterator[Path]:
-        for words in simple_commands(_PROJECT.sub(f"{self.root}/", command)):
+        for words in split_simple_commands(_PROJECT.sub(f"{self.root}/", command)):
             if words[0] in ("cd", "pushd") and len(words) > 1:
                 self.base = self.base / words[-1]
             else:
-                yield from self._command(words)
+                yield from self._scripts_of_command(words)
 
-    def _command(self, words: Sequence[str]) -> Iterator[Path]:
+    def _scripts_of_command(self, words: Sequence[str]) -> Iterator[Path]:
         given = [found for word in words if (found := ASSIGNED.fullmatch(word))]
         rest = [word for word in words if not ASSIGNED.fullmatch(word)]
         for name, value in ((one[1], one[2]) for one in given if one[1] in _SEARCHED):
             self.modules |= name == "PYTHONPATH"
             for folder in filter(None, value.split(os.pathsep)):
-                yield from self._importable(self.base / folder)
+                yield from self._import_folder(self.base / folder)
         if not rest:
             return
         python = any(_PYTHON.fullmatch(Path(word).name) for word in rest)
-        files = [path for word in rest if (path := self._inside(word))]
+        files = [path for word in rest if (path := self._path_in_root(word))]
         yield from files
         for before, word in pairwise(rest):
             if before == "-m" and python:
                 self.modules = True
-                yield from self._module(word)
+                yield from self._files_of_module(word)
             elif _CODE.fullmatch(before) and self.depth < _DEEPEST:
-                yield from self._code(word, python)
-        for path in self._programs(rest):
-            yield from self._run(path, python)
+                yield from self._files_of_code(word, python)
+        for path in self._run_files(rest):
+            yield from self._files_of_run(path, python)
 
-    def _programs(self, words: Sequence[str]) -> Iterator[Path]:
+    def _run_files(self, words: Sequence[str]) -> Iterator[Path]:
         """Yield what is run of the files among the words of a command: an interpreter, and its script."""
         before, packaged = "", False
         for word in words:
-            name, path = Path(word).name, self._inside(word)
+            name, path = Path(word).name, self._path_in_root(word)
             if path:
                 yield path
             if _PYTHON.fullmatch(name) or name in _RUNS | _PACKAGES:
@@ -120,7 +126,7 @@ class _Line:
                 return  # a program from elsewhere; what is named behind it is only read
             before = word
 
-    def _inside(self, word: str) -> Path | None:
+    def _path_in_root(self, word: str) -> Path | None:
         """Return the path of a file or link in the folder."""
         with suppress(OSError, ValueError):  # not a path
             path = Path(os.path.normpath(self.base / word))
@@ -129,40 +135,40 @@ class _Line:
                 return path
         return None
 
-    def _run(self, path: Path, python: bool) -> Iterator[Path]:
+    def _files_of_run(self, path: Path, python: bool) -> Iterator[Path]:
         """Yield what running a file takes from the folder."""
         if path in self.seen or self.without(path):
             return
         self.seen.add(path)
         if _PYTHON.fullmatch(path.name):  # of a virtual environment
-            yield from self._importable(path.parent.parent if path.parent.name == "bin" else path.parent)
+            yield from self._import_folder(path.parent.parent if path.parent.name == "bin" else path.parent)
             return
         if python or path.suffix == ".py":
             self.python.append(path)
-        yield from self._importable(path.parent)
+        yield from self._import_folder(path.parent)
         with suppress(OSError):
             text = read_file(path).decode(errors="replace")
             if path.suffix == ".py":
-                yield from self._imported(text, path.parent)
+                yield from self._imported_files(text, path.parent)
             elif path.suffix in (".sh", ".bash", "") and self.depth < _DEEPEST:
                 for line in _OWN_FOLDER.sub(str(path.parent), text).splitlines()[:_MOST_LINES]:
-                    yield from _Line(self.root, self.depth + 1).read(line)
+                    yield from _ScriptFinder(self.root, self.depth + 1).read(line)
             for name in _RELATIVE.findall(text) if path.suffix not in (".py", ".sh") else ():
                 module = os.path.normpath(path.parent / name)
                 yield from (Path(f"{module}{end}") for end in ("", ".js", ".mjs", ".cjs", ".ts"))
 
-    def _code(self, text: str, python: bool) -> Iterator[Path]:
+    def _files_of_code(self, text: str, python: bool) -> Iterator[Path]:
         if not python:
-            inner = _Line(self.root, self.depth + 1)
+            inner = _ScriptFinder(self.root, self.depth + 1)
             inner.base = self.base
             yield from inner.read(text)
             return
         self.code = True
-        yield from self._importable(self.base)
-        yield from self._imported(text, self.base)
+        yield from self._import_folder(self.base)
+        yield from self._imported_files(text, self.base)
 
-    def _module(self, name: str) -> Iterator[Path]:
-        yield from self._importable(self.base)
+    def _files_of_module(self, name: str) -> Iterator[Path]:
+        yield from self._import_folder(self.base)
         parts = name.split(".")
         top, whole = self.base / parts[0], self.base.joinpath(*parts)
         note(top)
@@ -171,9 +177,9 @@ class _Line:
         for file in (whole.with_suffix(".py"), whole / "__main__.py", top.with_suffix(".py")):
             yield file
             if is_file(file):
-                yield from self._run(file, python=True)
+                yield from self._files_of_run(file, python=True)
 
-    def _importable(self, folder: Path) -> Iterator[Path]:
+    def _import_folder(self, folder: Path) -> Iterator[Path]:
         """Yield a folder that modules are imported from; of the root, where everybody works, only modules that would
         take the place of Python's own, and what Python has compiled."""
         folder = Path(os.path.normpath(folder))
@@ -186,7 +192,7 @@ class _Line:
             yield folder / f"{name}.py"
             yield folder / name / "__init__.py"
 
-    def _imported(self, text: str, folder: Path) -> Iterator[Path]:
+    def _imported_files(self, text: str, folder: Path) -> Iterator[Path]:
         """Yield the modules that Python code would import from a folder, and what these do."""
         found = (f"{a}{b}".split(",") for a, b in _IMPORT.findall(text))
         names = {
@@ -204,10 +210,10 @@ class _Line:
                     self.modules |= own
                     self.seen.add(file)
                     with suppress(OSError):
-                        yield from self._imported(read_file(file).decode(errors="replace"), folder)
+                        yield from self._imported_files(read_file(file).decode(errors="replace"), folder)
 
 
-def _has_modules(script: Path) -> bool:
+def _has_sibling_modules(script: Path) -> bool:
     """Return whether the folder of a script holds other modules, not counting those that would replace Python's
     own."""
     try:

@@ -24,7 +24,7 @@ from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
 from interlock.services.mcp.tokens import Learn
 from interlock.services.mcp.wire import AnsweredError, LostError, NotRunError
-from interlock.services.toolset import BuiltinToolset, nearest_names, unexpected
+from interlock.services.toolset import BuiltinToolset, nearest_names, to_failed_result
 from interlock.state.calls import CallView, Preview, ToolResult, failure
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
@@ -340,4 +340,4 @@ class JoinedToolset(BuiltinToolset):
         try:
             return await self.servers.call(server, run, progress)
         except Exception as error:
-            return unexpected(run.call.name, error)
+            return to_failed_result(run.call.name, error)

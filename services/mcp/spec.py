@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
-from interlock.services.config.formats import changed_settings
+from interlock.services.config.formats import edit_settings
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.mcp import ServerItem
 from interlock.state.names import mcp_name
@@ -128,7 +128,7 @@ def _bad_url(server: McpServer) -> str:
 
 def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
     """Add a server to the settings file; returns whether it replaced one. Raises `ConfigError`."""
-    with changed_settings(file, "mcpServers") as data:
+    with edit_settings(file, "mcpServers") as data:
         servers = _servers(data, file)
         there = name in servers
         servers[name] = server
@@ -137,7 +137,7 @@ def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
 
 def remove_server(file: Path, name: str) -> None:
     """Remove a server from the settings file. Raises `UserError` if it isn't there, and `ConfigError`."""
-    with changed_settings(file, "mcpServers") as data:
+    with edit_settings(file, "mcpServers") as data:
         servers = _servers(data, file)
         if name not in servers:
             known = ", ".join(map(repr, servers)) or "none"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.services.mcp.spec import MOST, TOO_LONG
-from interlock.services.process.supervisor_client import GRACE_S, Supervised, readable
+from interlock.services.process.supervisor_client import GRACE_S, SupervisedCommand, wait_readable
 from interlock.state.errors import RunError
 from interlock.state.text import clean_json, object_of, one_line, visible
 
@@ -65,12 +65,12 @@ class StdioServer:
                 await _ended(child)
                 os.close(errors)
 
-    def _start(self) -> tuple[Supervised, tuple[int, int, int]]:
+    def _start(self) -> tuple[SupervisedCommand, tuple[int, int, int]]:
         """Start the process; returns it and our ends of its stdout, stdin and stderr."""
         (stdin, sink), (source, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = (source, sink, errors), (stdin, stdout, stderr)
         try:
-            child = Supervised(
+            child = SupervisedCommand(
                 self._argv,
                 cwd=self._cwd,
                 env=self._env,
@@ -92,7 +92,7 @@ class StdioServer:
             os.set_blocking(descriptor, False)
         return child, ours
 
-    async def _receive(self, source: int, into: Any, child: Supervised) -> None:
+    async def _receive(self, source: int, into: Any, child: SupervisedCommand) -> None:
         """Parse lines into messages one at a time, so that a flooding server blocks on its own pipe."""
         line = bytearray()
         async with into:
@@ -129,7 +129,7 @@ class StdioServer:
             while len(self._stderr_kept) > 1 and kept - len(self._stderr_kept[0]) >= _ERRORS:
                 kept -= len(self._stderr_kept.popleft())
 
-    async def _why(self, child: Supervised) -> str:
+    async def _why(self, child: SupervisedCommand) -> str:
         """Describe how it ended, with its last line of stderr."""
         with suppress(TimeoutError):
             async with asyncio.timeout(0.5):
@@ -196,7 +196,7 @@ async def _read(descriptor: int) -> bytes:
         try:
             return os.read(descriptor, _CHUNK)
         except BlockingIOError:
-            await readable(descriptor)
+            await wait_readable(descriptor)
 
 
 async def _writable(descriptor: int) -> None:
@@ -209,7 +209,7 @@ async def _writable(descriptor: int) -> None:
         loop.remove_writer(descriptor)
 
 
-async def _ended(child: Supervised) -> None:
+async def _ended(child: SupervisedCommand) -> None:
     """Wait for the process to exit after its stdin was closed; then send SIGTERM, then SIGKILL."""
     try:
         async with asyncio.timeout(_LEAVE_S):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from interlock.services.packages import why_off
+from interlock.services.packages import version_problem
 from interlock.state.errors import SetupError
 from interlock.state.text import visible
 
@@ -21,7 +21,7 @@ _SETTLE_S = 5.0
 
 def load_sdk() -> None:
     """Import the SDK's client. Raises `SetupError` for an older SDK, which other packages may have asked for."""
-    if why := why_off("mcp"):
+    if why := version_problem("mcp"):
         raise SetupError(why)
     import_module("mcp.client.client")
 

@@ -13,7 +13,7 @@ _LOOK_S = 0.001
 
 
 @contextmanager
-def held_still(supervisors: Iterable[int]) -> Generator[None]:
+def freeze_commands(supervisors: Iterable[int]) -> Generator[None]:
     """Stop what runs below these supervisors (their sessions) for the length of the block. Blocks for milliseconds.
 
     Other processes are never touched: each is held by a descriptor, and its parent is looked at once more before it is
@@ -22,7 +22,7 @@ def held_still(supervisors: Iterable[int]) -> Generator[None]:
     stopped: dict[int, int] = {}
     try:
         sessions, until = {*supervisors}, time.monotonic() + _WITHIN_S
-        while sessions and _stop_more(sessions, stopped) and time.monotonic() < until:
+        while sessions and _stop_running(sessions, stopped) and time.monotonic() < until:
             time.sleep(_LOOK_S)
         yield
     finally:
@@ -32,10 +32,10 @@ def held_still(supervisors: Iterable[int]) -> Generator[None]:
             os.close(descriptor)
 
 
-def _stop_more(sessions: set[int], stopped: dict[int, int]) -> bool:
+def _stop_running(sessions: set[int], stopped: dict[int, int]) -> bool:
     """Stop what still runs; returns whether there was anything."""
-    parents = _parents(sessions)
-    running = [pid for pid in parents if not _has_stopped(pid)]
+    parents = _parents_by_pid(sessions)
+    running = [pid for pid in parents if not _is_stopped(pid)]
     for pid in running:
         if pid in stopped:
             continue
@@ -44,7 +44,7 @@ def _stop_more(sessions: set[int], stopped: dict[int, int]) -> bool:
         except OSError:  # it has ended
             continue
         # Its number was free until now; from here on the descriptor means this process.
-        if _stat(pid)[1:2] != [str(parents[pid])]:
+        if _read_stat(pid)[1:2] != [str(parents[pid])]:
             os.close(descriptor)
             continue
         stopped[pid] = descriptor
@@ -53,12 +53,12 @@ def _stop_more(sessions: set[int], stopped: dict[int, int]) -> bool:
     return bool(running)
 
 
-def _parents(sessions: set[int]) -> dict[int, int]:
+def _parents_by_pid(sessions: set[int]) -> dict[int, int]:
     """Map the processes below supervisors to their parents: not the supervisors themselves, a guard and its worker."""
     parent_of: dict[int, int] = {}
     supervisors: set[int] = set()
     for name in os.listdir("/proc"):  # noqa: PTH208 - thousands
-        if name.isdigit() and len(fields := _stat(int(name))) > 3:
+        if name.isdigit() and len(fields := _read_stat(int(name))) > 3:
             parent_of[int(name)] = int(fields[1])
             if int(fields[3]) in sessions and (int(name) in sessions or int(fields[1]) in sessions):
                 supervisors.add(int(name))
@@ -70,15 +70,15 @@ def _parents(sessions: set[int]) -> dict[int, int]:
     return found
 
 
-def _has_stopped(pid: int) -> bool:
+def _is_stopped(pid: int) -> bool:
     """Return whether no thread of a process can run."""
     with suppress(OSError):
-        states = [_stat(pid, thread)[:1] for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
+        states = [_read_stat(pid, thread)[:1] for thread in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
         return all(state in (["T"], ["t"], ["Z"], ["X"], []) for state in states)
     return True
 
 
-def _stat(pid: int, thread: str = "") -> list[str]:
+def _read_stat(pid: int, thread: str = "") -> list[str]:
     """Return a process's state, parent, group and session; nothing if it has ended."""
     try:
         path = Path(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat")

@@ -8,7 +8,7 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h: the namespace outside any container."""
 
 
-class Owner(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """A process, identified across pid reuse and reboots."""
 
     host: str
@@ -19,7 +19,7 @@ class Owner(NamedTuple):
     """The process's start time as the system reports it; empty: no such process."""
 
 
-def this_host() -> str:
+def host_name() -> str:
     """Return the host's name; in a container with its pid namespace, because a pid means nothing outside it."""
     name = os.uname().nodename
     try:
@@ -29,17 +29,17 @@ def this_host() -> str:
     return name if namespace == _INITIAL_PID_NAMESPACE else f"{name}/{namespace}"
 
 
-def this_boot() -> str:
+def boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
 
 
-def started_at(pid: int) -> str:
+def process_start_time(pid: int) -> str:
     """Start time of a living process; empty if there is none, or only a zombie."""
     if not Path("/proc/self/stat").exists():
-        return _started_by_ps(pid)
+        return _start_time_by_ps(pid)
     process = Path(f"/proc/{pid}")
     try:
         stat = (process / "stat").read_text(encoding="utf-8", errors="replace")
@@ -51,7 +51,7 @@ def started_at(pid: int) -> str:
     return "" if remains else fields[19]
 
 
-def _started_by_ps(pid: int) -> str:
+def _start_time_by_ps(pid: int) -> str:
     import subprocess  # deferred: lists check who is alive, and need it only without /proc
 
     env = {"PATH": "/bin:/usr/bin", "LC_ALL": "C", "TZ": "UTC"}
@@ -61,14 +61,14 @@ def _started_by_ps(pid: int) -> str:
     return "" if status.startswith("Z") else started.strip()
 
 
-def this_process() -> Owner:
-    return Owner(this_host(), this_boot(), os.getpid(), started_at(os.getpid()))
+def current_process() -> ProcessIdentity:
+    return ProcessIdentity(host_name(), boot_id(), os.getpid(), process_start_time(os.getpid()))
 
 
-def is_alive(owner: Owner) -> bool | None:
+def is_alive(owner: ProcessIdentity) -> bool | None:
     """Return whether the owner lives, even if suspended; None: unknown, because it is on another host."""
-    if owner.host != this_host():
+    if owner.host != host_name():
         return None
-    if owner.boot != this_boot():
+    if owner.boot != boot_id():
         return False
-    return started_at(owner.pid) == owner.started != ""
+    return process_start_time(owner.pid) == owner.started != ""

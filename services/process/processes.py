@@ -19,20 +19,26 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from interlock.services.process.freeze import held_still
-from interlock.services.process.supervisor_client import GIVEN, GRACE_S, Mode, Supervised, readable
-from interlock.services.sandbox.sandbox import Entered, Sandbox
-from interlock.services.sandbox.start_gate import ATTEMPTS, ChangedError
+from interlock.services.process.freeze import freeze_commands
+from interlock.services.process.supervisor_client import (
+    GIVEN,
+    GRACE_S,
+    Mode,
+    SupervisedCommand,
+    wait_readable,
+)
+from interlock.services.sandbox.sandbox import CommandSandbox, Sandbox
+from interlock.services.sandbox.start_gate import ATTEMPTS, WorkspaceChangedError
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs
 
 
 @dataclass(frozen=True)
-class _Background:
+class _BackgroundCommand:
     """A command that runs on in the background."""
 
-    child: Supervised
+    child: SupervisedCommand
     label: str
     output_file: Path
 
@@ -53,11 +59,11 @@ class SupervisedProcesses:
         self._outputs = outputs
         self._env = dict(env)
         self._redact = redact
-        self._background: list[_Background] = []
+        self._background: list[_BackgroundCommand] = []
         self._sandbox = sandbox
         self._held = ExitStack()
         """Resources of background commands' sandboxes."""
-        self._live: set[Supervised] = set()
+        self._live: set[SupervisedCommand] = set()
         """Commands in sandboxes."""
         self._making = asyncio.Lock()
 
@@ -80,25 +86,27 @@ class SupervisedProcesses:
         async def attempt(stack: ExitStack, last: bool) -> Ended:
             # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
             output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
-            watch = Watch(output, on_output)
-            async with self._others_still(ours):
-                inside = None if ours else await self._entered(stack, cwd)
+            watch = CommandWatch(output, on_output)
+            async with self._freeze_others(ours):
+                inside = None if ours else await self._enter_sandbox(stack, cwd)
                 with ExitStack() as theirs:  # the command's ends of the pipes
                     write = watch.pipe(stack, theirs, watch.hear)
                     stderr = watch.pipe(stack, theirs, on_errors) if on_errors else None
                     whole = {**self._env, **(env or {})}
-                    make = partial(Supervised, cwd=cwd, env=whole, output=write, errors=stderr, stdin=stdin)
-                    child = self._started(make, "once", argv, inside)
+                    make = partial(
+                        SupervisedCommand, cwd=cwd, env=whole, output=write, errors=stderr, stdin=stdin
+                    )
+                    child = self._start_supervised(make, "once", argv, inside)
                 stack.callback(child.close)
                 stack.callback(output.discard)
-                await self._admit(stack, child, inside, last)
+                await self._release_command(stack, child, inside, last)
             ended = await watch.until_end(child, timeout_s, inactivity_s or float("inf"))
             return replace(ended, hint=await asyncio.to_thread(inside.left, ended)) if inside else ended
 
         try:
-            return await _until_settled(attempt)
+            return await _retry_if_workspace_changed(attempt)
         except (OSError, ValueError) as error:
-            return Ended("not_started", None, None, _reason(error), 0, None, 0.0)
+            return Ended("not_started", None, None, _os_error_reason(error), 0, None, 0.0)
 
     async def start(
         self,
@@ -116,28 +124,28 @@ class SupervisedProcesses:
 
         async def attempt(stack: ExitStack, last: bool) -> int:
             failed = stack.enter_context(ExitStack())
-            async with self._others_still(ours):
-                inside = None if ours else await self._entered(stack, cwd, alone=False)
+            async with self._freeze_others(ours):
+                inside = None if ours else await self._enter_sandbox(stack, cwd, alone=False)
                 path = self._outputs.new_spool()
                 failed.callback(path.unlink, missing_ok=True)
                 with path.open("wb") as file:
                     whole = {**self._env, **(env or {})}
-                    make = partial(Supervised, cwd=cwd, env=whole, output=file.fileno())
-                    child = self._started(make, "background", argv, inside)
+                    make = partial(SupervisedCommand, cwd=cwd, env=whole, output=file.fileno())
+                    child = self._start_supervised(make, "background", argv, inside)
                 failed.callback(child.close)
-                await self._admit(stack, child, inside, last)
+                await self._release_command(stack, child, inside, last)
             await child.started()
             if child.pid is None:
                 raise ValueError(child.error or "its supervisor ended")
             failed.pop_all()
-            self._background.append(_Background(child, label, path))
+            self._background.append(_BackgroundCommand(child, label, path))
             self._held.push(stack.pop_all())
             return child.pid
 
         try:
-            return await _until_settled(attempt)
+            return await _retry_if_workspace_changed(attempt)
         except (OSError, ValueError) as error:
-            raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error
+            raise RunError(f"Command {label!r} could not be started: {_os_error_reason(error)}.") from error
 
     def background(self) -> Sequence[Mapping[str, Any]]:
         """Background processes of this drive: {pid, label, running, exit_code, output_file}.
@@ -167,9 +175,13 @@ class SupervisedProcesses:
             self._outputs.release(one.output_file)
         self._held.close()
 
-    def _started(
-        self, make: Callable[..., Supervised], mode: Mode, argv: Sequence[str], inside: Entered | None
-    ) -> Supervised:
+    def _start_supervised(
+        self,
+        make: Callable[..., SupervisedCommand],
+        mode: Mode,
+        argv: Sequence[str],
+        inside: CommandSandbox | None,
+    ) -> SupervisedCommand:
         if inside is None:
             return make(argv, mode=mode, most=self._most)
         made = make(
@@ -182,7 +194,7 @@ class SupervisedProcesses:
         return made
 
     @asynccontextmanager
-    async def _others_still(self, ours: bool) -> AsyncGenerator[None]:
+    async def _freeze_others(self, ours: bool) -> AsyncGenerator[None]:
         """While a sandbox is made no other command of the run moves anything, and no other sandbox is made."""
         if ours or self._sandbox is None:
             yield
@@ -192,49 +204,55 @@ class SupervisedProcesses:
                 child.listen()
             sessions = [c.session for c in self._live if c.session is not None and not c.over]
             with ExitStack() as stack:
-                await _in_thread(partial(stack.enter_context, held_still(sessions)))
+                await _run_in_thread(partial(stack.enter_context, freeze_commands(sessions)))
                 yield
 
-    async def _admit(self, stack: ExitStack, child: Supervised, inside: Entered | None, last: bool) -> None:
+    async def _release_command(
+        self, stack: ExitStack, child: SupervisedCommand, inside: CommandSandbox | None, last: bool
+    ) -> None:
         """Let the command start in its sandbox. Raises `ChangedError`, `ValueError`."""
         if inside is None:
             return
         self._live.add(child)
         stack.callback(self._live.discard, child)
         try:
-            if not await _in_thread(inside.gate.open) and not last:
-                raise ChangedError("Bubblewrap ended.")  # its output says why; what was moved may be back
-        except ChangedError:
+            if not await _run_in_thread(inside.gate.open) and not last:
+                raise WorkspaceChangedError(
+                    "Bubblewrap ended."
+                )  # its output says why; what was moved may be back
+        except WorkspaceChangedError:
             raise
         except (OSError, InterlockError) as error:
-            raise ValueError(_unmade(error)) from error
+            raise ValueError(_sandbox_failure(error)) from error
 
-    async def _entered(self, stack: ExitStack, cwd: Path, *, alone: bool = True) -> Entered | None:
+    async def _enter_sandbox(
+        self, stack: ExitStack, cwd: Path, *, alone: bool = True
+    ) -> CommandSandbox | None:
         """Return what runs a command in the sandbox, if any, while `stack` is open. Raises `ValueError`."""
         if self._sandbox is None:
             return None
         try:
-            return await _in_thread(partial(stack.enter_context, self._sandbox.entered(cwd, alone=alone)))
+            return await _run_in_thread(partial(stack.enter_context, self._sandbox.entered(cwd, alone=alone)))
         except (OSError, InterlockError) as error:
-            raise ValueError(_unmade(error)) from error
+            raise ValueError(_sandbox_failure(error)) from error
 
 
 T = TypeVar("T")
 
 
-async def _until_settled(attempt: Callable[[ExitStack, bool], Awaitable[T]]) -> T:
+async def _retry_if_workspace_changed(attempt: Callable[[ExitStack, bool], Awaitable[T]]) -> T:
     """Start a command, once more if the workspace changed while its sandbox was made. Raises `ValueError`."""
     for left in reversed(range(ATTEMPTS)):
         with ExitStack() as stack:
             try:
                 return await attempt(stack, not left)
-            except ChangedError as error:
+            except WorkspaceChangedError as error:
                 if not left:
-                    raise ValueError(_unmade(error)) from error
+                    raise ValueError(_sandbox_failure(error)) from error
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def _run_in_thread(work: Callable[[], T]) -> T:
     """Run in a thread, to its end also if the caller is cancelled: what it took would be given back by nobody."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -244,11 +262,11 @@ async def _in_thread(work: Callable[[], T]) -> T:
         raise
 
 
-def _unmade(error: Exception) -> str:
+def _sandbox_failure(error: Exception) -> str:
     return f"its sandbox could not be made ({error})".replace(".)", ")")
 
 
-def _reason(error: OSError | ValueError) -> str:
+def _os_error_reason(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {str(error.filename)!r}" if error.filename else error.strerror
     return str(error)
@@ -287,20 +305,20 @@ class ProcessOutput:
         """Add bytes and return the text they complete."""
         if self._redacting:  # before anything is cut, stored or decoded
             chunk = self._redacting.feed(chunk.decode("latin-1")).encode("latin-1")
-        return self._taken(chunk)
+        return self._decode_chunk(chunk)
 
-    def _taken(self, chunk: bytes) -> str:
+    def _decode_chunk(self, chunk: bytes) -> str:
         text = self._decoder.decode(chunk)
-        self._keep_text(text)
-        self._keep_bytes(chunk)
+        self._buffer_text(text)
+        self._buffer_bytes(chunk)
         return text
 
     def end(self) -> str:
         """Finish; returns any remaining text, with a replacement for a truncated character."""
         rest = self._redacting.flush().encode("latin-1") if self._redacting else b""
-        last = self._taken(rest)
+        last = self._decode_chunk(rest)
         text = self._decoder.decode(b"", final=True)
-        self._keep_text(text)
+        self._buffer_text(text)
         return last + text
 
     @property
@@ -324,7 +342,7 @@ class ProcessOutput:
             os.fsync(self._spool.fileno())
             named = self._outputs.named(Path(self._spool.name), self._digest.hexdigest())
         except OSError as error:
-            self._give_up(error)
+            self._stop_saving(error)
             return None
         self._spool.close()
         self._spool = None
@@ -337,7 +355,7 @@ class ProcessOutput:
             spool.raw.close()  # not `close`, which would retry a write refused by a full disk
             Path(spool.name).unlink(missing_ok=True)
 
-    def _keep_text(self, text: str) -> None:
+    def _buffer_text(self, text: str) -> None:
         self._total += len(text)
         room = self._head_limit - len(self._head)
         if room > 0:
@@ -348,7 +366,7 @@ class ProcessOutput:
         while self._tail_chars - len(self._tail[0] if self._tail else "") > self._tail_limit:
             self._tail_chars -= len(self._tail.popleft())
 
-    def _keep_bytes(self, chunk: bytes) -> None:
+    def _buffer_bytes(self, chunk: bytes) -> None:
         if self.note:
             return
         try:
@@ -358,11 +376,11 @@ class ProcessOutput:
                     return
                 self._spool = self._outputs.new_spool().open("wb")
                 chunk, self._raw = bytes(self._raw), bytearray()
-            self._write(self._spool, chunk)
+            self._write_spool(self._spool, chunk)
         except OSError as error:
-            self._give_up(error)
+            self._stop_saving(error)
 
-    def _write(self, spool: BufferedWriter, chunk: bytes) -> None:
+    def _write_spool(self, spool: BufferedWriter, chunk: bytes) -> None:
         kept = chunk[: SPOOL_BYTES - self._spooled]
         spool.write(kept)
         self._digest.update(kept)
@@ -370,7 +388,7 @@ class ProcessOutput:
         if len(kept) < len(chunk):
             self.note = f"only the first {SPOOL_BYTES:,} bytes were kept"
 
-    def _give_up(self, error: OSError) -> None:
+    def _stop_saving(self, error: OSError) -> None:
         self.note = f"the full output could not be kept: {error.strerror or error}"
         self._raw = bytearray()
         self.discard()
@@ -386,7 +404,7 @@ _DRAIN_S = 1.0
 Why = Literal["exited", "timeout", "inactivity"]
 
 
-class Watch:
+class CommandWatch:
     """One run of one command."""
 
     def __init__(self, output: ProcessOutput, on_output: Callable[[str], None] | None) -> None:
@@ -402,20 +420,20 @@ class Watch:
         self._sources[read] = take
         return write
 
-    async def until_end(self, child: Supervised, timeout_s: float, inactivity_s: float) -> Ended:
+    async def until_end(self, child: SupervisedCommand, timeout_s: float, inactivity_s: float) -> Ended:
         """Wait for the command, all its descendants and all that they write."""
         self._child = child
         self._started, self._spoke = child.asked_at, time.monotonic()
         end = asyncio.ensure_future(self._child.finished())
-        pumps = [asyncio.ensure_future(self._pump(*source)) for source in self._sources.items()]
+        pumps = [asyncio.ensure_future(self._pump_pipe(*source)) for source in self._sources.items()]
         try:
             try:
-                why = await self._until(end, timeout_s, inactivity_s)
+                why = await self._wait_until(end, timeout_s, inactivity_s)
             except asyncio.CancelledError:
-                await self._stopped(end)
+                await self._stop_and_wait(end)
                 raise
             if why != "exited":
-                await self._stopped(end)
+                await self._stop_and_wait(end)
             done, _ = await asyncio.wait(pumps, timeout=_DRAIN_S)
             for pump in done:
                 pump.result()
@@ -423,9 +441,9 @@ class Watch:
             for task in (end, *pumps):
                 task.cancel()
             await asyncio.gather(end, *pumps, return_exceptions=True)
-        return await self._ended(why)
+        return await self._to_ended(why)
 
-    async def _until(self, end: asyncio.Future[None], timeout_s: float, inactivity_s: float) -> Why:
+    async def _wait_until(self, end: asyncio.Future[None], timeout_s: float, inactivity_s: float) -> Why:
         while not end.done():
             now, over, silent = time.monotonic(), self._started + timeout_s, self._spoke + inactivity_s
             if now >= over:
@@ -436,13 +454,13 @@ class Watch:
         end.result()
         return "exited"
 
-    async def _stopped(self, end: asyncio.Future[None]) -> None:
+    async def _stop_and_wait(self, end: asyncio.Future[None]) -> None:
         self._child.stop()
         await asyncio.wait({end}, timeout=_STOP_S)
 
-    async def _pump(self, source: int, take: Callable[[bytes], None]) -> None:
+    async def _pump_pipe(self, source: int, take: Callable[[bytes], None]) -> None:
         while True:
-            await readable(source)
+            await wait_readable(source)
             chunk = os.read(source, _CHUNK)
             self._spoke = time.monotonic()
             take(chunk)
@@ -454,7 +472,7 @@ class Watch:
         if text and self._on_output:
             self._on_output(text)
 
-    async def _ended(self, why: Why) -> Ended:
+    async def _to_ended(self, why: Why) -> Ended:
         file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
         child, how = self._child, why
         if why == "exited" and child.lost:

@@ -22,12 +22,12 @@ def own_stdout() -> TextIO:
 
 
 @contextmanager
-def kept_stdout() -> Generator[None]:
+def redirect_stdout_to_stderr() -> Generator[None]:
     """Within it, descriptor 1 is stderr, also in programs that are started; `own_stdout` is what it was before."""
     global _users
     with _lock:
         if not _users:
-            _keep()
+            _redirect_descriptor()
         _users += 1
     try:
         yield
@@ -35,29 +35,29 @@ def kept_stdout() -> Generator[None]:
         with _lock:
             _users -= 1
             if not _users:
-                _give_back()
+                _restore_descriptor()
 
 
 @contextmanager
-def printing_to_stderr() -> Generator[None]:
+def redirect_prints_to_stderr() -> Generator[None]:
     """Within it, what is printed goes to stderr; on a terminal what Python prints: a session may draw there."""
-    with nullcontext() if os.isatty(1) else kept_stdout(), redirect_stdout(sys.stderr):
+    with nullcontext() if os.isatty(1) else redirect_stdout_to_stderr(), redirect_stdout(sys.stderr):
         yield
 
 
-def _keep() -> None:
+def _redirect_descriptor() -> None:
     global _real, _own
     sys.stdout.flush()
     _real = os.dup(1)
     os.dup2(2, 1)
-    if _number(sys.stdout) == 1:
+    if _descriptor_of(sys.stdout) == 1:
         out = sys.stdout
         _own = open(  # noqa: SIM115 - open until it is given back
             _real, "w", encoding=out.encoding, errors=out.errors, closefd=False
         )
 
 
-def _give_back() -> None:
+def _restore_descriptor() -> None:
     global _own
     own, _own = _own, None
     try:
@@ -69,7 +69,7 @@ def _give_back() -> None:
         os.close(_real)
 
 
-def _number(stream: TextIO) -> int:
+def _descriptor_of(stream: TextIO) -> int:
     """Its descriptor; -1: it has none, as in a test."""
     try:
         return stream.fileno()

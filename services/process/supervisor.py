@@ -47,7 +47,7 @@ _ROOM, _THREADS = 2, 2000
 """The kernel counts all the user's threads: it allows _ROOM × PROCESSES + _THREADS more than run on the machine."""
 
 
-def escape_note() -> str | None:
+def describe_escapes() -> str | None:
     """Describe what can outlive a killed run on this system, or None. For `doctor`."""
     if LINUX:
         return None
@@ -58,7 +58,7 @@ def _become_subreaper() -> bool:
     return LINUX and _C.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
-def _leave_keys() -> None:
+def _replace_keyring() -> None:
     """Take a new keyring, without keys: a sandbox would inherit the session's, with tickets and passphrases.
 
     Raises `OSError`, unless the system has no keyrings.
@@ -70,25 +70,25 @@ def _leave_keys() -> None:
         raise OSError(error, os.strerror(error))
 
 
-def bound_note() -> str:
+def describe_process_limit() -> str:
     """Describe how the limit on a command's processes is enforced here. For `doctor`."""
     if not LINUX:
         return "commands have no limit on processes and memory"
     if os.geteuid():
         return "Interlock limits a command's processes; the kernel's own limit is a little higher"
     held = "only Interlock limits a command's processes: the kernel doesn't count root's"
-    return held if _can_come_first() else f"{held}, and a fork bomb may be faster"
+    return held if _can_raise_priority() else f"{held}, and a fork bomb may be faster"
 
 
-def _can_come_first() -> bool:
+def _can_raise_priority() -> bool:
     before = os.sched_getscheduler(0), os.sched_getparam(0)
-    held = _come_first()
+    held = _raise_priority()
     if held:
         os.sched_setscheduler(0, *before)
     return held
 
 
-def _come_first() -> bool:
+def _raise_priority() -> bool:
     """Run ahead of every process that isn't real-time. Processes started from here later would inherit this."""
     with suppress(OSError):  # not root, or not permitted
         if LINUX:
@@ -97,12 +97,12 @@ def _come_first() -> bool:
     return False
 
 
-def _bind(processes: int) -> None:
+def _limit_forks(processes: int) -> None:
     """Have the kernel refuse forks that outpace our checks."""
     if not processes or not LINUX:
         return
     try:
-        most = _threads() + processes * _ROOM + _THREADS
+        most = _count_threads() + processes * _ROOM + _THREADS
     except (OSError, ValueError, IndexError):  # a container may hide it
         return
     limits = resource.getrlimit(resource.RLIMIT_NPROC)
@@ -110,24 +110,24 @@ def _bind(processes: int) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
-def _threads() -> int:
+def _count_threads() -> int:
     """Count everyone's threads: the user's own are in each process's files, which takes milliseconds a command."""
-    return int(_read("/proc/loadavg").split()[3].rpartition(b"/")[2])
+    return int(_read_file("/proc/loadavg").split()[3].rpartition(b"/")[2])
 
 
-def _read(path: str | int) -> bytes:
+def _read_file(path: str | int) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123 (pathlib, and all that it imports, would double this program's start)
         return file.read()
 
 
-def _descendants(of: int) -> dict[int, int]:
+def _find_descendants(of: int) -> dict[int, int]:
     """Map descendants to their process groups, parents first."""
     children: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             with suppress(OSError, ValueError):  # it has ended in the meantime
-                parent, group = map(int, _read(f"/proc/{name}/stat").rpartition(b")")[2].split()[1:3])
+                parent, group = map(int, _read_file(f"/proc/{name}/stat").rpartition(b")")[2].split()[1:3])
                 children.setdefault(parent, []).append(int(name))
                 groups[int(name)] = group
     found = list(children.get(of, ()))
@@ -136,42 +136,42 @@ def _descendants(of: int) -> dict[int, int]:
     return {pid: groups[pid] for pid in found}
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     found: list[int] = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+            found += map(int, _read_file(f"/proc/{pid}/task/{thread}/children").split())
     return found
 
 
-def _memory(pid: int) -> int:
+def _process_memory(pid: int) -> int:
     """Return memory in bytes; shared memory is split among its users. 0 if unreadable."""
     with suppress(OSError, ValueError):
-        for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+        for line in _read_file(f"/proc/{pid}/smaps_rollup").splitlines():
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
     return 0
 
 
-def _resident(pid: int) -> int:
+def _resident_memory(pid: int) -> int:
     with suppress(OSError, ValueError, IndexError):
-        return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE
+        return int(_read_file(f"/proc/{pid}/statm").split()[1]) * _PAGE
     return 0
 
 
-def _excess(processes: int, memory: int) -> str:
+def _exceeded_limit(processes: int, memory: int) -> str:
     """Return the limit that this process's descendants exceed, or an empty string."""
-    found = _children(os.getpid())
+    found = _list_children(os.getpid())
     for pid in found:
-        found += _children(pid)
+        found += _list_children(pid)
         if processes and len(found) > processes:
             return f"more than {processes:,} processes"
-    if memory and sum(map(_resident, found)) > memory and sum(map(_memory, found)) > memory:
+    if memory and sum(map(_resident_memory, found)) > memory and sum(map(_process_memory, found)) > memory:
         return f"more than {memory >> 20:,} MB of memory"
     return ""
 
 
-def _spawn(command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> int:
+def _spawn_command(command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> int:
     """Start the command in its own process group, with descriptors that it inherits under other numbers.
 
     Raises `OSError` like exec.
@@ -195,7 +195,7 @@ def _spawn(command: list[bytes], variables: dict[bytes, bytes], given: dict[int,
             os.close(descriptor)
 
 
-def _let_go_of_streams() -> None:
+def _release_streams() -> None:
     """Release the streams: the command's output must end when its processes do."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -227,32 +227,36 @@ class Reaper:
         give_up = time.monotonic() + _GIVE_UP_S
         self.reap()
         while not self.empty and time.monotonic() < give_up:
-            self._kill_seen()
+            self._kill_descendants()
             time.sleep(_RESCAN_S)
             self.reap()
         if not self._contained:
             self.signal_group(signal.SIGKILL)
 
-    def _kill_seen(self) -> None:
+    def _kill_descendants(self) -> None:
         if self.ended is None:
             with suppress(*_GONE):  # at once: the search reads all of /proc
                 os.killpg(self._pid, signal.SIGKILL)
-        seen = _descendants(os.getpid()) if self._contained else {}
+        seen = _find_descendants(os.getpid()) if self._contained else {}
         groups = {*seen.values()} - {os.getpgrp()}
         for pid in (*(-group for group in groups), *seen):
             with suppress(*_GONE):
                 os.kill(pid, signal.SIGKILL)
 
     def signal_group(self, *signals: int) -> None:
-        if self.ended is not None and self._contained and self._pid not in _descendants(os.getpid()).values():
+        if (
+            self.ended is not None
+            and self._contained
+            and self._pid not in _find_descendants(os.getpid()).values()
+        ):
             return  # nobody is left in it, and its number may be a stranger's by now
         for number in signals:
             with suppress(*_GONE):
-                os.killpg(self._group(), number)
+                os.killpg(self._command_group(), number)
 
-    def _group(self) -> int:
+    def _command_group(self) -> int:
         """Return the command's group; in a sandbox it includes the sandbox's first process, which ignores SIGTERM."""
-        below = _descendants(self._pid) if self._sandboxed else {}
+        below = _find_descendants(self._pid) if self._sandboxed else {}
         return next(iter(below.values()), self._pid)
 
 
@@ -272,72 +276,72 @@ class Worker:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # without a handler it would not wake us
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._end_now)
+            signal.signal(number, self._request_end)
 
     def work(self, command: list[bytes], variables: dict[bytes, bytes], given: dict[int, int]) -> None:
         if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
             return  # the run was killed or changed its mind while this process was starting
-        _bind(self._most[0])
+        _limit_forks(self._most[0])
         try:
             if self._sandboxed:
-                _leave_keys()
-            pid = _spawn(command, variables, given)
+                _replace_keyring()
+            pid = _spawn_command(command, variables, given)
         except OSError as error:
-            self._tell(f"error {error.strerror}: {os.fsdecode(command[0])!r}")
+            self._send_status(f"error {error.strerror}: {os.fsdecode(command[0])!r}")
             return
-        _come_first()
-        self._tell(f"pid {pid}")
-        _let_go_of_streams()
-        self._wait(Reaper(pid, self._contained, self._sandboxed))
+        _raise_priority()
+        self._send_status(f"pid {pid}")
+        _release_streams()
+        self._wait_for_end(Reaper(pid, self._contained, self._sandboxed))
 
-    def _wait(self, reaper: Reaper) -> None:
+    def _wait_for_end(self, reaper: Reaper) -> None:
         reported = over = False
         while not over:
             reaper.reap()
-            over = self._over(reaper)
+            over = self._is_over(reaper)
             if over:
                 reaper.kill_all()
             if reaper.ended is not None and not reported:
                 code = os.waitstatus_to_exitcode(reaper.ended)
-                self._tell(f"exit {code}" if code >= 0 else f"signal {-code}")
+                self._send_status(f"exit {code}" if code >= 0 else f"signal {-code}")
                 reported = True
             if not over:
-                self._listen(reaper)
+                self._read_lifeline(reaper)
 
-    def _over(self, reaper: Reaper) -> bool:
+    def _is_over(self, reaper: Reaper) -> bool:
         if self._kill_at is not None:
             return reaper.ended is not None or time.monotonic() >= self._kill_at
         if self._keep:  # without a subreaper only the lifeline tells when the group is no longer needed
             return reaper.empty and self._contained
         return reaper.ended is not None
 
-    def _listen(self, reaper: Reaper) -> None:
+    def _read_lifeline(self, reaper: Reaper) -> None:
         left = _LOOK_S if any(self._most) else None
         if self._kill_at is not None:
             left = max(0.0, self._kill_at - time.monotonic())
-        elif excess := _excess(*self._most):
-            self._tell(f"limit {excess}")
-            self._end_now()
+        elif excess := _exceeded_limit(*self._most):
+            self._send_status(f"limit {excess}")
+            self._request_end()
             return
         ready = select.select([self._lifeline, self._wake], [], [], left)[0]
         if self._wake in ready:
             os.read(self._wake, 4096)
         if self._lifeline in ready:
             if not os.read(self._lifeline, 64):
-                self._end_now()
+                self._request_end()
             elif self._kill_at is None:
                 self._kill_at = time.monotonic() + self._grace_s
                 reaper.signal_group(signal.SIGTERM, signal.SIGCONT)
 
-    def _end_now(self, *_: object) -> None:
+    def _request_end(self, *_: object) -> None:
         self._kill_at = 0.0
 
-    def _tell(self, line: str) -> None:
+    def _send_status(self, line: str) -> None:
         with suppress(BrokenPipeError):  # the run is gone: the lifeline reports it next
             os.write(self._status, f"{line}\n".encode(errors="replace"))
 
 
-def _supervise(request: int, lifeline: int, status: int, *places: int) -> None:
+def _supervise_command(request: int, lifeline: int, status: int, *places: int) -> None:
     """Run one command; returns in the guard and in the worker when all is over."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -351,7 +355,7 @@ def _supervise(request: int, lifeline: int, status: int, *places: int) -> None:
     os.fchdir(folder)
     for descriptor in places[:4]:
         os.close(descriptor)
-    mode, grace_s, processes, memory, first, count, *rest = _read(request).split(b"\0")
+    mode, grace_s, processes, memory, first, count, *rest = _read_file(request).split(b"\0")
     contained = _become_subreaper()
     if (pid := os.fork()) == 0:
         _become_subreaper()
@@ -363,8 +367,8 @@ def _supervise(request: int, lifeline: int, status: int, *places: int) -> None:
         return
     for descriptor in given:
         os.close(descriptor)
-    _come_first()
-    _let_go_of_streams()
+    _raise_priority()
+    _release_streams()
     os.waitpid(pid, 0)
     Reaper(pid, contained).kill_all()
 
@@ -385,7 +389,7 @@ def main(number: str) -> None:
         else:
             if not forked:
                 door.close()
-                _supervise(*descriptors)
+                _supervise_command(*descriptors)
                 os._exit(0)  # without Python's own clean-up, which takes longer than all of this
         for descriptor in descriptors:
             os.close(descriptor)

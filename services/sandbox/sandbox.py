@@ -12,11 +12,18 @@ from functools import cache
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.sandbox.bubblewrap import HOLE, find_bwrap, kernel_mounts, remedy, supports, trouble
+from interlock.services.sandbox.bubblewrap import (
+    HOLE,
+    find_bwrap,
+    find_sandbox_problem,
+    has_option,
+    permission_advice,
+    read_only_proc_arguments,
+)
 from interlock.services.sandbox.mounts import Mounts
-from interlock.services.sandbox.protected_mounts import held, survey
-from interlock.services.sandbox.quarantine import SUFFIX, Newcomers, noted
-from interlock.services.sandbox.start_gate import ATTEMPTS, ChangedError, Gate, gate
+from interlock.services.sandbox.protected_mounts import hold_placeholders, survey_roots
+from interlock.services.sandbox.quarantine import SUFFIX, CreatedPaths, quarantine_after_command
+from interlock.services.sandbox.start_gate import ATTEMPTS, Gate, WorkspaceChangedError, open_gate
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended
@@ -42,7 +49,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Entered:
+class CommandSandbox:
     """The sandbox of one command."""
 
     begin: Sequence[str]
@@ -52,7 +59,7 @@ class Entered:
     gate: Gate
     """Open it once bubblewrap runs: the command waits behind it."""
     network: bool
-    newcomers: Newcomers
+    newcomers: CreatedPaths
 
     def argv(self, command: Sequence[str], info: int, wait: int) -> list[str]:
         """Return what runs a command; `info` and `wait`: as what numbers it gets the gate's descriptors."""
@@ -102,12 +109,12 @@ class Sandbox:
     protected: ProtectedPaths = field(default_factory=ProtectedPaths)
 
     @contextmanager
-    def entered(self, cwd: Path, *, alone: bool = True) -> Generator[Entered]:
+    def entered(self, cwd: Path, *, alone: bool = True) -> Generator[CommandSandbox]:
         """Yield what runs a command inside the block. `alone`: none of its children outlives it.
 
         Walks the workspace: call it in a thread. Raises `OSError` and `SandboxError`.
         """
-        found = survey(self.roots, self.env, self.protected)
+        found = survey_roots(self.roots, self.env, self.protected)
         mounts = system_mounts()
         for home in self.homes:
             mounts.scratch(home)
@@ -118,22 +125,24 @@ class Sandbox:
             mounts.writable(path)
         if self.state.exists() and mounts.shows(self.state):
             mounts.hide(self.state)
-        with held(found.missing), gate(mounts) as made:
+        with hold_placeholders(found.missing), open_gate(mounts) as made:
             # A new /dev would hide what was mounted below it before: a workspace in memory.
             memory = mounts.arguments(_MEMORY, below=True)
-            kernel = ["--proc", "/proc", *kernel_mounts(), "--dev", "/dev", *memory]
+            kernel = ["--proc", "/proc", *read_only_proc_arguments(), "--dev", "/dev", *memory]
             end = [*kernel, "--remount-ro", "/", "--chdir", str(cwd), "--"]
             prefix = [*mounts.arguments(_MEMORY, below=False), *end]
-            newcomers = Newcomers(found, self.protected)
-            with noted(newcomers, self.state, lambda: made.opened):
-                yield Entered([self.program, *self._options(alone)], prefix, made, self.network, newcomers)
+            newcomers = CreatedPaths(found, self.protected)
+            with quarantine_after_command(newcomers, self.state, lambda: made.opened):
+                yield CommandSandbox(
+                    [self.program, *self._namespace_options(alone)], prefix, made, self.network, newcomers
+                )
 
-    def _options(self, alone: bool) -> list[str]:
+    def _namespace_options(self, alone: bool) -> list[str]:
         net = [] if self.network else ["--unshare-net"]
         variables = [part for name in _AGENTS for part in ("--unsetenv", name)]
         # Without it a background command's own children may live on; the supervisor ends them with the run.
         death = ["--die-with-parent"] if alone else []
-        nested = [_NO_MORE] if supports(self.program, _NO_MORE) else []
+        nested = [_NO_MORE] if has_option(self.program, _NO_MORE) else []
         apart = [*_APART, *nested, *net, "--cap-drop", "ALL", "--new-session", *death]
         return [*apart, *variables, "--setenv", "TMPDIR", "/tmp"]
 
@@ -143,7 +152,7 @@ _WITHOUT = "or run without the sandbox (no -s; tools.sandbox, GEMINI_SANDBOX and
 _READ = ":ro"
 
 
-def cause(error: SandboxError) -> str:
+def sandbox_error_cause(error: SandboxError) -> str:
     """Return why there is no sandbox, without the advice to do without."""
     return str(error).removesuffix(".").removesuffix(f", {_WITHOUT}")
 
@@ -167,12 +176,12 @@ def open_sandbox(
         raise SandboxError(
             f"Unknown sandbox {settings.sandbox!r}; expected 'bwrap' (or true): name it, {_WITHOUT}."
         )
-    writable, readable = _paths(settings.sandbox_paths, home)
-    return _tried(
+    writable, readable = _configured_paths(settings.sandbox_paths, home)
+    return _require_working_sandbox(
         Sandbox(
-            program=_program(env, roots),
+            program=_require_bubblewrap(env, roots),
             roots=roots,
-            homes=[*_homes(roots, home, env), *others],
+            homes=[*_home_directories(roots, home, env), *others],
             state=Path(os.path.realpath(state)),
             env=env,
             network=settings.sandbox_network,
@@ -187,27 +196,27 @@ _NAMES = ("AGENTS.md", "GEMINI.md", ".gitattributes")
 _MAKES = f"for d in sub new; do mkdir -p $d; for f in {' '.join(_NAMES)}; do echo > $d/$f; done; done"
 
 
-def check_here(env: Mapping[str, str]) -> str:
+def check_sandbox_support(env: Mapping[str, str]) -> str:
     """Return bubblewrap's path if a sandbox works on this machine, and what was tried in it and is closed.
 
     Raises `SandboxError`.
     """
-    program = _program(env, ())
+    program = _require_bubblewrap(env, ())
     with tempfile.TemporaryDirectory(prefix="interlock-") as folder:
         root = Path(os.path.realpath(folder))
         (root / "sub").mkdir()
-        sandbox = _tried(Sandbox(program, [root], (), Path(os.devnull), env))
+        sandbox = _require_working_sandbox(Sandbox(program, [root], (), Path(os.devnull), env))
         with sandbox.entered(root) as entered:
-            trouble(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
+            find_sandbox_problem(entered, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
         if left := [path.name for name in _NAMES for path in root.rglob(name)]:
             raise SandboxError(f"Bubblewrap's sandbox isn't closed here: a command can make {left[0]!r}.")
     closed = ["writing to /proc and /sys", "capabilities", "new privileges", *_NAMES]
-    older = "" if supports(program, _NO_MORE) else "; user namespaces are not: bubblewrap is older than 0.8"
+    older = "" if has_option(program, _NO_MORE) else "; user namespaces are not: bubblewrap is older than 0.8"
     closed += [] if older else ["user namespaces"]
     return f"{program}; tried and refused: {', '.join(closed)}{older}"
 
 
-def _program(env: Mapping[str, str], roots: Sequence[Path]) -> str:
+def _require_bubblewrap(env: Mapping[str, str], roots: Sequence[Path]) -> str:
     if not sys.platform.startswith("linux"):
         raise SandboxError(
             f"The sandbox is bubblewrap, which needs Linux, and this is {sys.platform}: use Linux, {_WITHOUT}."
@@ -220,10 +229,10 @@ def _program(env: Mapping[str, str], roots: Sequence[Path]) -> str:
     )
 
 
-def _tried(sandbox: Sandbox) -> Sandbox:
+def _require_working_sandbox(sandbox: Sandbox) -> Sandbox:
     where = sandbox.roots[0] if sandbox.roots else Path("/")
     try:
-        problem = _trouble(sandbox, where)
+        problem = _try_sandbox(sandbox, where)
     except OSError as error:
         problem = str(error)
     if problem and problem.startswith(HOLE):
@@ -231,25 +240,27 @@ def _tried(sandbox: Sandbox) -> Sandbox:
             f"Bubblewrap's sandbox isn't closed here: {problem}; {_WITHOUT.removeprefix('or ')}."
         )
     if problem:
-        raise SandboxError(f"Bubblewrap can't make a sandbox here: {problem!r}; {remedy()}, {_WITHOUT}.")
+        raise SandboxError(
+            f"Bubblewrap can't make a sandbox here: {problem!r}; {permission_advice()}, {_WITHOUT}."
+        )
     return sandbox
 
 
-def _trouble(sandbox: Sandbox, where: Path) -> str | None:
+def _try_sandbox(sandbox: Sandbox, where: Path) -> str | None:
     """Try it, again if something moves in the workspace meanwhile. Raises `OSError`, `SandboxError`."""
     for _ in range(ATTEMPTS - 1):
-        with suppress(ChangedError), sandbox.entered(where) as entered:
-            return trouble(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
+        with suppress(WorkspaceChangedError), sandbox.entered(where) as entered:
+            return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
     with sandbox.entered(where) as entered:
-        return trouble(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
+        return find_sandbox_problem(entered, {"PATH": sandbox.env.get("PATH", os.defpath)})
 
 
-def _homes(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:
+def _home_directories(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:
     """Raises `SandboxError` if a root contains a home directory: everything in it would be visible."""
     named = [home, *([Path(env["HOME"])] if env.get("HOME") else [])]
     homes = list(dict.fromkeys(p for p in (Path(os.path.realpath(h)) for h in named) if p != Path("/")))
     for root in roots:
-        if _of_the_kernel(root):
+        if _is_kernel_path(root):
             raise SandboxError(
                 f"{str(root)!r} is the kernel's, and commands in a sandbox there could change the machine:"
                 f" start in a project's own folder, {_WITHOUT}."
@@ -262,11 +273,11 @@ def _homes(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Pa
     return homes
 
 
-def _of_the_kernel(path: Path) -> bool:
+def _is_kernel_path(path: Path) -> bool:
     return any(Path(os.path.realpath(path)).is_relative_to(folder) for folder in ("/proc", "/sys"))
 
 
-def _paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
+def _configured_paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
     """Return writable and readable paths."""
     writable: list[Path] = []
     readable: list[Path] = []
@@ -278,7 +289,7 @@ def _paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
                 f"tools.sandboxAllowedPaths: {name!r} can't be shown to commands; expected a file or folder that"
                 " exists, absolute or from '~/', with ':ro' after it if it is only to be read."
             )
-        if text == name and _of_the_kernel(path):
+        if text == name and _is_kernel_path(path):
             raise ConfigError(
                 f"tools.sandboxAllowedPaths: {name!r} would let commands change the kernel; write {name + _READ!r}."
             )
@@ -307,13 +318,13 @@ def system_mounts() -> Mounts:
     resolver = Path(os.path.realpath(_RESOLVER))  # often in /run
     if resolver.is_file() and not resolver.is_relative_to("/etc"):
         mounts.read_only(resolver)
-    for path in _private_configuration():
+    for path in _private_etc_files():
         mounts.hide(path)
     return mounts
 
 
 @cache
-def _private_configuration() -> tuple[Path, ...]:
+def _private_etc_files() -> tuple[Path, ...]:
     """List what in /etc isn't world-readable (password hashes, keys): its owner, root here, could still read it."""
     found: list[Path] = []
     pending = ["/etc"]

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.services.sandbox.mounts import Mounts, is_finished, numbers
+from interlock.services.sandbox.mounts import Mounts, is_setup_finished, mount_ids
 from interlock.state.errors import SandboxError
 
 ATTEMPTS = 5
@@ -27,7 +27,7 @@ _CHANGED = (
 )
 
 
-class ChangedError(SandboxError):
+class WorkspaceChangedError(SandboxError):
     """The workspace changed while the sandbox was made."""
 
 
@@ -66,24 +66,24 @@ class Gate:
         """
         until = time.monotonic() + within_s
         try:
-            pid = self._child(until)
-            made = pid and self._mounts_made(pid, until)
+            pid = self._wait_for_child(until)
+            made = pid and self._wait_for_mounts(pid, until)
         except TimeoutError:
             raise TimeoutError(f"no answer within {within_s:g} s") from None
         if not pid or not made:
             return False
         host = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
         if difference := self.mounts.difference(made, host):
-            raise ChangedError(_CHANGED.format(difference=difference))
+            raise WorkspaceChangedError(_CHANGED.format(difference=difference))
         try:
-            self._watch(pid, made)
+            self._watch_mounts(pid, made)
         except OSError:  # it has ended
             return False
         self.opened = True
         self._go.send(b"x")
         return True
 
-    def _watch(self, pid: int, made: str) -> None:
+    def _watch_mounts(self, pid: int, made: str) -> None:
         """End all processes of the sandbox as soon as a protecting mount is gone.
 
         A mount stands on a file. Where something outside replaces that file, as git does with its configuration and
@@ -102,8 +102,8 @@ class Gate:
             changes.register(table, select.POLLPRI)
             changes.register(stop, select.POLLIN)
             while stop not in (descriptor for descriptor, _ in changes.poll()):
-                now = os.fsdecode(_whole(table))
-                if now and (lost := protecting.keys() - numbers(now)):
+                now = os.fsdecode(_read_proc_file(table))
+                if now and (lost := protecting.keys() - mount_ids(now)):
                     self.uncovered = min(protecting[number] for number in lost)
                     with suppress(ProcessLookupError):
                         signal.pidfd_send_signal(first, signal.SIGKILL)
@@ -114,7 +114,7 @@ class Gate:
         self._stack.callback(os.close, end)
         thread.start()
 
-    def _child(self, until: float) -> int | None:
+    def _wait_for_child(self, until: float) -> int | None:
         """Return the process in the sandbox, or None if bubblewrap ended before it had one."""
         heard = b""
         while not (found := _PID.search(heard)):
@@ -126,7 +126,7 @@ class Gate:
             heard += data
         return int(found[1])
 
-    def _mounts_made(self, pid: int, until: float) -> str | None:
+    def _wait_for_mounts(self, pid: int, until: float) -> str | None:
         """Return the process's mounts once all are made, or None if it has ended."""
         while time.monotonic() < until:
             try:
@@ -135,14 +135,14 @@ class Gate:
                 made = ""
             except OSError:
                 return None
-            if is_finished(made):
+            if is_setup_finished(made):
                 return made
             time.sleep(_LOOK_S)
         raise TimeoutError
 
 
 @contextmanager
-def gate(mounts: Mounts) -> Generator[Gate]:
+def open_gate(mounts: Mounts) -> Generator[Gate]:
     """Make a gate for one command. Raises `OSError`."""
     news, info = os.pipe()
     # A socket without a connection has no end-of-file, at which bubblewrap would start the command.
@@ -154,7 +154,7 @@ def gate(mounts: Mounts) -> Generator[Gate]:
         yield made
 
 
-def _whole(descriptor: int) -> bytes:
+def _read_proc_file(descriptor: int) -> bytes:
     """Read a file of the kernel anew; nothing if its process has ended."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     parts: list[bytes] = []

@@ -9,7 +9,7 @@ ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _BETWEEN = "();<>|&\n"
 
 
-def simple_commands(line: str) -> Iterator[list[str]]:
+def split_simple_commands(line: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a shell line, with the assignments before it."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=_BETWEEN)
     lexer.whitespace_split, lexer.commenters, lexer.whitespace = True, "", " \t\r"

@@ -22,14 +22,14 @@ from interlock.services.files.filesystem import (
     replace_file,
     replace_link,
 )
-from interlock.services.snapshots.snapshots import Contents, Repository, SnapshotError
+from interlock.services.snapshots.snapshots import ShadowRepository, SnapshotContents, SnapshotError
 from interlock.state.workspace import Place
 
 _PENDING = "interlock-pending.json"
 
 
 @dataclass
-class Work:
+class RestorePlan:
     """The steps of a restore, in order; paths are relative to the root."""
 
     root: str
@@ -51,34 +51,34 @@ class Work:
         return bool(self.paths or self.folders or self.folders_gone)
 
 
-def between(now: Contents, then: Contents, root: Path, repository: Path) -> Work:
+def plan_restore(now: SnapshotContents, then: SnapshotContents, root: Path, repository: Path) -> RestorePlan:
     """Compute the steps from `now` to `then`."""
     differ = {path for path, kept in then.files.items() if now.files.get(path) != kept}
-    return Work(
+    return RestorePlan(
         str(root),
         str(repository),
         gone=sorted(now.files.keys() - then.files.keys()),
         folders_gone=sorted(now.folders.keys() - then.folders.keys(), reverse=True),
         folders=[(path, mode) for path, mode in then.folders.items() if now.folders.get(path) != mode],
-        files=[(p, then.files[p].mode, then.files[p].blob) for p in sorted(differ, key=_place_in_folder)],
+        files=[(p, then.files[p].mode, then.files[p].blob) for p in sorted(differ, key=_folder_sort_key)],
     )
 
 
-def blocked(work: Work, now: Contents) -> list[str]:
+def find_blocked_paths(work: RestorePlan, now: SnapshotContents) -> list[str]:
     """Paths occupied by files that no snapshot includes: ignored, too large or private."""
     root = Path(work.root)
     known = now.files.keys() | now.folders.keys()
     return [path for path, _, _ in work.files if path not in known and os.path.lexists(root / path)]
 
 
-def carry_out(work: Work) -> None:
+def run_restore(work: RestorePlan) -> None:
     """Carry out the work in a process that survives a kill of this one. Raises `SnapshotError`."""
     folder = Path(work.repository)
     replace_file(folder / _PENDING, json.dumps(asdict(work)).encode())
-    finish_pending(folder)
+    finish_pending_restore(folder)
 
 
-def finish_pending(folder: Path) -> bool:
+def finish_pending_restore(folder: Path) -> bool:
     """Finish an interrupted restore in this repository; returns whether there was one."""
     if not (folder / _PENDING).exists():
         return False
@@ -94,19 +94,19 @@ def finish_pending(folder: Path) -> bool:
     return True
 
 
-def _finish(folder: Path) -> None:
+def _finish_restore(folder: Path) -> None:
     with lock_folder(folder), suppress(FileNotFoundError):
-        work = Work(**json.loads((folder / _PENDING).read_bytes()))
-        apply(work, durable=True)
+        work = RestorePlan(**json.loads((folder / _PENDING).read_bytes()))
+        apply_restore(work, durable=True)
         (folder / _PENDING).unlink()
 
 
-def apply(work: Work, *, durable: bool) -> None:
+def apply_restore(work: RestorePlan, *, durable: bool) -> None:
     """Apply the work, idempotently. Raises OSError. Not `durable`: into a new folder, and unsynced."""
     root = Path(work.root)
     os.umask(umask := os.umask(0o077))
     anchor = Anchor(root)
-    opened = _open_up(work) if durable else []
+    opened = _make_folders_writable(work) if durable else []
     for path in work.gone:
         with suppress(FileNotFoundError, NotADirectoryError), anchor.place(root / path) as place:
             os.unlink(place.name, dir_fd=place.directory)
@@ -116,8 +116,8 @@ def apply(work: Work, *, durable: bool) -> None:
     for path, mode in work.folders:
         with anchor.place(root / path) as place, suppress(FileExistsError):
             os.mkdir(place.name, mode | stat.S_IRWXU, dir_fd=place.directory)
-    blobs = Repository(Path(work.repository)).blobs([blob for _, _, blob in work.files])
-    for folder, files in groupby(zip(work.files, blobs, strict=True), lambda one: _folder_of(one[0][0])):
+    blobs = ShadowRepository(Path(work.repository)).blobs([blob for _, _, blob in work.files])
+    for folder, files in groupby(zip(work.files, blobs, strict=True), lambda one: _parent_folder(one[0][0])):
         with anchor.place(root / folder / "_") as place:
             for (path, mode, _), data in files:
                 at, bits = Place(place.directory, path.rpartition("/")[2]), stat.S_IMODE(mode)
@@ -132,20 +132,20 @@ def apply(work: Work, *, durable: bool) -> None:
         _set_mode(root / path, mode)
 
 
-def _place_in_folder(path: str) -> list[str]:
+def _folder_sort_key(path: str) -> list[str]:
     """Sort key that groups files by folder."""
-    return [_folder_of(path), path]
+    return [_parent_folder(path), path]
 
 
-def _folder_of(path: str) -> str:
+def _parent_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _open_up(work: Work) -> list[tuple[str, int]]:
+def _make_folders_writable(work: RestorePlan) -> list[tuple[str, int]]:
     """Open folders that their owner may not change; returns those whose permissions nothing else sets."""
     opened: list[tuple[str, int]] = []
     known = {path for path, _ in work.folders}
-    for path in sorted({_folder_of(p) for p in (*work.paths, *work.folders_gone, *known)} - {""}):
+    for path in sorted({_parent_folder(p) for p in (*work.paths, *work.folders_gone, *known)} - {""}):
         folder = Path(work.root, path)
         with suppress(OSError):  # doesn't exist yet
             mode = stat.S_IMODE(folder.lstat().st_mode)
@@ -165,6 +165,6 @@ def _set_mode(folder: Path, mode: int) -> None:
 
 if __name__ == "__main__":
     try:
-        _finish(Path(sys.argv[1]))
+        _finish_restore(Path(sys.argv[1]))
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import replace_file
 from interlock.services.files.ignore import find_git_directory, git_index_path
-from interlock.services.snapshots.workspace_tree import Change, Tree, kind_of
+from interlock.services.snapshots.workspace_tree import PathChange, WorkspaceTree, permission_kind
 from interlock.state.errors import RunError
 from interlock.state.workspace import Workspace
 
@@ -66,7 +66,7 @@ class SnapshotError(RunError):
     kind = "snapshot"
 
 
-class Kept(NamedTuple):
+class SnapshotFile(NamedTuple):
     """A file in a snapshot."""
 
     mode: int
@@ -75,7 +75,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beside:
+class BlobSource:
     """A repository of the user's whose blobs can be copied."""
 
     objects: Path
@@ -84,7 +84,7 @@ class Beside:
     wanted: set[str] = field(default_factory=set[str])
 
 
-class Piece(NamedTuple):
+class FileDiff(NamedTuple):
     """A file's part of a diff."""
 
     old: str
@@ -95,15 +95,15 @@ class Piece(NamedTuple):
     lines: list[str]
 
 
-def _pieces(line: str) -> list[Piece]:
+def _parse_raw_line(line: str) -> list[FileDiff]:
     """Return the pieces of a raw line: a file that became a link, or the reverse, has two."""
     about, *names = line.rstrip("\n").split("\t")
     status = about.rpartition(" ")[2][0]
-    old, new = _unquoted(names[0]), _unquoted(names[-1])
-    return [Piece(old, new, status, []) for _ in range(2 if status == "T" else 1)]
+    old, new = _unquote_name(names[0]), _unquote_name(names[-1])
+    return [FileDiff(old, new, status, []) for _ in range(2 if status == "T" else 1)]
 
 
-def _unquoted(name: str) -> str:
+def _unquote_name(name: str) -> str:
     """Return a name as git prints it, with quotes around it if it has quotes or control characters."""
     if not name.startswith('"'):
         return name
@@ -115,10 +115,10 @@ def _unquoted(name: str) -> str:
     )
 
 
-class Contents(NamedTuple):
+class SnapshotContents(NamedTuple):
     """Everything in a snapshot, by path."""
 
-    files: Mapping[str, Kept]
+    files: Mapping[str, SnapshotFile]
     folders: Mapping[str, int]
     """Permissions of every folder, empty ones included."""
 
@@ -128,7 +128,7 @@ def repository_name(root: Path) -> str:
     return hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-class Repository:
+class ShadowRepository:
     """A shadow repository, created on first write. Methods raise `SnapshotError` with a one-line message."""
 
     def __init__(self, folder: Path) -> None:
@@ -138,10 +138,10 @@ class Repository:
         self,
         ref: str,
         parent: str,
-        changes: Iterator[Change],
+        changes: Iterator[PathChange],
         layout: Callable[[], bytes],
         last: bytes,
-        beside: "Beside | None" = None,
+        beside: "BlobSource | None" = None,
     ) -> str:
         """Add a snapshot after `parent` (empty for the first); returns its id, or `parent` if nothing changed.
 
@@ -151,12 +151,14 @@ class Repository:
         first = next(changes, None)
         if first is None and parent and layout() == last:
             return parent
-        self._make()
+        self._create_repository()
         # Left by a killed git: a ref belongs to one run, which has one driver.
         (self._folder / f"{ref}.lock").unlink(missing_ok=True)
-        commands = self._commands(ref, parent, chain([first] if first else (), changes), layout, beside)
+        commands = self._import_commands(
+            ref, parent, chain([first] if first else (), changes), layout, beside
+        )
         if beside is None:
-            with self._started(*_IMPORT, stdin=subprocess.PIPE) as git:
+            with self._start_git(*_IMPORT, stdin=subprocess.PIPE) as git:
                 assert git.stdin is not None and git.stdout is not None
                 git.stdin.writelines(commands)
                 git.stdin.close()
@@ -164,19 +166,19 @@ class Repository:
         with tempfile.TemporaryFile() as written:
             written.writelines(commands)
             # Only now: with the other's objects in sight, git would leave out folders that it has.
-            self._copy(beside)
+            self._copy_blobs(beside)
             written.seek(0)
-            with self._started(*_IMPORT, stdin=written) as git:
+            with self._start_git(*_IMPORT, stdin=written) as git:
                 assert git.stdout is not None
                 return git.stdout.read().decode().strip()
 
-    def _commands(
+    def _import_commands(
         self,
         ref: str,
         parent: str,
-        changes: Iterable[Change],
+        changes: Iterable[PathChange],
         layout: Callable[[], bytes],
-        beside: "Beside | None",
+        beside: "BlobSource | None",
     ) -> Iterator[bytes]:
         """Yield what fast-import reads. Files that need no data are noted in `beside`."""
         stamp = f"interlock <interlock@localhost> {time.time():.0f} +0000"
@@ -186,10 +188,10 @@ class Repository:
             there = change.blob if beside and change.blob in beside.blobs else ""
             if beside and there:
                 beside.wanted.add(there)
-            yield _line(f"{_FILES}/{change.path}", change.mode, change.data, there)
-        yield _line(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
+            yield _import_command(f"{_FILES}/{change.path}", change.mode, change.data, there)
+        yield _import_command(_LAYOUT, stat.S_IFREG, layout()) + b"get-mark :1\ndone\n"
 
-    def beside(self, root: Path) -> "Beside | None":
+    def beside(self, root: Path) -> "BlobSource | None":
         """Return the blobs that the git repository around a folder has of files in it; None: there is none, or it
         is small.
 
@@ -206,20 +208,22 @@ class Repository:
             return None
         if not stat.S_ISREG(found.st_mode) or found.st_size < _SMALL_INDEX or set(str(objects)) & {*':"\n'}:
             return None
-        self._make()
+        self._create_repository()
         inside = str(root.relative_to(top))
         try:
-            listed = self._output(
+            listed = self._run_git(
                 "ls-files", "--stage", "-z", "--", *([inside] if root != top else ()), index=index
             )
             names = {line[7:47] for line in listed.split(b"\0") if line[:2] == b"10" and line[47:48] == b" "}
             asked = b"\n".join(sorted(names)).decode()
-            lines = self._asked("cat-file", "--batch-check", text=f"{asked}\n", objects=objects).decode()
+            lines = self._run_git_with_input(
+                "cat-file", "--batch-check", text=f"{asked}\n", objects=objects
+            ).decode()
         except SnapshotError:  # of another format, or damaged: its files are read like any others
             return None
-        return Beside(objects, {line[:40] for line in lines.splitlines() if line[40:46] == " blob "})
+        return BlobSource(objects, {line[:40] for line in lines.splitlines() if line[40:46] == " blob "})
 
-    def _copy(self, beside: "Beside") -> None:
+    def _copy_blobs(self, beside: "BlobSource") -> None:
         """Copy the blobs that are wanted, each checked against its name, as they are compressed there."""
         if not beside.wanted:
             return
@@ -228,40 +232,42 @@ class Repository:
             asked.seek(0)
             pack = ("pack-objects", "--stdout", "--quiet", "--window=0")
             with (
-                self._started(*pack, stdin=asked, objects=beside.objects) as theirs,
-                self._started("index-pack", "--stdin", stdin=cast(IO[bytes], theirs.stdout)) as ours,
+                self._start_git(*pack, stdin=asked, objects=beside.objects) as theirs,
+                self._start_git("index-pack", "--stdin", stdin=cast(IO[bytes], theirs.stdout)) as ours,
             ):
                 assert ours.stdout is not None
                 ours.stdout.read()
 
     def layout(self, commit: str) -> bytes:
-        return self._output("cat-file", "blob", f"{commit}:{_LAYOUT}")
+        return self._run_git("cat-file", "blob", f"{commit}:{_LAYOUT}")
 
-    def contents(self, commit: str) -> Contents:
+    def contents(self, commit: str) -> SnapshotContents:
         layout = json.loads(self.layout(commit))
         usual, odd = layout["usual"], layout["odd"]
-        files: dict[str, Kept] = {}
-        for line in self._output("ls-tree", "-r", "-z", "--full-tree", commit, f"{_FILES}/").split(b"\0")[
+        files: dict[str, SnapshotFile] = {}
+        for line in self._run_git("ls-tree", "-r", "-z", "--full-tree", commit, f"{_FILES}/").split(b"\0")[
             :-1
         ]:
             about, _, name = line.partition(b"\t")
             kind, _, blob = about.decode().split(" ")
             path, mode = os.fsdecode(name).removeprefix(f"{_FILES}/"), _KINDS[kind]
             if not stat.S_ISLNK(mode):
-                mode = stat.S_IFREG | odd.get(path, usual.get(kind_of(mode), mode & 0o777))
-            files[path] = Kept(mode, blob)
+                mode = stat.S_IFREG | odd.get(path, usual.get(permission_kind(mode), mode & 0o777))
+            files[path] = SnapshotFile(mode, blob)
         folders = dict.fromkeys(layout["empty"], 0)
         for path in (*files, *layout["empty"]):
             while (path := path.rpartition("/")[0]) and path not in folders:
                 folders[path] = 0
-        return Contents(files, {path: odd.get(path, usual.get("folder", 0)) for path in sorted(folders)})
+        return SnapshotContents(
+            files, {path: odd.get(path, usual.get("folder", 0)) for path in sorted(folders)}
+        )
 
     def blobs(self, names: Sequence[str]) -> Iterator[bytes]:
         """Yield the bytes of each blob, in the given order."""
         with tempfile.TemporaryFile() as asked:  # two pipes would deadlock
             asked.write("".join(f"{name}\n" for name in names).encode())
             asked.seek(0)
-            with self._started("cat-file", "--batch", "--buffer", stdin=asked) as git:
+            with self._start_git("cat-file", "--batch", "--buffer", stdin=asked) as git:
                 assert git.stdout is not None
                 for name in names:
                     about = git.stdout.readline().split()
@@ -278,14 +284,16 @@ class Repository:
         sides = (f"--relative={_FILES}/", old, new)
         below = [f"{_FILES}/{path}" for path in paths]
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
-        return b"".join(self._output(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
+        return b"".join(self._run_git(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
 
-    def steps(self, pairs: Sequence[tuple[str, str]]) -> list[list[Piece]]:
+    def steps(self, pairs: Sequence[tuple[str, str]]) -> list[list[FileDiff]]:
         """Return what changed from each snapshot to another, file by file, by one process of git."""
         shown = ("diff-tree", "--stdin", "-r", "--raw", "-p", "-M", "--always", f"--relative={_FILES}/")
         asked = "".join(f"{new} {old}\n" for old, new in pairs)
-        text = self._asked(*shown, "--no-ext-diff", "--no-textconv", "--no-color", "--abbrev=40", text=asked)
-        found, patches = list[list[Piece]](), -1
+        text = self._run_git_with_input(
+            *shown, "--no-ext-diff", "--no-textconv", "--no-color", "--abbrev=40", text=asked
+        )
+        found, patches = list[list[FileDiff]](), -1
         for line in re.findall(
             r"[^\n]*\n", text.decode(errors="replace")
         ):  # a form feed ends no line of git's
@@ -293,7 +301,7 @@ class Repository:
                 found.append([])
                 patches = -1
             elif line.startswith(":") and patches < 0:
-                found[-1] += _pieces(line)
+                found[-1] += _parse_raw_line(line)
             elif line.startswith("diff --git "):
                 patches += 1
                 found[-1][patches].lines.append(line)
@@ -307,25 +315,29 @@ class Repository:
 
     def ancestors(self, commit: str) -> list[str]:
         """Earlier snapshots that this one continues, newest first."""
-        return self._output("rev-list", "--first-parent", commit).decode().split()[1:]
+        return self._run_git("rev-list", "--first-parent", commit).decode().split()[1:]
 
     def lacking(self, commits: Sequence[str]) -> list[str]:
         """Those of the snapshots that aren't here."""
         if not (self._folder / "HEAD").exists():
             return [*commits]
-        answers = self._asked("cat-file", "--batch-check", text="".join(f"{c}\n" for c in commits))
+        answers = self._run_git_with_input(
+            "cat-file", "--batch-check", text="".join(f"{c}\n" for c in commits)
+        )
         lines = answers.decode().splitlines()
         return [c for c, line in zip(commits, lines, strict=True) if line.endswith("missing")]
 
     def pack_of(self, commit: str, base: str) -> bytes:
         """Return all objects of a snapshot that `base`, and the repositories that this one borrows from, don't
         have."""
-        without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed()))
-        return self._asked("pack-objects", "--revs", "--stdout", "--quiet", text=f"{commit}\n{without}")
+        without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed_paths()))
+        return self._run_git_with_input(
+            "pack-objects", "--revs", "--stdout", "--quiet", text=f"{commit}\n{without}"
+        )
 
     def add_packs(self, packs: Sequence[bytes]) -> None:
         """Add objects as `pack_of` made them, at once: each call of git takes longer than reading a small pack."""
-        self._make()
+        self._create_repository()
         count = sum(int.from_bytes(pack[8:12], "big") for pack in packs)
         joined = hashlib.sha1(usedforsecurity=False)
         with tempfile.TemporaryFile() as file:
@@ -334,11 +346,11 @@ class Repository:
                 file.write(part)
             file.write(joined.digest())
             file.seek(0)
-            with self._started("index-pack", "--stdin", stdin=file) as git:
+            with self._start_git("index-pack", "--stdin", stdin=file) as git:
                 assert git.stdout is not None
                 git.stdout.read()
 
-    def copy_from(self, other: "Repository", commits: Sequence[str]) -> None:
+    def copy_from(self, other: "ShadowRepository", commits: Sequence[str]) -> None:
         """Take over those of the snapshots that the other repository has and this one lacks."""
         gone = {*other.lacking(commits)} if (wanted := self.lacking(commits)) else set[str]()
         if there := [commit for commit in wanted if commit not in gone]:
@@ -346,7 +358,7 @@ class Repository:
 
     def borrow(self, objects: Path, tree: str) -> None:
         """Use the objects of another repository, of which `tree` stays there: packs leave it out."""
-        self._make()
+        self._create_repository()
         replace_file(self._folder / _ALTERNATES, f"{objects}\n".encode())
         replace_file(self._folder / _BORROWED, tree.encode())
 
@@ -359,7 +371,7 @@ class Repository:
             return False
         return Path(objects).is_dir()
 
-    def _borrowed(self) -> list[str]:
+    def _borrowed_paths(self) -> list[str]:
         try:
             return [(self._folder / _BORROWED).read_text()]
         except FileNotFoundError:
@@ -375,11 +387,11 @@ class Repository:
             *("diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
             "--no-renames",
         )
-        return self._output(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
+        return self._run_git(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
 
     def changed_entries(self, old: str, new: str) -> str:
         """Return what changed, as `git update-index -z --index-info` takes it."""
-        raw = self._output("diff-tree", "-r", "-z", "--no-renames", f"{old}:{_FILES}", f"{new}:{_FILES}")
+        raw = self._run_git("diff-tree", "-r", "-z", "--no-renames", f"{old}:{_FILES}", f"{new}:{_FILES}")
         parts = os.fsdecode(raw).split("\0")
         lines = zip(parts[::2], parts[1::2], strict=False)
         return "".join("{1} {3}\t{path}\0".format(*about.split(" "), path=path) for about, path in lines)
@@ -390,37 +402,37 @@ class Repository:
         if not (self._folder / "HEAD").exists():
             return
         if len([*one.glob("*")]) > _MOST_LOOSE // 256:
-            self._output("repack", "-d", "-q")
+            self._run_git("repack", "-d", "-q")
         if len([*(self._folder / "objects" / "pack").glob("*.pack")]) > _MOST_PACKS:
-            self._output("repack", "-a", "-d", "-k", "-q")
+            self._run_git("repack", "-a", "-d", "-k", "-q")
 
-    def _make(self) -> None:
+    def _create_repository(self) -> None:
         if (self._folder / "HEAD").exists():
             return
         make_private_directory(self._folder.parent)
         made = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder.parent))
-        with self._started("init", "--quiet", "--bare", "--template=", str(made), stdin=subprocess.DEVNULL):
+        with self._start_git("init", "--quiet", "--bare", "--template=", str(made), stdin=subprocess.DEVNULL):
             pass
         try:
             made.rename(self._folder)
         except OSError:  # another process was faster
             shutil.rmtree(made)
 
-    def _asked(self, *arguments: str, text: str, objects: Path | None = None) -> bytes:
+    def _run_git_with_input(self, *arguments: str, text: str, objects: Path | None = None) -> bytes:
         with tempfile.TemporaryFile() as asked:
             asked.write(text.encode())
             asked.seek(0)
-            with self._started(*arguments, stdin=asked, objects=objects) as git:
+            with self._start_git(*arguments, stdin=asked, objects=objects) as git:
                 assert git.stdout is not None
                 return git.stdout.read()
 
-    def _output(self, *arguments: str, index: Path | None = None) -> bytes:
-        with self._started(*arguments, stdin=subprocess.DEVNULL, index=index) as git:
+    def _run_git(self, *arguments: str, index: Path | None = None) -> bytes:
+        with self._start_git(*arguments, stdin=subprocess.DEVNULL, index=index) as git:
             assert git.stdout is not None
             return git.stdout.read()
 
     @contextmanager
-    def _started(
+    def _start_git(
         self, *arguments: str, stdin: int | IO[bytes], objects: Path | None = None, index: Path | None = None
     ) -> Generator["subprocess.Popen[bytes]"]:
         """`objects`, `index`: another repository's, to read."""
@@ -458,7 +470,7 @@ class Repository:
                 raise SnapshotError(f"git {arguments[0]} failed in {str(self._folder)!r}: {output or broken}")
 
 
-def _line(path: str, mode: int | None, data: bytes, there: str = "") -> bytes:
+def _import_command(path: str, mode: int | None, data: bytes, there: str = "") -> bytes:
     """Format the fast-import command for one path. `there`: the id of its blob, if git can read it already."""
     name = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     if mode is None:
@@ -472,9 +484,9 @@ def _line(path: str, mode: int | None, data: bytes, there: str = "") -> bytes:
 _INDEX = "interlock-index.json"
 
 
-def continue_after(folder: Path, commit: str) -> None:
+def set_parent_snapshot(folder: Path, commit: str) -> None:
     """Let the next snapshot in this repository continue a commit, whose files the workspace has."""
-    layout = json.loads(Repository(folder).layout(commit))
+    layout = json.loads(ShadowRepository(folder).layout(commit))
     known = {"commit": commit, "layout": json.dumps(layout, sort_keys=True), "folders": dict[str, Any]()}
     replace_file(folder / _INDEX, json.dumps(known).encode())
 
@@ -487,14 +499,14 @@ class WorkspaceSnapshots:
         home: Path,
         workspace: Workspace,
         limits: "SnapshotSettings",
-        repository: Repository | None = None,
+        repository: ShadowRepository | None = None,
     ) -> None:
         """`repository`: another one than the workspace's own."""
-        self.repository = repository or Repository(home / "snapshots" / repository_name(workspace.root))
+        self.repository = repository or ShadowRepository(home / "snapshots" / repository_name(workspace.root))
         self.name, self._folder = self.repository.name, self.repository.folder
         self._workspace, self._limits = workspace, limits
-        self._tree: Tree | None = None
-        self._under_way: Tree | None = None
+        self._tree: WorkspaceTree | None = None
+        self._under_way: WorkspaceTree | None = None
         self._commit, self._layout = "", b""
         self._saved = ""
         self._lock = threading.Lock()
@@ -506,19 +518,21 @@ class WorkspaceSnapshots:
         """
         with self._lock:
             beside = (
-                None if self._tree or self._index.exists() else self.repository.beside(self._workspace.root)
+                None
+                if self._tree or self._index_path.exists()
+                else self.repository.beside(self._workspace.root)
             )
             try:
-                return self._taken(ref, changed, beside)
+                return self._take_with_source(ref, changed, beside)
             except SnapshotError:
                 if beside is None:
                     raise
-                return self._taken(
+                return self._take_with_source(
                     ref, changed, None
                 )  # the other repository is damaged, or was changed meanwhile
 
-    def _taken(self, ref: str, changed: str, beside: Beside | None) -> str:
-        self._under_way = tree = self._tree or self._known()
+    def _take_with_source(self, ref: str, changed: str, beside: BlobSource | None) -> str:
+        self._under_way = tree = self._tree or self._load_tree()
         self._tree = None  # invalid if this fails
         layout = b""
 
@@ -531,7 +545,7 @@ class WorkspaceSnapshots:
         self._commit = self.repository.commit(ref, self._commit, changes, laid_out, self._layout, beside)
         self._layout, self._tree = layout or self._layout, tree
         if not self._saved:
-            self._save(tree)
+            self._save_tree(tree)
         return self._commit
 
     @property
@@ -543,25 +557,25 @@ class WorkspaceSnapshots:
         """Save the tree for the next process and pack the repository; files not saved would be examined again."""
         with self._lock:
             if self._tree is not None and self._saved != self._commit:
-                self._save(self._tree)
+                self._save_tree(self._tree)
                 self.repository.pack()
 
     @property
-    def _index(self) -> Path:
+    def _index_path(self) -> Path:
         return self._folder / _INDEX
 
-    def _known(self) -> Tree:
+    def _load_tree(self) -> WorkspaceTree:
         try:
-            known = cast(dict[str, Any], json.loads(self._index.read_bytes()))
-            tree = Tree(self._workspace, self._limits, known["folders"])
+            known = cast(dict[str, Any], json.loads(self._index_path.read_bytes()))
+            tree = WorkspaceTree(self._workspace, self._limits, known["folders"])
             self._commit, self._layout = known["commit"], known["layout"].encode()
         except (OSError, ValueError, KeyError, TypeError):  # none yet, or of another version
             self._commit, self._layout = "", b""
-            return Tree(self._workspace, self._limits)
+            return WorkspaceTree(self._workspace, self._limits)
         self._saved = self._commit
         return tree
 
-    def _save(self, tree: Tree) -> None:
+    def _save_tree(self, tree: WorkspaceTree) -> None:
         known = {"commit": self._commit, "layout": self._layout.decode(), "folders": tree.known()}
-        replace_file(self._index, json.dumps(known).encode())
+        replace_file(self._index_path, json.dumps(known).encode())
         self._saved = self._commit

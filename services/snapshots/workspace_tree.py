@@ -38,7 +38,7 @@ class TooManyFilesError(RunError):
     kind = "snapshot"
 
 
-class File(NamedTuple):
+class FileState(NamedTuple):
     mode: int
     """As in `lstat`: type and permissions."""
     blob: str
@@ -48,15 +48,15 @@ class File(NamedTuple):
 
 
 @dataclass
-class Folder:
+class FolderState:
     mode: int = 0
     mark: int | None = None
     """Change time; None if it must be listed again."""
-    files: dict[str, File] = field(default_factory=dict[str, File])
+    files: dict[str, FileState] = field(default_factory=dict[str, FileState])
     """By name."""
 
 
-class Change(NamedTuple):
+class PathChange(NamedTuple):
     """One path, relative to the workspace; `mode` None: it was removed."""
 
     path: str
@@ -66,7 +66,7 @@ class Change(NamedTuple):
     """git's id of the data."""
 
 
-class Tree:
+class WorkspaceTree:
     """One workspace folder, as of the last look."""
 
     def __init__(
@@ -76,84 +76,84 @@ class Tree:
         self._workspace, self._most = workspace, limits.max_files
         self._longest = round(limits.max_file_mb * (1 << 20))
         self._base = f"{workspace.root}/"
-        self.folders = {"": Folder()}
+        self.folders = {"": FolderState()}
         self.seen, self.due = 0, 0
         """Of a look under way: files read, and those to be read; 0 while the folders are listed."""
         self._layout = b""
         """The last result; empty once it may be stale."""
         for path, (mode, mark, files) in (known or {}).items():
             mine = {
-                name: File(kind, blob, tuple(seen) if seen else None)
+                name: FileState(kind, blob, tuple(seen) if seen else None)
                 for name, (kind, blob, seen) in files.items()
             }
-            self.folders[path] = Folder(mode, mark, mine)
+            self.folders[path] = FolderState(mode, mark, mine)
 
     def known(self) -> dict[str, Any]:
         """Return the state as JSON-like data."""
         return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
 
-    def changes(self, inside: str | None = None) -> Iterator[Change]:
+    def changes(self, inside: str | None = None) -> Iterator[PathChange]:
         """Yield changes since the last look, removals first. Must be consumed completely, or the tree becomes invalid.
 
         `inside`: if known, only direct entries of this folder can have changed.
         """
         self.seen = self.due = 0
         first = self.folders.keys() == {""} and self.folders[""].mark is None
-        due, gone = self._looked([inside] if inside in self.folders else [*self.folders])
+        due, gone = self._scan_folders([inside] if inside in self.folders else [*self.folders])
         # The first look goes by the rules that are there.
         if not first and any(path.rpartition("/")[2] in _RULES for path in (*due, *gone)):
             for folder in self.folders.values():
                 folder.mark = None
-            due, more = self._looked([*self.folders])
+            due, more = self._scan_folders([*self.folders])
             gone |= more
-        self._count(sum(len(folder.files) for folder in self.folders.values()) + len(due))
+        self._check_count(sum(len(folder.files) for folder in self.folders.values()) + len(due))
         self.due = len(due)
-        yield from (Change(path, None) for path, file in gone.items() if file.blob)
-        for folder, paths in groupby(sorted(due, key=_folder_of), _folder_of):
-            yield from self._read(folder, paths)
+        yield from (PathChange(path, None) for path, file in gone.items() if file.blob)
+        for folder, paths in groupby(sorted(due, key=_parent_folder), _parent_folder):
+            yield from self._read_files(folder, paths)
 
     def count(self) -> int:
         """Count the files of a tree that wasn't looked at yet; none is read. Raises `TooManyFilesError`."""
-        return len(self._looked([""])[0])
+        return len(self._scan_folders([""])[0])
 
-    def _looked(self, pending: list[str]) -> tuple[list[str], dict[str, File]]:
+    def _scan_folders(self, pending: list[str]) -> tuple[list[str], dict[str, FileState]]:
         """Return new or changed paths, and the files now removed or ignored."""
         due: list[str] = []
-        gone: dict[str, File] = {}
+        gone: dict[str, FileState] = {}
         while pending:
             path = pending.pop()
             try:
                 opened = os.open(self._base + path, _SEARCH)
             except OSError:
                 self._layout = b""
-                lost = self.folders.pop(path, Folder()).files
-                gone |= {_below(path, name): file for name, file in lost.items()}
+                lost = self.folders.pop(path, FolderState()).files
+                gone |= {_join_name(path, name): file for name, file in lost.items()}
                 continue
             try:
-                pending += self._look(path, opened, due, gone)
+                pending += self._scan_folder(path, opened, due, gone)
             finally:
                 os.close(opened)
-            self._count(len(due))  # checked here already: walking a whole disk takes minutes
+            self._check_count(len(due))  # checked here already: walking a whole disk takes minutes
         return due, gone
 
-    def _count(self, files: int) -> None:
+    def _check_count(self, files: int) -> None:
         if files > self._most:
             raise TooManyFilesError(
                 f"more than {self._most:,} files lie in {self._base!r} (setting snapshots.maxFiles)"
             )
 
-    def _look(self, path: str, opened: int, due: list[str], gone: dict[str, File]) -> list[str]:
+    def _scan_folder(self, path: str, opened: int, due: list[str], gone: dict[str, FileState]) -> list[str]:
         """Examine one folder; returns its folders that weren't known."""
-        folder, folders = self.folders.setdefault(path, Folder()), list[str]()
+        folder, folders = self.folders.setdefault(path, FolderState()), list[str]()
         found, now_ns = os.fstat(opened), time.time_ns()
         if folder.mark != found.st_ctime_ns:
-            names, inner = self._entries(path)
+            names, inner = self._list_entries(path)
             if folder.mode != found.st_mode or names != folder.files.keys():
                 self._layout = b""
-            folder.mode, folder.mark = found.st_mode, _settled(found.st_ctime_ns, now_ns)
-            due += [_below(path, name) for name in names - folder.files.keys()]
-            gone |= {_below(path, name): folder.files.pop(name) for name in folder.files.keys() - names}
-            folders = [inside for name in inner if (inside := _below(path, name)) not in self.folders]
+            folder.mode, folder.mark = found.st_mode, _settled_time(found.st_ctime_ns, now_ns)
+            due += [_join_name(path, name) for name in names - folder.files.keys()]
+            gone |= {_join_name(path, name): folder.files.pop(name) for name in folder.files.keys() - names}
+            folders = [inside for name in inner if (inside := _join_name(path, name)) not in self.folders]
         lost: list[str] = []
         look = os.stat
         for name, (_, _, mark) in folder.files.items():
@@ -163,13 +163,13 @@ class Tree:
                 lost.append(name)
                 continue
             if (now.st_ctime_ns, now.st_ino) != mark:
-                due.append(_below(path, name))
+                due.append(_join_name(path, name))
         if lost:
             self._layout = b""
-            gone |= {_below(path, name): folder.files.pop(name) for name in lost}
+            gone |= {_join_name(path, name): folder.files.pop(name) for name in lost}
         return folders
 
-    def _entries(self, path: str) -> tuple[set[str], list[str]]:
+    def _list_entries(self, path: str) -> tuple[set[str], list[str]]:
         """Return the names of files and links, and of folders, that aren't ignored."""
         from interlock.tools._opening import open_directory  # imports all tools, which a restore doesn't need
 
@@ -189,64 +189,64 @@ class Tree:
                     files.add(entry.name)
         return files, folders
 
-    def _read(self, path: str, paths: Iterable[str]) -> Iterator[Change]:
+    def _read_files(self, path: str, paths: Iterable[str]) -> Iterator[PathChange]:
         """Read files of one folder without following links on the way."""
         folder = self.folders[path]
         try:
             with self._workspace.place(Path(self._base + path, "_")) as place:
                 for one in paths:
-                    yield from self._one(one, folder, Place(place.directory, one.rpartition("/")[2]))
+                    yield from self._read_path(one, folder, Place(place.directory, one.rpartition("/")[2]))
         except OSError:  # the folder was removed; the next look detects that
             folder.mark = None
 
-    def _one(self, path: str, folder: Folder, place: Place) -> Iterator[Change]:
+    def _read_path(self, path: str, folder: FolderState, place: Place) -> Iterator[PathChange]:
         self.seen += 1
         before = folder.files.pop(place.name, None)
         now_ns = time.time_ns()
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-            data = content_at(place, found, self._longest)
+            data = read_content(place, found, self._longest)
         except OSError:  # unreadable, or no longer a file
             found, data = None, None
         if found is None or data is None:
             self._layout = b""
-            mark = None if found is None else mark_of(found, now_ns)
-            folder.files[place.name] = File(0, "", mark)
+            mark = None if found is None else change_mark(found, now_ns)
+            folder.files[place.name] = FileState(0, "", mark)
             if before is not None and before.blob:
-                yield Change(path, None)
+                yield PathChange(path, None)
             return
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-        folder.files[place.name] = File(found.st_mode, blob, mark_of(found, now_ns))
+        folder.files[place.name] = FileState(found.st_mode, blob, change_mark(found, now_ns))
         if before is None or not before.blob or before.mode != found.st_mode:
             self._layout = b""
         if before is None or (before.blob, before.mode) != (blob, found.st_mode):
-            yield Change(path, found.st_mode, data, blob)
+            yield PathChange(path, found.st_mode, data, blob)
 
     def layout(self) -> bytes:
         """Return what git doesn't store (permissions, empty folders) as JSON."""
-        self._layout = self._layout or self._laid_out()
+        self._layout = self._layout or self._encode_layout()
         return self._layout
 
-    def _laid_out(self) -> bytes:
+    def _encode_layout(self) -> bytes:
         modes = {path: folder.mode for path, folder in self.folders.items() if path}
-        full = {*map(_folder_of, modes)}
+        full = {*map(_parent_folder, modes)}
         empty = sorted(path for path in modes if path not in full and not self.folders[path].files)
         for path, folder in self.folders.items():
             kept = {name: file.mode for name, file in folder.files.items() if file.blob}
-            modes |= {_below(path, name): mode for name, mode in kept.items() if not stat.S_ISLNK(mode)}
+            modes |= {_join_name(path, name): mode for name, mode in kept.items() if not stat.S_ISLNK(mode)}
         counted: dict[str, Counter[int]] = {}
         for mode in modes.values():
-            counted.setdefault(kind_of(mode), Counter())[stat.S_IMODE(mode)] += 1
+            counted.setdefault(permission_kind(mode), Counter())[stat.S_IMODE(mode)] += 1
         usual = {kind: counts.most_common(1)[0][0] for kind, counts in counted.items()}
         odd = {
             path: stat.S_IMODE(mode)
             for path, mode in modes.items()
-            if stat.S_IMODE(mode) != usual[kind_of(mode)]
+            if stat.S_IMODE(mode) != usual[permission_kind(mode)]
         }
         return json.dumps({"usual": usual, "odd": odd, "empty": empty}, sort_keys=True).encode()
 
 
-def content_at(place: Place, found: os.stat_result, limit: int) -> bytes | None:
+def read_content(place: Place, found: os.stat_result, limit: int) -> bytes | None:
     """Return a file's bytes or a link's target; None if it is neither, or too large. Raises OSError."""
     if stat.S_ISLNK(found.st_mode):
         return os.fsencode(os.readlink(place.name, dir_fd=place.directory))
@@ -265,24 +265,24 @@ def content_at(place: Place, found: os.stat_result, limit: int) -> bytes | None:
         os.close(opened)
 
 
-def mark_of(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
+def change_mark(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
     """Return change time and inode; None if a further change might leave them as they are."""
-    return (found.st_ctime_ns, found.st_ino) if _settled(found.st_ctime_ns, now_ns) else None
+    return (found.st_ctime_ns, found.st_ino) if _settled_time(found.st_ctime_ns, now_ns) else None
 
 
-def _settled(changed_ns: int, now_ns: int) -> int | None:
+def _settled_time(changed_ns: int, now_ns: int) -> int | None:
     """Return the change time if a further change would alter it, else None."""
     return changed_ns if changed_ns < now_ns - (_TICK_NS if changed_ns % 10**9 else _COARSE_TICK_NS) else None
 
 
-def kind_of(mode: int) -> str:
+def permission_kind(mode: int) -> str:
     """Kind by which the most common permissions are grouped."""
     return "folder" if stat.S_ISDIR(mode) else "program" if mode & 0o100 else "file"
 
 
-def _folder_of(path: str) -> str:
+def _parent_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _below(folder: str, name: str) -> str:
+def _join_name(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name

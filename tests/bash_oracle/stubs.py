@@ -12,7 +12,7 @@ from pathlib import Path
 from bash_oracle.lines import PROGRAMS
 
 from interlock.services.sandbox.bubblewrap import find_bwrap
-from interlock.services.sandbox.sandbox import check_here
+from interlock.services.sandbox.sandbox import check_sandbox_support
 from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")
@@ -68,7 +68,7 @@ def _program(file: Path, text: str) -> None:
 def cage(folder: Path) -> list[str]:
     """The command that confines bash's redirections to `folder`; empty where no sandbox is available."""
     try:
-        check_here(os.environ)
+        check_sandbox_support(os.environ)
     except SandboxError:
         return []
     found = find_bwrap(os.environ)

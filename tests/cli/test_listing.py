@@ -13,7 +13,7 @@ import pytest
 from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
 from interlock.engine.read.calls import answered, calls
 from interlock.engine.store.address import state_home
-from interlock.services.process.identity import this_boot, this_host, this_process
+from interlock.services.process.identity import boot_id, current_process, host_name
 from interlock.state.errors import UserError
 
 Maker = Any  # the `StoreMaker` of tests/cli/conftest.py
@@ -43,7 +43,7 @@ def test_reading_never_writes(made: Maker, place: Path) -> None:
 def _ended_process() -> tuple[str, str, int, str]:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    return (this_host(), this_boot(), ended.pid, "1")
+    return (host_name(), boot_id(), ended.pid, "1")
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_status_follows_from_row_lease_and_requests(
 ) -> None:
     made.run("aa11", status=stored)
     owners = {
-        "me": tuple(this_process()),
+        "me": tuple(current_process()),
         "dead": _ended_process(),
-        "rebooted": (this_host(), "another-boot", os.getpid(), "1"),
-        "another's pid": (this_host(), this_boot(), os.getpid(), "12"),
+        "rebooted": (host_name(), "another-boot", os.getpid(), "1"),
+        "another's pid": (host_name(), boot_id(), os.getpid(), "12"),
         "elsewhere": ("elsewhere", "b", 1, "1"),
     }
     if owner:
@@ -86,7 +86,7 @@ def test_status_follows_from_row_lease_and_requests(
 def test_the_newest_of_a_status_are_found_behind_many_of_others(made: Maker, place: Path) -> None:
     for number in range(12):
         made.run(f"new{number:02}", updated=9000.0 + number)
-        made.hold(f"new{number:02}", tuple(this_process()), 1)
+        made.hold(f"new{number:02}", tuple(current_process()), 1)
     for number in range(3):
         made.run(f"old{number}", updated=1000.0 + number)
         made.run(f"asks{number}", updated=500.0 + number)

@@ -13,9 +13,9 @@ from scripted import says, tools
 from interlock.engine.store import select
 from interlock.engine.store.address import state_home
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.hooks.scripts import runs_isolated, scripts_of
+from interlock.services.hooks.scripts import can_run_isolated, find_scripts
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.trust import remember
+from interlock.services.trust import record_trust_decision
 from interlock.state.calls import CallView, Verdict
 
 RULE = '[[rule]]\ntoolName = "{tool}"\ndecision = "{decision}"\npriority = 900\n'
@@ -34,7 +34,7 @@ def write(path: str, content: str = "x") -> dict[str, Any]:
 def test_a_policy_that_the_model_writes_waits_for_a_person(
     run: Run, tmp_path: Path, home: Path, mode: list[str]
 ) -> None:
-    remember(tmp_path / "work", home, trusted=True)
+    record_trust_decision(tmp_path / "work", home, trusted=True)
     policy = ".interlock/policies/p.toml"
     asks = write(policy, RULE.format(tool="*", decision="allow"))
     done = run(*script(tmp_path, asks, {"text": "Well."}), *mode, "-p", "do it", "-o", "json")
@@ -66,7 +66,7 @@ def test_what_trusted_files_name_is_asked_about_as_they_are(
     run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "work"
-    remember(root, home, trusted=True)
+    record_trust_decision(root, home, trusted=True)
     servers = {
         "a": {"command": "python3", "args": ["server.py"], "cwd": "tools/mcp"},
         "b": {"command": "python3", "args": ["-m", "pkg.serve"]},
@@ -149,15 +149,15 @@ def test_what_a_hook_runs_and_would_import_is_protected_like_the_hook(
     tree(tmp_path, CHECKS)
     (tmp_path / ".venv/bin").mkdir()
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
-    protected = ProtectedPaths(places=dict.fromkeys(scripts_of(line, tmp_path), "hooks"))
+    protected = ProtectedPaths(places=dict.fromkeys(find_scripts(line, tmp_path), "hooks"))
     of = {
         name: protected.protection_of(tmp_path / name, [tmp_path])
         for name in f"{kept} {free} src/new.py".split()
     }
     assert {name for name, found in of.items() if found} == {*kept.split()}
-    assert runs_isolated(line, tmp_path) == isolated
+    assert can_run_isolated(line, tmp_path) == isolated
     (tmp_path / "alone/json.py").touch()
-    assert runs_isolated(line, tmp_path) == isolated, (
+    assert can_run_isolated(line, tmp_path) == isolated, (
         "what would shadow a module of Python's is none of the hook's"
     )
 

@@ -14,7 +14,7 @@ from folders import put, tree
 from patience import HANG_S
 from warm import Warm
 
-from interlock.services.trust import answer_for, is_trusted, remember
+from interlock.services.trust import find_trust_decision, is_trusted, record_trust_decision
 
 HOOK = {"BeforeAgent": [{"hooks": [{"type": "command", "command": "sh check.sh", "name": "check"}]}]}
 SERVERS = {
@@ -187,7 +187,7 @@ def test_trust_is_remembered_shown_and_taken_back(run: Run, work: Path, home: Pa
 
 def test_the_parent_is_trusted_with_all_that_is_in_it(run: Run, work: Path, home: Path) -> None:
     assert run("trust", "--parent", "--yes").code == 0
-    assert answer_for(work / "x", home) == (work.parent, True, home / ".interlock/trusted.json")
+    assert find_trust_decision(work / "x", home) == (work.parent, True, home / ".interlock/trusted.json")
 
 
 def test_a_person_at_a_terminal_is_asked(work: Path, home: Path) -> None:
@@ -261,8 +261,8 @@ def test_gemini_clis_answers_count_and_ours_before_them(tmp_path: Path, home: Pa
     said = {str(a): "TRUST_FOLDER", str(b): "DO_NOT_TRUST", str(c): "TRUST_PARENT", str(tmp_path): "WHATEVER"}
     put(home / ".gemini/trustedFolders.json", said)
     assert [is_trusted(p, home) for p in (a, b, c, c.parent, tmp_path)] == [True, False, True, True, False]
-    remember(a, home, trusted=False)
-    remember(b, home, trusted=True)
+    record_trust_decision(a, home, trusted=False)
+    record_trust_decision(b, home, trusted=True)
     assert (is_trusted(a, home), is_trusted(b, home)) == (False, True)
 
 
@@ -279,7 +279,7 @@ def test_only_the_users_own_settings_turn_trust_off(work: Path, home: Path) -> N
 def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path, home: Path) -> None:
     folders = [tmp_path / f"f{i}" for i in range(24)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(partial(remember, home=home, trusted=True), folders))
+        list(pool.map(partial(record_trust_decision, home=home, trusted=True), folders))
     assert all(is_trusted(f, home) for f in folders)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from interlock.services.trust import remember
+from interlock.services.trust import record_trust_decision
 
 NOTE = '''"""note: a release note, written once somebody has approved it."""
 
@@ -69,5 +69,5 @@ def declare(root: Path, name: str, text: str, home: Path | None = None) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     if home is not None:
-        remember(root, home, trusted=True)
+        record_trust_decision(root, home, trusted=True)
     return file

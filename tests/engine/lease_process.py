@@ -14,7 +14,7 @@ from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import fence
-from interlock.services.process.identity import this_process
+from interlock.services.process.identity import current_process
 from interlock.state.errors import BusyError
 
 
@@ -30,7 +30,7 @@ def turn_clock(seconds: float) -> None:
 
 
 async def take(store: Store, run: str, options: dict[str, str]) -> Lease | None:
-    me = this_process()
+    me = current_process()
     try:
         lease = await acquire_lease(
             store,

@@ -19,7 +19,7 @@ from interlock.engine.driver import lease as leases
 from interlock.engine.driver.lease import Lease, acquire_lease
 from interlock.engine.store import Store
 from interlock.engine.store.runs import read_lease
-from interlock.services.process.identity import started_at, this_host, this_process
+from interlock.services.process.identity import current_process, host_name, process_start_time
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")
@@ -147,7 +147,7 @@ def test_a_dead_owner_that_its_parent_has_not_reaped_is_replaced_at_once(
     for _ in range(2):  # what was released is free at once
         take(store).release()
     with subprocess.Popen(["sleep", "600"]) as owner:
-        started = started_at(owner.pid)
+        started = process_start_time(owner.pid)
         execute(store, f"update lease set held = 1, pid = {owner.pid}, started = '{started}'")
         owner.kill()
         os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
@@ -178,7 +178,7 @@ def test_a_living_owner_is_left_alone_and_named(start: Start, store: Store) -> N
     with pytest.raises(BusyError) as caught:
         take(store, 6)
     assert str(caught.value) == (
-        f"Run 'r' is driven by process {owner.pid} on {this_host()}. "
+        f"Run 'r' is driven by process {owner.pid} on {host_name()}. "
         f"Wait for it, or end it with: kill {owner.pid}"
     )
     assert owner.fork.poll() is None
@@ -239,7 +239,7 @@ def test_an_owner_on_another_host_is_fenced_when_it_wakes(start: Start, store: S
     owner.send(signal.SIGCONT)
     assert owner.fork.stdout
     refused = [line for line in owner.fork.stdout if line != "lost\n"]  # if its heartbeat came to say so
-    here = this_process()
+    here = current_process()
     assert len(refused) == 1
     assert refused[0].startswith(f"refused This process lost the run 'r' to pid {here.pid} on {here.host}")
     assert owner.fork.wait() == 0

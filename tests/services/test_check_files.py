@@ -11,14 +11,14 @@ from folders import put, tree
 from ordinary_user import told_to_ordinary_user
 
 from interlock.services.checks.compare import Comparison
-from interlock.services.checks.ignored_tests import keep_ignored
-from interlock.services.checks.mixed_files import InseparableError, with_tests_of
-from interlock.services.checks.outcome import ran_no_tests
+from interlock.services.checks.ignored_tests import store_ignored_tests
+from interlock.services.checks.mixed_files import InseparableError, restore_tests
+from interlock.services.checks.outcome import has_run_no_tests
 from interlock.services.checks.repair_files import RepairFiles
-from interlock.services.checks.test_table import CheckTable, runners
-from interlock.services.checks.view import opened_view, remove_left_views
+from interlock.services.checks.test_table import CheckTable, load_runners
+from interlock.services.checks.view import open_view, remove_leftover_views
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.snapshots.snapshots import Repository, WorkspaceSnapshots
+from interlock.services.snapshots.snapshots import ShadowRepository, WorkspaceSnapshots
 from interlock.state.settings import SnapshotSettings
 
 KINDS = {
@@ -146,7 +146,7 @@ CARGO = '[package]\nname = "a"\n[lib]\npath = "a.rs"\n'
     ],
 )
 def test_only_what_concerns_tests_is_put_back(path: str, old: str, new: str, kept: str, gone: str) -> None:
-    made = with_tests_of(path, old, new, CheckTable("make test"))
+    made = restore_tests(path, old, new, CheckTable("make test"))
     assert made != new
     assert all(part in made for part in kept.split(";;")), made
     assert not gone or gone not in made, made
@@ -167,7 +167,7 @@ def test_only_what_concerns_tests_is_put_back(path: str, old: str, new: str, kep
     ],
 )
 def test_a_change_of_the_rest_is_no_change_of_tests(path: str, old: str, new: str) -> None:
-    assert with_tests_of(path, old, new, CheckTable("make test")) == new
+    assert restore_tests(path, old, new, CheckTable("make test")) == new
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_change_of_the_rest_is_no_change_of_tests(path: str, old: str, new: st
 )
 def test_what_cant_be_told_apart_is_said(path: str, old: str, new: str) -> None:
     with pytest.raises(InseparableError):
-        with_tests_of(path, old, new, CheckTable("make test"))
+        restore_tests(path, old, new, CheckTable("make test"))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_what_cant_be_told_apart_is_said(path: str, old: str, new: str) -> None:
     ],
 )
 def test_no_tests_ran_is_told_from_a_pass(line: str, output: str, none: bool) -> None:
-    assert ran_no_tests(CheckTable(line), output) == none
+    assert has_run_no_tests(CheckTable(line), output) == none
 
 
 def _run(root: Path, prefix: list[str], line: str) -> str:
@@ -245,7 +245,7 @@ def test_a_view_shows_files_as_before_and_leaves_nothing(copy: bool, tmp_path: P
         ("link", 0o120777, b"a.py"),
     ]
     home = tmp_path / "home"
-    with opened_view(root, before, home, copy=copy, check=lambda: None) as view:
+    with open_view(root, before, home, copy=copy, check=lambda: None) as view:
         line = (
             "cat a.py own tests/t.py gone/x/y link ignored/big; ls sub sub/__pycache__; test -x tests/t.py; "
         )
@@ -265,10 +265,10 @@ def test_a_view_shows_files_as_before_and_leaves_nothing(copy: bool, tmp_path: P
 
 def test_a_view_that_a_kill_left_is_removed_and_that_of_a_living_run_isnt(tmp_path: Path) -> None:
     home, root = tmp_path / "home", tree(tmp_path / "work", {"a": "1"})
-    with opened_view(root, [], home, copy=True, check=lambda: None):
+    with open_view(root, [], home, copy=True, check=lambda: None):
         left = tree(home / "views" / "interlock-left", {"lock": "", "work/work/": "", "copy/a": ""})
         (left / "work" / "work").chmod(0)
-        remove_left_views(home)
+        remove_leftover_views(home)
         assert not left.exists() and len([*(home / "views").iterdir()]) == 1
 
 
@@ -308,7 +308,7 @@ def test_a_task_says_whether_tests_may_be_written(task: str, wants: bool, tmp_pa
 
 
 def test_sources_of_the_table_are_named() -> None:
-    assert all("http" in runner.source for runner in runners())
+    assert all("http" in runner.source for runner in load_runners())
 
 
 def _unreadable(folder: Path) -> dict[str, list[str]]:
@@ -318,10 +318,10 @@ def _unreadable(folder: Path) -> dict[str, list[str]]:
     for name in ("test_a.py", "mine"):
         (work / name).chmod(0)
     time.sleep(0.1)  # a change within one tick of the file system's clock would be no known one
-    workspace, repository = FolderWorkspace(work), Repository(folder / "repository")
+    workspace, repository = FolderWorkspace(work), ShadowRepository(folder / "repository")
     taken = WorkspaceSnapshots(folder, workspace, SnapshotSettings.model_validate({}), repository)
     before = taken.take("refs/runs/a")
-    ignored = keep_ignored(repository, "refs/ignored/a", before, workspace, "pytest")
+    ignored = store_ignored_tests(repository, "refs/ignored/a", before, workspace, "pytest")
 
     def changed() -> list[str]:
         now = taken.take("refs/runs/a")

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, load_memory, memory_below, references
+from interlock.services.context.memory import (
+    FILE_LIMIT,
+    TOTAL_LIMIT,
+    find_import_targets,
+    find_memory_below,
+    load_memory,
+)
 from interlock.services.files.workspace import FolderWorkspace
 
 TABLE: dict[str, list[Any]] = table(__file__, "memory.yaml")
@@ -67,21 +73,21 @@ def test_a_person_may_link_their_own_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("source", "targets"), TABLE["references"])
 def test_references_are_found_where_words_begin_and_never_in_code(source: str, targets: list[str]) -> None:
-    found = list(references(source))
+    found = list(find_import_targets(source))
     assert [target for _, _, target in found] == targets
     assert all(source[start:end] == f"@{target}" for start, end, target in found)
 
 
 @given(st.text(alphabet="`@a. \n>-\\#~é\t<!", max_size=60))
 def test_references_always_name_what_stands_there(source: str) -> None:
-    for start, end, target in references(source):
+    for start, end, target in find_import_targets(source):
         assert source[start:end] == f"@{target}"
 
 
 @pytest.mark.parametrize("piece", ["` `` ", "`", "@a ", "> ", "["])
 def test_references_of_a_hostile_file_cost_what_its_length_costs(piece: str) -> None:
     def read(size: int) -> None:
-        list(references("@" + piece * (size // len(piece)) + "@"))
+        list(find_import_targets("@" + piece * (size // len(piece)) + "@"))
 
     read(10)  # imports
     assert lines_run(lambda: read(2_000)) < 2.5 * lines_run(lambda: read(1_000)) + 1_000
@@ -164,7 +170,7 @@ def test_the_files_on_the_way_to_a_path_are_looked_for_anew_each_time(tmp_path: 
     workspace = FolderWorkspace(tmp_path)
 
     def below(path: str) -> list[str]:
-        found = memory_below(path, workspace, NAMES)
+        found = find_memory_below(path, workspace, NAMES)
         return [file.relative_to(tmp_path).as_posix() for file in found]
 
     assert below("a/b/code.py") == []

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.config.formats import changed_settings, set_variables
-from interlock.services.config.settings import read_object
-from interlock.services.context.workspace_context import of_mode, read_ide, replacement
+from interlock.services.config.formats import edit_settings, write_variables
+from interlock.services.config.settings import read_json_object
+from interlock.services.context.workspace_context import read_ide_state, read_mode_prompt, read_system_prompt
 from interlock.services.files.disk import read_file
 from interlock.services.files.protected import paths_named_by_git
 from interlock.services.policy.modes import load_modes
@@ -18,7 +18,7 @@ from interlock.state.errors import ConfigError
 
 
 def _changed(path: Path) -> None:
-    with changed_settings(path, "mcpServers"):
+    with edit_settings(path, "mcpServers"):
         pass
 
 
@@ -28,13 +28,13 @@ def _modes(path: Path) -> None:
 
 
 READERS: list[tuple[str, Callable[[Path], object]]] = [
-    ("settings.json", read_object),
+    ("settings.json", read_json_object),
     ("settings.json", _changed),
-    (".env", lambda path: set_variables(path, {"A": "b"})),
+    (".env", lambda path: write_variables(path, {"A": "b"})),
     (".roomodes", _modes),
-    ("system.md", lambda path: replacement({"GEMINI_SYSTEM_MD": str(path)}, path.parent, path.parent)),
-    (".roo/system-prompt-code", lambda path: of_mode("code", path.parents[1], {})),
-    ("ide.json", read_ide),
+    ("system.md", lambda path: read_system_prompt({"GEMINI_SYSTEM_MD": str(path)}, path.parent, path.parent)),
+    (".roo/system-prompt-code", lambda path: read_mode_prompt("code", path.parents[1], {})),
+    ("ide.json", read_ide_state),
 ]
 
 

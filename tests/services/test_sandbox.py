@@ -21,7 +21,7 @@ from sandboxes import needs_sandbox, sandbox_for
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox.quarantine import set_aside_left
+from interlock.services.sandbox.quarantine import quarantine_leftovers
 from interlock.state.errors import SandboxError
 from interlock.state.tooling import Ended
 
@@ -216,7 +216,7 @@ def test_the_workspace_looks_to_a_command_as_it_is(place: Place) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there at all")
 def test_a_sandbox_with_a_hole_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.services.sandbox.sandbox.kernel_mounts", list[str])
+    monkeypatch.setattr("interlock.services.sandbox.sandbox.read_only_proc_arguments", list[str])
     with pytest.raises(SandboxError, match="isn't closed here: a command in it could write /proc/"):
         sandbox_for(place.work)
 
@@ -459,7 +459,7 @@ def test_what_a_background_command_made_is_set_aside_before_another_run_obeys_it
         command = "mkdir .gemini; echo {} > .gemini/settings.json; echo > .env; touch made; sleep 60"
         await processes.start(["bash", "-c", command], cwd=place.work, label="server")
         await asyncio.to_thread(until, (place.work / "made").exists)
-        warnings = [*set_aside_left(state, place.work)]
+        warnings = [*quarantine_leftovers(state, place.work)]
         assert processes.background()[0]["running"]
         return warnings
 

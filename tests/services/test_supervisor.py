@@ -19,7 +19,7 @@ from patience import HANG_S, until
 from sandboxes import needs_sandbox
 
 from interlock.services.process import supervisor
-from interlock.services.process.supervisor import bound_note, escape_note
+from interlock.services.process.supervisor import describe_escapes, describe_process_limit
 from interlock.services.process.supervisor_client import PROGRAM
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -171,13 +171,13 @@ def test_nothing_survives_a_killed_supervisor_and_run(
 UNHEARD = """
 import asyncio, os, signal, subprocess, sys, time
 from pathlib import Path
-from interlock.services.process.supervisor_client import SUPERVISORS, Supervised
+from interlock.services.process.supervisor_client import SUPERVISORS, SupervisedCommand
 
 bystander = subprocess.Popen(["sleep", "1000"])
 SUPERVISORS.start()
 forks = SUPERVISORS._process.pid
 os.kill(forks, signal.SIGSTOP)
-command = Supervised(["true"], cwd=Path("/"), env={}, output=1, mode="once")
+command = SupervisedCommand(["true"], cwd=Path("/"), env={}, output=1, mode="once")
 os.kill(forks, signal.SIGKILL)
 asyncio.run(command.finished())
 command.close()
@@ -208,7 +208,7 @@ from interlock.services.process import supervisor
 assert supervisor._become_subreaper()
 pid = os.posix_spawnp("bash", ["bash", "-c", "setsid sleep 1000 & exit 0"], os.environ, setpgroup=0)
 reaper = supervisor.Reaper(pid, contained=True)
-while reaper.ended is None or pid in supervisor._descendants(os.getpid()).values():
+while reaper.ended is None or pid in supervisor._find_descendants(os.getpid()).values():
     reaper.reap()
     time.sleep(0.01)
 sent, kill, killpg = [], os.kill, os.killpg
@@ -226,9 +226,9 @@ def test_the_number_of_a_command_that_was_collected_is_sent_nothing() -> None:
 
 
 def test_only_other_systems_say_what_can_escape(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert escape_note() is None
+    assert describe_escapes() is None
     monkeypatch.setattr(supervisor, "LINUX", False)
-    assert "process group" in (escape_note() or "")
+    assert "process group" in (describe_escapes() or "")
 
 
 ASKED_FOR = os.environ.get("INTERLOCK_FORK_BOMB")  # a test finds none of these variables
@@ -304,8 +304,8 @@ def test_a_fork_bomb_ends_with_a_clear_result(bounded: Path, user: str, bomb: st
 
 def test_doctor_says_how_a_commands_processes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "own limit" in bound_note()
+    assert "own limit" in describe_process_limit()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert "only Interlock" in bound_note()
+    assert "only Interlock" in describe_process_limit()
     monkeypatch.setattr(os, "sched_setscheduler", Mock(side_effect=PermissionError))
-    assert "may be faster" in bound_note()
+    assert "may be faster" in describe_process_limit()

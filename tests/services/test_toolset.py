@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.toolset import BuiltinToolset, parameters
+from interlock.services.toolset import BuiltinToolset, parameter_schema
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.events import Event, ToolOutput
 from interlock.state.settings import Settings
@@ -98,7 +98,7 @@ def test_definitions_are_put_in_place_and_optional_means_left_out() -> None:
         maybe: int | None = None
         three: int | None = 3
 
-    schema = parameters(Outer)
+    schema = parameter_schema(Outer)
     assert schema["properties"]["inner"]["properties"] == {"x": {"type": "integer"}}
     assert schema["properties"]["many"]["items"]["required"] == ["x"]
     assert schema["properties"]["maybe"] == {"type": "integer"}

@@ -13,7 +13,7 @@ from prompt_toolkit.document import Document
 
 from interlock.cli.session.completion import Files, Names, Offer, SessionCompleter, reference
 from interlock.cli.session.editing import InputHistory, Pastes, SessionInput
-from interlock.services.context.references import references
+from interlock.services.context.references import find_references
 from interlock.services.files.workspace import FolderWorkspace
 
 OTHER = Offer("what it does")
@@ -94,7 +94,7 @@ def test_completion_never_raises_and_never_leaves_the_workspace(
 def test_a_reference_names_the_file_that_was_offered(name: str) -> None:
     if '"' in name and ("\\" in name or name.endswith((".", ":", "?"))):
         return  # can't be written; see `references`
-    assert [*references(f"see {reference(name)} now")] == [name]
+    assert [*find_references(f"see {reference(name)} now")] == [name]
 
 
 @given(st.lists(st.text(max_size=12), max_size=8), st.text(max_size=4))

@@ -9,7 +9,7 @@ from folders import table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.toolset import parameters
+from interlock.services.toolset import parameter_schema
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
 from interlock.tools._arguments import TaggedTools, convert_arguments
 from interlock.tools._tags import RAW, TaggedCall, TagParser, render_call_as_tags, render_message_as_text
@@ -135,7 +135,7 @@ def test_files_as_roo_code_names_them_are_read_with_their_lines_or_refused_by_na
     text: str, name: str, args: dict[str, object]
 ) -> None:
     offered = [
-        ToolDeclaration(name=name, description="", parameters=parameters(TABLE[name].args))
+        ToolDeclaration(name=name, description="", parameters=parameter_schema(TABLE[name].args))
         for name in ("read_file", "read_many_files")
     ]
     tools = TaggedTools(offered)

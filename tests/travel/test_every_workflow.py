@@ -14,7 +14,7 @@ from travel.conftest import Desk
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.graphs import PIPELINES
-from interlock.services.trust import remember
+from interlock.services.trust import record_trust_decision
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -147,7 +147,7 @@ def test_a_replay_gives_each_answer_of_a_hook_once_whichever_prompt_it_came_with
 
 def test_a_workflow_of_the_users_replays(desk: Desk) -> None:
     file = put(desk.work / ".interlock" / "workflows" / "look.py", OWN)
-    remember(desk.work, Path.home(), trusted=True)
+    record_trust_decision(desk.work, Path.home(), trusted=True)
     replies = [{"text": "an answer"}]
     outcome = ended(desk, "look", {}, replies)
     assert outcome.output["size"] == 18
@@ -225,7 +225,7 @@ def test_what_the_folder_said_is_as_it_was_said_then(
 ) -> None:
     """The project's commands, memory files beside a call, a file shown to a helper: all are gone."""
     tree(desk.work, FILES)
-    remember(desk.work, Path.home(), trusted=True)
+    record_trust_decision(desk.work, Path.home(), trusted=True)
     outcome = ended(desk, workflow, given, replies)
     told = replayed(desk, outcome.run)
     assert told["divergence"] is None, told["divergence"]

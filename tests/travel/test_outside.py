@@ -8,7 +8,7 @@ from travel.conftest import Desk
 from travel.test_every_workflow import OWN
 
 from interlock.engine import run_sync
-from interlock.services.trust import remember
+from interlock.services.trust import record_trust_decision
 from interlock.state.deps import Deps
 
 
@@ -27,7 +27,7 @@ def test_a_node_that_asks_the_clock_and_doesnt_say_so_is_named(desk: Desk, undec
         'Path(runtime.context.info.workspace, "a.py").read_text()', "str(runtime.context.clock.now())"
     )
     file.write_text(asks)
-    remember(desk.work, Path.home(), trusted=True)
+    record_trust_decision(desk.work, Path.home(), trusted=True)
     assert run_sync("look", {}, options=desk.options([{"text": "well"}])).status == "done"
     assert not undeclared
     file.write_text(asks.replace(", nondeterministic=True", ""))

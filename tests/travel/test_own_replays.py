@@ -8,7 +8,7 @@ from folders import put
 from travel.conftest import Desk
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
-from interlock.services.trust import remember
+from interlock.services.trust import record_trust_decision
 
 LETTERS = '''"""letters: writes letters side by side, asks whether they may go, and sends them."""
 
@@ -117,7 +117,7 @@ REPLIES = [{"text": "Dear Ann"}, {"text": "Dear Bob"}, {"text": "Two letters"}]
 @pytest.fixture
 def file(desk: Desk) -> Path:
     put(found := desk.work / ".interlock" / "workflows" / "letters.py", LETTERS)
-    remember(desk.work, Path.home(), trusted=True)
+    record_trust_decision(desk.work, Path.home(), trusted=True)
     return found
 
 
@@ -236,7 +236,7 @@ def test_answers_to_questions_asked_at_once_reach_the_same_questions_in_a_replay
 ) -> None:
     """Whichever a person answered first."""
     put(desk.work / ".interlock" / "workflows" / "sides.py", SIDES)
-    remember(desk.work, Path.home(), trusted=True)
+    record_trust_decision(desk.work, Path.home(), trusted=True)
     options = desk.options([])
     parked = run_sync("sides", {}, options=options)
     asked = {request["reason"]: request["id"] for request in parked.pending}

@@ -20,7 +20,7 @@ from interlock.engine import run_sync
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.snapshots import snapshots as shadow
-from interlock.services.snapshots.restore import apply, between, carry_out
+from interlock.services.snapshots.restore import apply_restore, plan_restore, run_restore
 from interlock.services.snapshots.snapshots import SnapshotError, WorkspaceSnapshots
 from interlock.services.snapshots.workspace_tree import TooManyFilesError
 from interlock.state.events import SAVING
@@ -40,7 +40,7 @@ def made(folder: Path, **settings: float) -> WorkspaceSnapshots:
 def back_to(shots: WorkspaceSnapshots, folder: Path, commit: str) -> None:
     """Restore a snapshot in place."""
     now, then = (shots.repository.contents(c) for c in (shots.take(REF), commit))
-    carry_out(between(now, then, folder / "work", folder / "home" / "snapshots" / shots.name))
+    run_restore(plan_restore(now, then, folder / "work", folder / "home" / "snapshots" / shots.name))
 
 
 def test_the_program_that_restores_imports_no_models_of_data(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_a_restored_tree_is_the_tree_that_was(
     new.mkdir()
     repository = folder / "home" / "snapshots" / shots.name
     nothing = shots.repository.contents(kept[0][0])._replace(files={}, folders={})
-    apply(between(nothing, shots.repository.contents(commit), new, repository), durable=False)
+    apply_restore(plan_restore(nothing, shots.repository.contents(commit), new, repository), durable=False)
     assert tree_of(new) == tree
     now = shots.repository.contents(shots.take(REF))
-    apply(between(now, shots.repository.contents(commit), work, repository), durable=True)
+    apply_restore(plan_restore(now, shots.repository.contents(commit), work, repository), durable=True)
     assert tree_of(work) == tree
 
 
@@ -128,7 +128,7 @@ def test_what_cant_be_packed_is_told_and_stays(desk: Desk, monkeypatch: pytest.M
     def full(_: object) -> None:
         raise SnapshotError("no space left")
 
-    monkeypatch.setattr(shadow.Repository, "pack", full)
+    monkeypatch.setattr(shadow.ShadowRepository, "pack", full)
     told: list[object] = []
     options = desk.options(REPLIES)
     outcome = run_sync("main", {"prompt": "Do it."}, options=options, renderers=[told.append])

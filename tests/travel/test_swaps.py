@@ -8,7 +8,7 @@ from travel.conftest import REPLIES, Desk, write
 from travel.trees import tree_of
 
 from interlock.engine import run_sync
-from interlock.services.trust import remember
+from interlock.services.trust import record_trust_decision
 
 STEPS = '''"""steps: counts up, and ends at three."""
 
@@ -79,7 +79,7 @@ async def bare(state):
 def counted(desk: Desk) -> str:
     """A run of a user's workflow, which counts to three."""
     put(desk.work / ".interlock" / "workflows" / "steps.py", STEPS)
-    remember(desk.work, Path.home(), trusted=True)
+    record_trust_decision(desk.work, Path.home(), trusted=True)
     (desk.folder / "other.py").write_text(OTHER)
     return run_sync("steps", {}, options=desk.options([])).run
 

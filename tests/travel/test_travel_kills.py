@@ -138,7 +138,7 @@ def test_what_a_power_cut_broke_off_is_finished_by_the_next_command(
     before = tree_of(desk.work)
     run = desk.run(REPLIES).run
     monkeypatch.setattr(
-        restore, "finish_pending", lambda folder: False
+        restore, "finish_pending_restore", lambda folder: False
     )  # the plan is written, and nothing else
     assert desk("undo", run).code == 0
     assert tree_of(desk.work) != before

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.hook_replies import (
     HookEnvironment,
-    HookReply,
     Reply,
-    changed,
-    merged,
-    read_reply,
+    SourcedReply,
+    merge_replies,
+    next_hook_input,
+    parse_reply,
     run_hook,
 )
 from interlock.services.hooks.hook_settings import Hook
@@ -49,15 +49,15 @@ def ended(output: str = "", code: int | None = 0, how: Any = "exited", omitted: 
 
 @pytest.mark.parametrize(("output", "code", "said", "decision", "reason"), TABLE["replies"])
 def test_a_reply_is_read_as_documented(output: str, code: int, said: str, decision: str, reason: str) -> None:
-    reply = read_reply(ended(output, code), said, required=False)
+    reply = parse_reply(ended(output, code), said, required=False)
     assert (reply.decision, reply.reason) == (decision, reason)
 
 
 @pytest.mark.parametrize("what", TABLE["failures"])
 def test_a_failure_warns_and_a_required_hook_blocks_by_it(what: dict[str, Any]) -> None:
-    open_reply = read_reply(ended(**what), "", required=False)
+    open_reply = parse_reply(ended(**what), "", required=False)
     assert (open_reply.decision, bool(open_reply.warning), open_reply.message) == ("none", True, "")
-    closed = read_reply(ended(**what), "", required=True)
+    closed = parse_reply(ended(**what), "", required=True)
     assert closed.decision == "block"
     assert closed.warning in closed.reason
 
@@ -65,17 +65,17 @@ def test_a_failure_warns_and_a_required_hook_blocks_by_it(what: dict[str, Any]) 
 def test_what_a_failed_hook_allows_or_changes_does_not_count() -> None:
     changes = {"tool_input": {"a": 1}, "additionalContext": "c"}
     given = {"continue": False, "systemMessage": "m", "hookSpecificOutput": changes}
-    reply = read_reply(ended(json.dumps(given), code=1), "", required=False)
+    reply = parse_reply(ended(json.dumps(given), code=1), "", required=False)
     assert (reply.stop, reply.output, reply.context, reply.message) == ("It gave no reason.", {}, "", "")
     assert "exited with 1" in reply.warning
 
 
 def test_names_of_claude_code_mean_the_same_text_is_a_message_and_stop_has_a_reason() -> None:
     specific = {"hookEventName": "PreToolUse", "updatedInput": {"a": 1}, "additionalContext": "c"}
-    reply = read_reply(ended(json.dumps({"hookSpecificOutput": specific})), "", required=False)
+    reply = parse_reply(ended(json.dumps({"hookSpecificOutput": specific})), "", required=False)
     assert (reply.output, reply.context) == ({"tool_input": {"a": 1}}, "c")
-    assert read_reply(ended("hello\n"), "", required=True).message == "hello"
-    stop = read_reply(ended('{"continue": false, "stopReason": "enough"}'), "", required=False)
+    assert parse_reply(ended("hello\n"), "", required=True).message == "hello"
+    stop = parse_reply(ended('{"continue": false, "stopReason": "enough"}'), "", required=False)
     assert (stop.stop, stop.decision) == ("enough", "none")
 
 
@@ -133,7 +133,7 @@ REPLIES = st.builds(
 
 @given(st.lists(REPLIES, max_size=6))
 def test_no_block_and_no_stop_is_ever_lost(replies: list[Reply]) -> None:
-    outcome = merged("BeforeTool", [HookReply(str(i), "f", r) for i, r in enumerate(replies)])
+    outcome = merge_replies("BeforeTool", [SourcedReply(str(i), "f", r) for i, r in enumerate(replies)])
     ranks = ["none", "allow", "ask", "block"]
     assert outcome.decision == max((r.decision for r in replies), key=ranks.index, default="none")
     assert (outcome.stop is None) == all(r.stop is None for r in replies)
@@ -153,7 +153,7 @@ def test_no_block_and_no_stop_is_ever_lost(replies: list[Reply]) -> None:
 )
 def test_tool_choices_are_united_under_the_strictest_mode(configs: Any, mode: str, names: list[str]) -> None:
     outputs = [{"toolConfig": {"mode": m, "allowedFunctionNames": n}} for m, n in configs]
-    outcome = merged("BeforeToolSelection", [HookReply("h", "f", Reply(output=o)) for o in outputs])
+    outcome = merge_replies("BeforeToolSelection", [SourcedReply("h", "f", Reply(output=o)) for o in outputs])
     assert outcome.output == {"toolConfig": {"mode": mode, "allowedFunctionNames": names}}
 
 
@@ -163,9 +163,9 @@ def test_changes_add_up_and_are_the_next_ones_input() -> None:
         Reply(output={"tool_input": {"b": 2}}),
     )
     both = {"tool_input": {"a": 1, "b": 2}}
-    replies = [HookReply("h", "f", Reply(output=first)), HookReply("h", "f", then)]
-    assert merged("BeforeTool", replies).output == {**both, "clearContext": True}
-    assert changed({"tool_input": first["tool_input"]}, "BeforeTool", then) == both
-    assert changed({"prompt": "p"}, "BeforeAgent", Reply(context="c")) == {"prompt": "p\n\nc"}
-    model = changed({"llm_request": {"m": 1}}, "BeforeModel", Reply(output={"llm_request": {"t": 2}}))
+    replies = [SourcedReply("h", "f", Reply(output=first)), SourcedReply("h", "f", then)]
+    assert merge_replies("BeforeTool", replies).output == {**both, "clearContext": True}
+    assert next_hook_input({"tool_input": first["tool_input"]}, "BeforeTool", then) == both
+    assert next_hook_input({"prompt": "p"}, "BeforeAgent", Reply(context="c")) == {"prompt": "p\n\nc"}
+    model = next_hook_input({"llm_request": {"m": 1}}, "BeforeModel", Reply(output={"llm_request": {"t": 2}}))
     assert model == {"llm_request": {"m": 1, "t": 2}}

@@ -6,7 +6,7 @@ import pytest
 from folders import table
 
 from interlock.services.config.settings import HookLayer
-from interlock.services.hooks.hook_settings import HookBook, load_hooks, matcher, subjects_of
+from interlock.services.hooks.hook_settings import HookBook, build_matcher, event_subjects, load_hooks
 from interlock.state.errors import ConfigError
 
 TABLE: dict[str, list[Any]] = table(__file__, "hooks.yaml")
@@ -67,9 +67,9 @@ def test_a_matcher_searches_in_tool_names_and_equals_elsewhere(
 def test_a_matcher_matches_every_name_of_a_tool_and_an_agent(
     text: str, tool: str, args: dict[str, Any]
 ) -> None:
-    found, problem = matcher("BeforeTool", text)
-    assert problem == "" and found.matches(subjects_of("BeforeTool", tool, {"tool_input": args}))
-    assert not found.matches(subjects_of("BeforeTool", "glob", {"tool_input": args}))
+    found, problem = build_matcher("BeforeTool", text)
+    assert problem == "" and found.matches(event_subjects("BeforeTool", tool, {"tool_input": args}))
+    assert not found.matches(event_subjects("BeforeTool", "glob", {"tool_input": args}))
 
 
 def test_a_required_hook_whose_matcher_cannot_be_read_runs_for_every_tool() -> None:
