@@ -97,10 +97,12 @@ class Chosen:
 
     def usage(self, used: Mapping[str, int]) -> Update:
         """How much of the model's window the last request filled."""
-        from interlock.services.models.names import limit
+        from interlock.services.models.names import configured_context_window
 
         settings = self._talk.client.settings(self._talk.workspace)
-        size = limit(settings, settings.model.aliases.get(self._talk.model, self._talk.model))
+        size = configured_context_window(
+            settings, settings.model.aliases.get(self._talk.model, self._talk.model)
+        )
         return {
             "sessionUpdate": "usage_update",
             "used": used.get("input", 0) + used.get("output", 0),

@@ -17,10 +17,10 @@ from typing import Any, cast
 
 from interlock.engine.options import LISTING
 from interlock.engine.user_code import check_user_code
-from interlock.graphs.foreign import Foreign, from_langgraph
+from interlock.graphs.foreign import ForeignWorkflow, from_langgraph
 from interlock.graphs.langgraph_internals import is_graph
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_values import is_of_data
+from interlock.graphs.stored_values import is_data_type
 from interlock.services.process.stdout import redirect_prints_to_stderr
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
@@ -86,7 +86,7 @@ def recorded_graph(source: Mapping[str, str]) -> GraphFile | None:
 
 def recorded_pipeline_class(source: Mapping[str, str]) -> type[Pipeline]:
     """Return the class of the workflow that a run recorded, without loading it."""
-    return Foreign if recorded_graph(source) else Pipeline
+    return ForeignWorkflow if recorded_graph(source) else Pipeline
 
 
 def read_listing(folder: Path) -> dict[str, GraphFile]:
@@ -319,7 +319,7 @@ def _find_graph(module: ModuleType, file: Path, attribute: str) -> Any:
 def _data_classes(module: ModuleType) -> list[type]:
     """Classes of values that the file has: such as an agent's `response_format`, which no type of its state names."""
     classes: list[type] = [one for one in vars(module).values() if isinstance(one, type)]
-    return [one for one in classes if is_of_data(one)]
+    return [one for one in classes if is_data_type(one)]
 
 
 def _graph_summary(module: ModuleType, found: Any) -> str:

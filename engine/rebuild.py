@@ -19,7 +19,7 @@ from interlock.engine.store.runs import set_status, stored_statuses
 from interlock.engine.store.saver import Saver, child_in, status_of
 from interlock.graphs import is_pipeline, load_pipeline
 from interlock.graphs.graph import Compiled
-from interlock.graphs.langgraph_internals import lost_nodes
+from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.subagent import MOST_DEPTH
 
@@ -78,7 +78,7 @@ async def _read_checkpoint_status(
         return None
     status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
     app = compiled(declared.name)
-    if lost_nodes(newest.checkpoint["channel_values"], app.nodes):
+    if missing_nodes(newest.checkpoint["channel_values"], app.nodes):
         return None  # a processor is due, which is known only in the run's folder
     snapshot = await app.aget_state(config, subgraphs=True)
     waits = {item.value: item.id for item in pending_interrupts(snapshot) if not child_in(item.value)}

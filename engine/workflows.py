@@ -22,7 +22,7 @@ from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP,
 from interlock.engine.user_code import FORBIDDEN, check_user_code
 from interlock.engine.working_folder import working_in
 from interlock.graphs import PIPELINES, load_pipeline, offer_workflows
-from interlock.graphs.foreign import from_langgraph, is_factory
+from interlock.graphs.foreign import from_langgraph, is_graph_factory
 from interlock.graphs.langgraph_internals import is_graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.config.settings import project_paths
@@ -309,7 +309,7 @@ class MisdeclaredError(Exception):
 
 
 def _check_workflow(found: Any, name: str, doc: str) -> Pipeline:
-    if is_graph(found) or is_factory(found):
+    if is_graph(found) or is_graph_factory(found):
         found = from_langgraph(found, name)
     if not isinstance(found, Pipeline):
         raise MisdeclaredError(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")

@@ -17,7 +17,7 @@ from interlock.graphs import nested_graph
 from interlock.graphs.graph import Graph, Replayed
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.user_nodes import called, run_or_replay
+from interlock.graphs.user_nodes import call_node, run_or_replay
 from interlock.nodes.check import ask_tests, compare_tests, run_check, run_old_tests, take_tests, try_view
 from interlock.nodes.hooks import ask_hook
 from interlock.nodes.requests import await_person, notify
@@ -30,7 +30,7 @@ _Declare = Callable[..., None]
 """`Graph.node`, `Graph.edge` and their like."""
 
 
-def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
+def add_hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
     """Add each event's node, and map its own labels to existing nodes or to each other.
 
     Each also gets the label `unknown`: an interrupted firing waits for a person, and resumes with the answer.
@@ -47,7 +47,7 @@ def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) 
         g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
 
 
-def checks(g: Graph, back: str) -> None:
+def add_answer_check(g: Graph, back: str) -> None:
     """Add the check that decides on an answer, entered at `run_check`; `back`: the node that lets the model go on."""
     g.nodes(run_check, compare_tests, run_old_tests, try_view, ask_tests, take_tests)
     g.node("notify_tests", notify)
@@ -92,7 +92,7 @@ class Processor(NamedTuple):
     """None: `compress`."""
 
 
-def with_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
+def place_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
     """The workflow with the processors it has a place for. Raises `SetupError` for a node that doesn't fit."""
     subgraphs = {
         arguments[0] for declare, arguments in chosen.declared().declared if declare is Graph.subgraph
@@ -100,15 +100,17 @@ def with_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipe
     placed = tuple(p for p in processors if PLACES[p.place][1] in subgraphs)
     if not placed:
         return chosen
-    return replace(chosen, build=_built(chosen.build, placed))
+    return replace(chosen, build=_build_with_processors(chosen.build, placed))
 
 
 @cache
-def _built(build: Callable[..., Graph], placed: tuple[Processor, ...]) -> Callable[..., Graph]:
-    return built(build, lambda graph: _placed(graph, placed))
+def _build_with_processors(
+    build: Callable[..., Graph], placed: tuple[Processor, ...]
+) -> Callable[..., Graph]:
+    return wrap_build(build, lambda graph: _insert_processors(graph, placed))
 
 
-def built(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Callable[..., Graph]:
+def wrap_build(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Callable[..., Graph]:
     """Wrap a pipeline's `build` so that its graph is changed."""
     if "depth" not in signature(build).parameters:
         return lambda: change(build())
@@ -120,7 +122,7 @@ def built(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Call
     return nested
 
 
-def _placed(graph: Graph, processors: Sequence[Processor]) -> Graph:
+def _insert_processors(graph: Graph, processors: Sequence[Processor]) -> Graph:
     first: dict[str, str] = {}
     last: dict[str, str] = {}
     between: list[tuple[str, str]] = []
@@ -142,23 +144,25 @@ def _placed(graph: Graph, processors: Sequence[Processor]) -> Graph:
             return last.get(source, source), *router, entered
         return arguments
 
-    made = _rebuilt(graph, change, {p.name: p.node for p in processors})
+    made = _rebuild_graph(graph, change, {p.name: p.node for p in processors})
     for source, target in between:
         made.edge(source, target)
     return made
 
 
-def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
+def replace_node_when(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
     """Run `other` instead of the node at `place` whenever `due()`; `place` names the subgraphs around it: `turn/begin`.
 
     Raises `UserError` if there is no such node or its labels differ; `SetupError` if the state lacks its keys.
     """
-    made = replace(chosen, build=built(chosen.build, lambda graph: _swapped(graph, place, other, due)))
+    made = replace(
+        chosen, build=wrap_build(chosen.build, lambda graph: _rebuild_with_node(graph, place, other, due))
+    )
     made.declared()
     return made
 
 
-def nondeterministic(chosen: Pipeline) -> dict[str, Node | None]:
+def nondeterministic_nodes(chosen: Pipeline) -> dict[str, Node | None]:
     """Its own nodes that read what may change later, with their functions, and its subgraphs that do, with None."""
     declared = chosen.declared().declared
     subgraphs = [
@@ -175,17 +179,17 @@ def nondeterministic(chosen: Pipeline) -> dict[str, Node | None]:
     }
 
 
-def with_replayed(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
+def replay_subgraph(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
     """Use the recorded writes of subgraph `name` instead of running it, while there are any."""
 
     def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         taken = declare is Graph.subgraph and arguments[0] == name
         return (*arguments[:3], replayed) if taken else arguments
 
-    return replace(chosen, build=built(chosen.build, lambda graph: _rebuilt(graph, change)))
+    return replace(chosen, build=wrap_build(chosen.build, lambda graph: _rebuild_graph(graph, change)))
 
 
-def _rebuilt(
+def _rebuild_graph(
     graph: Graph,
     change: Callable[[_Declare, tuple[Any, ...]], tuple[Any, ...]],
     nodes: Mapping[str, Node | None] = MappingProxyType({}),
@@ -203,7 +207,7 @@ def _rebuilt(
     return made
 
 
-def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
+def _rebuild_with_node(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
     name, _, inner = place.partition("/")
     name = graph.renamed.get(name, name)
     kind = Graph.subgraph if inner else Graph.node
@@ -218,14 +222,14 @@ def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> 
         if declare is not kind or arguments[0] != name:
             return arguments
         if not inner:
-            return name, _either(f"{graph.name}.{name}", arguments[1], other, due)
+            return name, _run_either_node(f"{graph.name}.{name}", arguments[1], other, due)
         subgraph: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
-        return name, _swapped(subgraph, inner, other, due), *arguments[2:]
+        return name, _rebuild_with_node(subgraph, inner, other, due), *arguments[2:]
 
-    return _rebuilt(graph, change)
+    return _rebuild_graph(graph, change)
 
 
-def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
+def _run_either_node(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
     was, now = spec_of(old), spec_of(new)
     assert was is not None and now is not None
     if {*was.labels} != {*now.labels}:
@@ -235,7 +239,7 @@ def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
         )
 
     async def either(state: Any, runtime: Any) -> Any:
-        return await (called(new, state, runtime) if due() else run_or_replay(old, state, runtime))
+        return await (call_node(new, state, runtime) if due() else run_or_replay(old, state, runtime))
 
     both = replace(
         now,

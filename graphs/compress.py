@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from langgraph.graph import END, START
 
-from interlock.graphs.additions import hooks
+from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.compress import (
@@ -28,7 +28,7 @@ from interlock.state.workflow import WorkflowContext, append_history
 def build() -> Graph:
     g = Graph("compress", CompressState, renamed={"keep_truncated": "truncate_old_outputs"})
     g.nodes(check_threshold, truncate_old_outputs, split, summarise, verify, accept)
-    hooks(g, {"PreCompress": (pre_compress, {"go on": "truncate_old_outputs", "put off": END})})
+    add_hooks(g, {"PreCompress": (pre_compress, {"go on": "truncate_old_outputs", "put off": END})})
 
     g.edge(START, "check_threshold")
     due = {"due": "truncate_old_outputs", "hooked": "pre_compress"}

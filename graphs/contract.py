@@ -27,24 +27,24 @@ from interlock.state.run import BY_PROCESS, OF_PROCESS, RunChannels, newest
 
 
 @cache
-def hints_of(annotated: Any) -> Mapping[str, Any]:
+def type_hints(annotated: Any) -> Mapping[str, Any]:
     """Cached type hints of a class or function: read thousands of times while graphs are declared."""
     return get_type_hints(annotated, include_extras=True)
 
 
 @cache
-def channels_of(state: type) -> Mapping[str, Any]:
+def channel_types(state: type) -> Mapping[str, Any]:
     """A graph's channels and their types: its state's, plus those every graph has."""
-    return {**hints_of(state), **hints_of(RunChannels)}
+    return {**type_hints(state), **type_hints(RunChannels)}
 
 
 @cache
 def with_run_channels(state: type) -> type:
     """The TypedDict plus the channels every graph has."""
-    return state_of(state.__name__, channels_of(state))
+    return make_state_type(state.__name__, channel_types(state))
 
 
-def state_of(name: str, keys: Mapping[str, Any]) -> type:
+def make_state_type(name: str, keys: Mapping[str, Any]) -> type:
     """A state type whose keys are known only at run time."""
     channels = dict(keys)
     return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
@@ -55,21 +55,21 @@ def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
     return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
 
 
-def check_keys(what: str, keys: type, state: type) -> None:
+def check_key_types(what: str, keys: type, state: type) -> None:
     """Each key of `keys` must be a channel of the graph, with the same type. LangGraph would silently add one."""
-    known = channels_of(state)
-    for key, kind in hints_of(keys).items():
+    known = channel_types(state)
+    for key, kind in type_hints(keys).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
         if plain(known[key]) != plain(kind):
             raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
 
 
-def check_engines_channels(name: str, state: type) -> None:
+def check_reserved_channels(name: str, state: type) -> None:
     """A state may not declare a channel of the engine as something else: the engine would obey what nodes write."""
-    declared = hints_of(state)
+    declared = type_hints(state)
     processes = {
-        key: "marked OF_PROCESS" for key in BY_PROCESS if OF_PROCESS not in _metadata(declared.get(key))
+        key: "marked OF_PROCESS" for key in BY_PROCESS if OF_PROCESS not in _type_metadata(declared.get(key))
     }
     for key, kind in {**_RUN_CHANNELS, **_CHARTED, **processes}.items():
         if key in declared and declared[key] != kind:
@@ -79,16 +79,16 @@ def check_engines_channels(name: str, state: type) -> None:
             )
 
 
-def check_named(what: str, state: type, keys: Sequence[str]) -> None:
+def check_key_names(what: str, state: type, keys: Sequence[str]) -> None:
     """Each key must be one of the graph's."""
-    known = channels_of(state)
+    known = channel_types(state)
     if lost := [key for key in keys if key not in known]:
         raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
 
 
-def check_shared(what: str, subgraph: type, state: type) -> None:
+def check_shared_keys(what: str, subgraph: type, state: type) -> None:
     """A subgraph and its parent must share at least one key, and each shared key must have the same type."""
-    mine, theirs = hints_of(state), hints_of(subgraph)
+    mine, theirs = type_hints(state), type_hints(subgraph)
     if not (both := mine.keys() & theirs.keys()):
         raise SetupError(
             f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
@@ -98,16 +98,16 @@ def check_shared(what: str, subgraph: type, state: type) -> None:
             raise SetupError(f"{what} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}.")
 
 
-def check_shape(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> None:
+def check_reachability(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> None:
     """Every node must be reachable from START, and END from it."""
-    reached = _closure(START, edges)
+    reached = _nodes_reachable_from(START, edges)
     if lost := nodes - reached:
         raise SetupError(f"{name}: no edge leads to {sorted(lost)}. Add one, or remove the node.")
     reverse: dict[str, set[str]] = {}
     for source, targets in edges.items():
         for target in targets:
             reverse.setdefault(target, set()).add(source)
-    if stuck := nodes - _closure(END, reverse):
+    if stuck := nodes - _nodes_reachable_from(END, reverse):
         raise SetupError(
             f"{name}: {sorted(stuck)} can't reach the end. Add an edge to END or to a node that can."
         )
@@ -119,7 +119,7 @@ def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[st
     def before(first: str, second: str) -> bool:
         """Every path to `second` leads through `first`."""
         without = {node: targets - {first} for node, targets in edges.items()}
-        return _closure(START, without).isdisjoint(joins[second])
+        return _nodes_reachable_from(START, without).isdisjoint(joins[second])
 
     for first in joins:
         for second in joins:
@@ -130,17 +130,17 @@ def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[st
                 )
 
 
-def branches_of(join: Sequence[str], target: str, edges: Mapping[str, Set[str]]) -> list[set[str]]:
+def join_branches(join: Sequence[str], target: str, edges: Mapping[str, Set[str]]) -> list[set[str]]:
     """The nodes of each branch of a join: those before its last node that aren't before all the last nodes."""
     reverse: dict[str, set[str]] = {}
     for source, targets in edges.items():
         for node in targets - {target}:
             reverse.setdefault(node, set()).add(source)
-    before = [_closure(last, reverse) for last in join]
+    before = [_nodes_reachable_from(last, reverse) for last in join]
     return [nodes - set[str].intersection(*before) for nodes in before]
 
 
-def check_branches(name: str, branches: Sequence[Set[str]], keys: Callable[[str], Set[str]]) -> None:
+def check_branch_writes(name: str, branches: Sequence[Set[str]], keys: Callable[[str], Set[str]]) -> None:
     """No two branches may write the same key without a reducer, as LangGraph couldn't merge it. `keys`: of a node."""
     for number, branch in enumerate(branches):
         for other in branches[number + 1 :]:
@@ -153,18 +153,18 @@ def check_branches(name: str, branches: Sequence[Set[str]], keys: Callable[[str]
                         )
 
 
-def loop_in(edges: Mapping[str, Set[str]], nodes: Iterable[str]) -> list[str]:
+def find_loop(edges: Mapping[str, Set[str]], nodes: Iterable[str]) -> list[str]:
     """A node reachable from itself, with the others of that loop; empty if there is none."""
-    reached = {node: _closure_after(node, edges) for node in nodes}
+    reached = {node: _nodes_reachable_after(node, edges) for node in nodes}
     first = next((node for node in reached if node in reached[node]), None)
     return [] if first is None else [n for n in reached if first in reached[n] and n in reached[first]]
 
 
-def _closure_after(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
-    return {node for target in edges.get(start, ()) for node in _closure(target, edges)}
+def _nodes_reachable_after(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
+    return {node for target in edges.get(start, ()) for node in _nodes_reachable_from(target, edges)}
 
 
-def _closure(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
+def _nodes_reachable_from(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
     seen: set[str] = set()
     todo = [start]
     while todo:
@@ -175,13 +175,13 @@ def _closure(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
     return seen
 
 
-def _metadata(kind: Any) -> Sequence[Any]:
+def _type_metadata(kind: Any) -> Sequence[Any]:
     return getattr(kind, "__metadata__", ())
 
 
 _CHARTED: Mapping[str, Any] = {"approval_mode": ApprovalModeState, "plan_phase": str}
 _STRICT = ConfigDict(extra="forbid", strict=True)
-_RUN_CHANNELS = hints_of(RunChannels)
+_RUN_CHANNELS = type_hints(RunChannels)
 
 
 class Contract(NamedTuple):
@@ -197,12 +197,12 @@ class Contract(NamedTuple):
     @property
     def reducers(self) -> dict[str, Callable[[Any, Any], Any]]:
         """Reducers of the channels it writes."""
-        known = channels_of(self.state)
+        known = channel_types(self.state)
         noted = ((key, reducer_of(known[key])) for key in self.writes)
         return {key: reducer for key, reducer in noted if reducer and reducer is not newest}
 
 
-def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
+def _emit_directly(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
     """Send the node's events straight to the renderers: LangGraph's stream wakes its loop for each event.
 
     A sub-agent's node gets its own models, tools and policy, and its path is set on every event.
@@ -219,21 +219,21 @@ def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
 
 
 @cache
-def _validator(state: type, keys: tuple[str, ...]) -> Any:
+def _keys_validator(state: type, keys: tuple[str, ...]) -> Any:
     """A strict validator for some keys of a state: rejects unknown keys and wrong types, accepts absent keys."""
-    known = channels_of(state)
+    known = channel_types(state)
     types = {key: known[key] for key in keys}
     subgraph = TypedDict(state.__name__, types, total=False)  # pyright: ignore[reportArgumentType]
     return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator
 
 
-def of_types(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
+def convert_to_types(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values, read from JSON, as the state declares them: a text as a datetime, a list as a tuple. One that
     can't be is left as it is.
     """
     made = dict(values)
-    for key in values.keys() & channels_of(state).keys():
-        validator = _validator(state, (key,))
+    for key in values.keys() & channel_types(state).keys():
+        validator = _keys_validator(state, (key,))
         given = {key: values[key]}
         try:
             validator.validate_python(given)
@@ -243,7 +243,7 @@ def of_types(state: type, values: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
+def _deps_and_task(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
     context: Any = runtime.context
     info = runtime.execution_info
     if context is None or info is None:  # LangGraph lets a graph start without its context
@@ -251,17 +251,17 @@ def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
     return context, info
 
 
-def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Run:
+def wrap_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Run:
     """Wrap the node: pass only the keys it reads, validate its update, time it, and emit its start and end."""
     workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
     spec = spec_of(function)
-    tried = _tried(function, spec, where)
-    governed = charted((*channels_of(contract.state).items(),), contract.writes)
+    tried = _with_retries(function, spec, where)
+    governed = charted((*channel_types(contract.state).items(),), contract.writes)
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
-        deps, info = _context(runtime, where)
-        runtime = _scoped(runtime, state.get("agent", ""))
+        deps, info = _deps_and_task(runtime, where)
+        runtime = _emit_directly(runtime, state.get("agent", ""))
         inputs = {key: state[key] for key in reads if key in state}
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
@@ -287,7 +287,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
     return specified(node, spec)
 
 
-def _tried(
+def _with_retries(
     function: Callable[..., Awaitable[Any]], spec: NodeSpec | None, where: str
 ) -> Callable[[Mapping[str, Any], Runtime[Deps]], Awaitable[Any]]:
     """The node with its retries and timeout (`NodeSpec`). A retry finds what earlier tries recorded, e.g. a reply."""
@@ -331,7 +331,7 @@ def _tried(
 
 def _check_update(where: str, update: Any, contract: Contract) -> None:
     try:
-        _validator(contract.state, contract.writes).validate_python(update)
+        _keys_validator(contract.state, contract.writes).validate_python(update)
     except ValidationError as error:
         first = error.errors()[0]
         raise SetupError(
@@ -343,7 +343,7 @@ def _check_update(where: str, update: Any, contract: Contract) -> None:
         )
 
 
-def checked_router(
+def wrap_router(
     router: Callable[[Any], str], reads: Sequence[str], labels: Sequence[str]
 ) -> Callable[[dict[str, Any], Runtime[Deps]], Awaitable[str]]:
     """Validate the router's label, and log it as the step's route."""
@@ -352,7 +352,7 @@ def checked_router(
         label = await choose_or_replay(router, {key: state[key] for key in reads if key in state}, runtime)
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
-        deps, info = _context(runtime, router.__name__)
+        deps, info = _deps_and_task(runtime, router.__name__)
         if label:
             deps.steps.routed(info.task_id, label)
         return label
@@ -365,7 +365,7 @@ def label(state: Mapping[str, str]) -> str:
     return state["label"]
 
 
-def checked_sender(
+def wrap_sender(
     sender: Callable[[Any], Sequence[Mapping[str, Any]]],
     reads: Sequence[str],
     target: str,
@@ -380,7 +380,7 @@ def checked_sender(
         now = state.get("approval_mode")
         for item in payloads:
             try:
-                _validator(*payload()).validate_python(item)
+                _keys_validator(*payload()).validate_python(item)
             except ValidationError as error:
                 raise SetupError(
                     f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}."
@@ -389,7 +389,7 @@ def checked_sender(
                 raise SetupError(
                     f"{sender.__name__} sent the approval mode {mode!r} to {target!r}; the run is in {now!r}."
                 )
-        deps, info = _context(runtime, sender.__name__)
+        deps, info = _deps_and_task(runtime, sender.__name__)
         deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
         if not payloads:
             return otherwise or END

@@ -86,7 +86,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> EditOutput:
     status = values["edit_status"]
     made: dict[str, Any] = {"old_string": args["old_string"], "new_string": args["new_string"]}
     if status == "created":
-        made |= {"new_content": args["new_string"], "diff": _diff(values, context)}
+        made |= {"new_content": args["new_string"], "diff": _edit_diff(values, context)}
     elif status == "applied":
         made = dict(context.transcript.message(values["result"]).tool_calls[0].args)
     error = values.get("error")
@@ -100,7 +100,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> EditOutput:
     )
 
 
-def _diff(values: Mapping[str, Any], context: WorkflowContext) -> str:
+def _edit_diff(values: Mapping[str, Any], context: WorkflowContext) -> str:
     key = CallKey(message=values["message"], index=values["index"], attempt=values["attempt"])
     row = context.journal.find(key, context.journal.call(key))
     return row.planned.diff if row and row.planned else ""

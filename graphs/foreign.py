@@ -18,41 +18,49 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 from typing_extensions import override
 
-from interlock.graphs.contract import of_types
+from interlock.graphs.contract import convert_to_types
 from interlock.graphs.foreign_callbacks import (
     ExitError,
-    Watch,
-    before_tool_calls,
-    kept_aside,
+    ForeignCallbacks,
+    hook_tool_calls,
+    isolate_output_and_exits,
+    retry_failed_streams_whole,
     tool_nodes,
-    whole_answers_where_streams_fail,
 )
-from interlock.graphs.foreign_interrupts import Questions
-from interlock.graphs.foreign_node_results import Ends
-from interlock.graphs.foreign_requests import context_of, given_to, ignored, model_of, plain, prompt_of, taken
+from interlock.graphs.foreign_interrupts import NodeInterrupts
+from interlock.graphs.foreign_node_results import NodeEnds
+from interlock.graphs.foreign_requests import (
+    build_graph_context,
+    convert_input,
+    graph_input_from,
+    ignored_key_warnings,
+    input_model,
+    prompt_field_of,
+    to_json_value,
+)
 from interlock.graphs.langgraph_internals import (
     QUESTIONS,
-    compiled_graph,
-    custom_parts,
-    fields_of,
+    attach_saver,
+    compile_graph,
+    declared_types,
+    input_fields,
     is_graph,
-    named_types,
-    node_of_error,
+    node_named_by_error,
+    node_timeouts,
+    replace_interrupt,
     server_runtime,
-    take_over_interrupts,
-    time_limits,
-    with_saver,
+    stream_custom_parts,
 )
 from interlock.graphs.pipeline import Ending, Pipeline
-from interlock.graphs.stored_values import StoredForm, hidden, hiding_serializer, revealed
-from interlock.nodes.current_run import DRIVE, Drive
+from interlock.graphs.stored_values import StoredForm, hide_input, hiding_serializer, reveal_input
+from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import (
     THEIR_ERRORS,
@@ -67,7 +75,6 @@ from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 
-T = TypeVar("T")
 Factory = Callable[..., Any]
 """A function that makes a graph, as `langgraph.json` may name it: sync, async, or a context manager."""
 
@@ -78,7 +85,7 @@ class ForeignInput(WorkflowInput):
     given: Any = None
 
 
-def input_of(given: Any) -> ForeignInput:
+def wrap_foreign_input(given: Any) -> ForeignInput:
     """The input of a graph, without fields of ours."""
     return ForeignInput.model_construct(given=given)
 
@@ -91,7 +98,7 @@ class ForeignOutput(WorkflowOutput, extra="allow"):
     """The values of the graph's output."""
 
 
-def output_of(graph: Any) -> type[ForeignOutput]:
+def foreign_output_type(graph: Any) -> type[ForeignOutput]:
     """The output, with the schema that the graph has for it."""
 
     class Output(ForeignOutput):
@@ -113,8 +120,10 @@ class NodeError(RunError):
     @classmethod
     def of(cls, error: Exception, node: str = "") -> "NodeError":
         """`node`: the one that failed, if that is known."""
-        blamed = _blamed(error, node)
-        return cls(_line(blamed, (error.__cause__ or error) if isinstance(error, ExitError) else error))
+        blamed = _failed_node(error, node)
+        return cls(
+            _node_error_line(blamed, (error.__cause__ or error) if isinstance(error, ExitError) else error)
+        )
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ class ForeignGraph:
 
     def compile(self, checkpointer: Any = None) -> Any:
         """The graph, with our saver and the memory store that comes with it."""
-        return with_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name)
+        return attach_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None), self.name)
 
     def unbounded(self) -> list[str]:
         """LangGraph bounds loops at run time."""
@@ -137,7 +146,7 @@ class ForeignGraph:
 
 
 @dataclass(frozen=True)
-class Foreign(Pipeline):
+class ForeignWorkflow(Pipeline):
     """Somebody's graph as a workflow."""
 
     graph: Any = field(kw_only=True)
@@ -147,6 +156,8 @@ class Foreign(Pipeline):
     """Makes the graph of each drive; None: `graph` is it."""
     run_fields: ClassVar[frozenset[str]] = frozenset()
     runs_user_code: ClassVar[bool] = True
+    checkpoint_values: ClassVar[Literal["json", "classes", "any"]] = "any"
+    speaks_langgraph: ClassVar[bool] = True
 
     @override
     def declared(self, depth: int | None = None) -> Any:
@@ -157,21 +168,25 @@ class Foreign(Pipeline):
         """Nothing is refused that LangGraph takes; what it doesn't take, the graph itself refuses."""
         if isinstance(values, WorkflowInput):
             return values
-        return input_of(given_to(self.graph, dict(values), self.prompt_field))
+        return wrap_foreign_input(graph_input_from(self.graph, dict(values), self.prompt_field))
 
     @property
     @override
     def takes_any_value(self) -> bool:
-        return fields_of(self.graph) is None
+        return input_fields(self.graph) is None
 
     @override
     def input_as_given(self, given: Any) -> WorkflowInput:
-        return input_of(given)
+        return wrap_foreign_input(given)
 
     @override
     def initial_warnings(self, input: WorkflowInput, env: Mapping[str, str]) -> list[str]:
         assert isinstance(input, ForeignInput)
-        return [*self.notes, *ignored(self.graph, self.name, input.given), *untraced(env)]
+        return [
+            *self.notes,
+            *ignored_key_warnings(self.graph, self.name, input.given),
+            *tracing_warnings(env),
+        ]
 
     @override
     def check_guard(self, guard: bool) -> None:
@@ -184,7 +199,7 @@ class Foreign(Pipeline):
 
     @override
     def graph_context(self, context: Mapping[str, Any] | None) -> Any:
-        return context_of(self.graph, context or {})
+        return build_graph_context(self.graph, context or {})
 
     @override
     def title(self, input: WorkflowInput) -> str:
@@ -193,22 +208,22 @@ class Foreign(Pipeline):
         given = input.given if isinstance(input, ForeignInput) else None
         prompt: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
         if isinstance(prompt, list) and prompt:  # messages
-            last: Any = plain(prompt[-1])
+            last: Any = to_json_value(prompt[-1])
             prompt = cast(Any, last).get("content") if isinstance(last, dict) else last
         if isinstance(prompt, str) and prompt:
             return prompt
-        return json.dumps(plain(given), ensure_ascii=False) if given else self.name
+        return json.dumps(to_json_value(given), ensure_ascii=False) if given else self.name
 
     @override
     def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
         assert isinstance(input, ForeignInput)
-        given: Any = plain(input.given)
+        given: Any = to_json_value(input.given)
         if self.takes_any_value:
             first = {"input": given}
         else:
             first = cast("dict[str, Any]", given) if isinstance(given, dict) else {_WHOLE: given}
         serde = hiding_serializer(self.graph)
-        return hidden(serde, first) if serde else first
+        return hide_input(serde, first) if serde else first
 
     @override
     def first_state(
@@ -218,9 +233,9 @@ class Foreign(Pipeline):
 
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
-        first = revealed(hiding_serializer(self.graph), first)
+        first = reveal_input(hiding_serializer(self.graph), first)
         alone = "input" if self.takes_any_value else _WHOLE
-        return taken(self.graph, first[alone] if {*first} == {alone} else first)
+        return convert_input(self.graph, first[alone] if {*first} == {alone} else first)
 
     @override
     def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:
@@ -228,7 +243,7 @@ class Foreign(Pipeline):
         found: Any = values
         if isinstance(values, dict) and not isinstance(wanted, str):
             found = {key: values[key] for key in wanted if key in values}
-        shown = plain(found)
+        shown = to_json_value(found)
         return ForeignOutput.model_validate(shown if isinstance(shown, dict) else {"output": shown})
 
     @contextmanager
@@ -250,26 +265,13 @@ class Foreign(Pipeline):
         return Ending()
 
     @override
-    def dialect(self, native: Callable[[], T], prompts: Callable[[str], T]) -> T:
-        return native()
-
-    @override
     def configured(self, config: Mapping[str, Any]) -> Pipeline:
-        return replace(self, graph=outline(self.factory, config)) if self.factory else self
+        return replace(self, graph=make_sample_graph(self.factory, config)) if self.factory else self
 
     @override
     def thread_form(self) -> StoredForm:
         serde = getattr(self.graph.checkpointer, "serde", None)
         return StoredForm(self.types, serde, hiding_serializer(self.graph) is not None)
-
-    @override
-    def saver(
-        self,
-        plain: Callable[[str], T],
-        class_keeping: Callable[[str], T],
-        whole: Callable[[StoredForm], T],
-    ) -> T:
-        return whole(self.thread_form())
 
     @override
     def check_writable(self) -> None:
@@ -319,27 +321,27 @@ class Foreign(Pipeline):
 
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
-        take_over_interrupts()
-        whole_answers_where_streams_fail()
-        questions = Questions(deps)
+        token = DRIVE.set(CurrentDrive(deps, asyncio.get_running_loop()))
+        replace_interrupt()
+        retry_failed_streams_whole()
+        questions = NodeInterrupts(deps)
         asking = QUESTIONS.set(questions)
-        watch = Watch(deps, self.name, time_limits(app), questions)
+        watch = ForeignCallbacks(deps, self.name, node_timeouts(app), questions)
         # Its own limit of supersteps counts, else LangGraph's.
         own = {"configurable": config["configurable"], "callbacks": [watch]}
         try:
             async with AsyncExitStack() as stack:
-                with deps.cancel.guarded(), kept_aside():
+                with deps.cancel.guarded(), isolate_output_and_exits():
                     if self.factory:
-                        made = await stack.enter_async_context(opened(self.factory, config, app.store))
-                        app = with_saver(made, app.checkpointer, app.store)
+                        made = await stack.enter_async_context(open_graph(self.factory, config, app.store))
+                        app = attach_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
-                        from interlock.nodes.guarded_tools import guard_node
+                        from interlock.nodes.guarded_tools import guard_tool_node
 
-                        before_tool_calls(guard_node)
-                    ends = watch.ends = Ends(deps, is_told=True)
-                    work = self._streamed(app, graph_input, ends.configured(own), deps, control)
-                    await ends.awaited(work)
+                        hook_tool_calls(guard_tool_node)
+                    ends = watch.ends = NodeEnds(deps, is_told=True)
+                    work = self._emit_custom_parts(app, graph_input, ends.configured(own), deps, control)
+                    await ends.wait_for_ends(work)
         except Stopped as stop:
             raise GraphDrained from stop
         except (InterlockError, GraphDrained):
@@ -352,49 +354,53 @@ class Foreign(Pipeline):
             QUESTIONS.reset(asking)
             DRIVE.reset(token)
 
-    async def _streamed(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+    async def _emit_custom_parts(
+        self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any
+    ) -> None:
         about = self.graph_context(config["configurable"])
-        async for data in custom_parts(
+        async for data in stream_custom_parts(
             app, graph_input, config, context=about, durability="sync", control=control
         ):
-            deps.emit(CustomEvent(data=plain(data)))
+            deps.emit(CustomEvent(data=to_json_value(data)))
 
 
-def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()) -> Foreign:
+def from_langgraph(
+    graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()
+) -> ForeignWorkflow:
     """Make a workflow of a LangGraph graph: a `StateGraph`, compiled or not, an `@entrypoint`, or a function that
     makes one, which is called again for each drive. `types`: classes that its state holds and its types don't name.
 
     Raises `SetupError` for anything else, or a graph that can't be compiled.
     """
-    factory = graph if is_factory(graph) else None
+    factory = graph if is_graph_factory(graph) else None
     name = name or str(getattr(graph, "name", "") or getattr(graph, "__name__", "") or "graph")
-    graph = _outlined(factory) if factory else graph
+    graph = _sample_graph(factory) if factory else graph
     if not is_graph(graph):
         raise SetupError(f"{graph!r} isn't a LangGraph graph; expected a StateGraph or an @entrypoint.")
     try:
-        compiled = compiled_graph(graph)
+        compiled = compile_graph(graph)
     except ValueError as error:
         raise SetupError(f"The graph {name!r} can't be compiled: {error}") from error
     notes = ("The graph's own checkpointer isn't used: Interlock keeps its state.",)
     if hides := hiding_serializer(compiled):
         notes = (*notes, _READABLE.format(type(hides).__name__))
-    kind = model_of(compiled, name)
-    return Foreign(
+    kind = input_model(compiled, name)
+    return ForeignWorkflow(
         name,
         lambda: ForeignGraph(name, compiled),  # pyright: ignore[reportArgumentType] - what the engine asks of a graph
         kind,
-        output_of(compiled),
+        foreign_output_type(compiled),
         graph=compiled,
         summary=summary,
         outcome="",
-        prompt_field=prompt_of(compiled, kind),
+        prompt_field=prompt_field_of(compiled, kind),
         notes=notes if compiled.checkpointer not in (None, False, True) else (),
-        types=frozenset(named_types(compiled) | {(one.__module__, one.__name__) for one in types}),
+        types=frozenset(declared_types(compiled) | {(one.__module__, one.__name__) for one in types}),
         factory=factory,
     )
 
 
-def untraced(env: Mapping[str, str]) -> list[str]:
+def tracing_warnings(env: Mapping[str, str]) -> list[str]:
     """Return a line that names the variable by which LangGraph would send traces of a graph, which we don't."""
     names = (f"{maker}_TRACING{version}" for maker in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2"))
     found = next((name for name in names if env.get(name, "").casefold() in ("1", "true")), "")
@@ -407,13 +413,13 @@ _READABLE = (
 )
 
 
-def _outlined(factory: Factory) -> Any:
+def _sample_graph(factory: Factory) -> Any:
     try:
-        return outline(factory)
+        return make_sample_graph(factory)
     except InterlockError:
         raise
     except THEIR_ERRORS as error:
-        line = _line(factory.__name__, error).removeprefix("Node ")
+        line = _node_error_line(factory.__name__, error).removeprefix("Node ")
         raise SetupError(
             f"The function {line}. It makes the graph, without any `configurable` at first."
         ) from error
@@ -423,11 +429,12 @@ class Workflow(Pipeline):
     """A workflow that users run by name: a `Graph` with its input and output, or any graph of LangGraph."""
 
     runs_user_code: ClassVar[bool] = True
+    checkpoint_values: ClassVar[Literal["json", "classes", "any"]] = "classes"
 
     @staticmethod
     def from_langgraph(
         graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()
-    ) -> Foreign:
+    ) -> ForeignWorkflow:
         """A workflow made of a LangGraph graph that knows nothing of Interlock.
 
         `graph`: a `StateGraph`, compiled or not, an `@entrypoint`, or a function that makes one. `types`: classes that
@@ -444,35 +451,26 @@ class Workflow(Pipeline):
 
     @override
     def graph_input(self, first: dict[str, Any], channels: Mapping[str, str]) -> Any:
-        return {**of_types(self.declared().state, first), **channels}
+        return {**convert_to_types(self.declared().state, first), **channels}
 
     @override
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        with _naming_failed_node():
+        with _attribute_node_errors():
             await super().advance(app, graph_input, config, deps, control)
-
-    @override
-    def saver(
-        self,
-        plain: Callable[[str], T],
-        class_keeping: Callable[[str], T],
-        whole: Callable[[StoredForm], T],
-    ) -> T:
-        return class_keeping(self.outcome)
 
 
 @contextmanager
-def _naming_failed_node() -> Generator[None]:
+def _attribute_node_errors() -> Generator[None]:
     """Within it, what a node of a user's workflow raises is a `NodeError`, and an exit of it, too."""
     try:
-        with kept_aside():
+        with isolate_output_and_exits():
             yield
     except (InterlockError, GraphDrained):
         raise
     except Exception as error:
-        if not isinstance(error, ExitError) and not _is_theirs(error):
+        if not isinstance(error, ExitError) and not _is_user_error(error):
             raise
-        raise NodeError.of(error, node_of_error(error)) from error
+        raise NodeError.of(error, node_named_by_error(error)) from error
 
 
 _FRAMES = 3
@@ -481,16 +479,16 @@ _STDLIB = sysconfig.get_path("stdlib")
 _ENGINES = frozenset({"langgraph", "langchain_core", "pydantic"})
 
 
-def _blamed(error: Exception, failed: str) -> str:
+def _failed_node(error: Exception, failed: str) -> str:
     """The node that failed, or couldn't be given its state; empty: the graph did, between its nodes."""
-    return error.node if isinstance(error, NodeTimeoutError) else failed or node_of_error(error)
+    return error.node if isinstance(error, NodeTimeoutError) else failed or node_named_by_error(error)
 
 
-def _line(node: str, error: BaseException) -> str:
+def _node_error_line(node: str, error: BaseException) -> str:
     """`plan: ValueError: no steps (agent.py:12 in plan < agent.py:40 in split)`: theirs, so no bug of ours."""
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not _is_library(f.filename)] or [
-        f for f in frames[-1:] if not _is_engine(f.filename)
+    theirs = [f for f in frames if not _is_library_file(f.filename)] or [
+        f for f in frames[-1:] if not _is_engine_file(f.filename)
     ]
     shown = " > ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in theirs[-_FRAMES:])
     told = exception_line(error, 1_000)
@@ -502,14 +500,14 @@ def _line(node: str, error: BaseException) -> str:
 _SLOW = "it took longer than it may (its step_timeout, if it sets one)"
 
 
-def _is_engine(file: str) -> bool:
+def _is_engine_file(file: str) -> bool:
     """Whether it is LangGraph, what it stands on, or Python: its lines say nothing to who wrote the graph."""
     parts = Path(file).parts
     python = file.startswith(("<frozen", _STDLIB)) and "site-packages" not in parts
     return python or not _ENGINES.isdisjoint(parts)
 
 
-def _is_library(file: str) -> bool:
+def _is_library_file(file: str) -> bool:
     """Whether it is one of the libraries that call nodes, or of ours."""
     parts = Path(file).parts
     return "site-packages" in parts or file.startswith(("<frozen", _STDLIB)) or _OURS in Path(file).parents
@@ -518,19 +516,19 @@ def _is_library(file: str) -> bool:
 _OURS = Path(__file__).parents[1]
 
 
-def places_of_theirs() -> list[str]:
+def user_code_positions() -> list[str]:
     """Return where threads of this process are in somebody's own code: `look_up (agent.py:6)`."""
     found: list[str] = []
-    for stack in _stacks():
+    for stack in _thread_stacks():
         theirs = (
-            f for f in stack if f.f_code.co_name != "<module>" and not _is_library(f.f_code.co_filename)
+            f for f in stack if f.f_code.co_name != "<module>" and not _is_library_file(f.f_code.co_filename)
         )
         if at := next(theirs, None):
             found.append(f"{at.f_code.co_name} ({Path(at.f_code.co_filename).name}:{at.f_lineno})")
     return [*dict.fromkeys(found)]
 
 
-def _stacks() -> Iterable[Iterator[FrameType]]:
+def _thread_stacks() -> Iterable[Iterator[FrameType]]:
     """The frames of each thread, the innermost first."""
 
     def outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -541,23 +539,23 @@ def _stacks() -> Iterable[Iterator[FrameType]]:
     return map(outwards, sys._current_frames().values())  # pyright: ignore[reportPrivateUsage] - Python has no other way
 
 
-def _is_theirs(error: Exception) -> bool:
+def _is_user_error(error: Exception) -> bool:
     """Whether a line of theirs raised it, or called the library that did."""
     files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    told = [file for file in files if _OURS in file.parents or not _is_library(str(file))]
+    told = [file for file in files if _OURS in file.parents or not _is_library_file(str(file))]
     return bool(told) and _OURS not in told[-1].parents
 
 
-def is_factory(found: object) -> bool:
+def is_graph_factory(found: object) -> bool:
     """Whether it is a function: called, it should return a graph."""
     return inspect.isroutine(found)
 
 
 @asynccontextmanager
-async def opened(factory: Factory, config: Mapping[str, Any], store: Any = None) -> AsyncGenerator[Any]:
+async def open_graph(factory: Factory, config: Mapping[str, Any], store: Any = None) -> AsyncGenerator[Any]:
     """The compiled graph of one drive; a context manager stays open around it. Raises `SetupError` otherwise."""
     async with AsyncExitStack() as stack:
-        made = _managed(factory)(*_arguments(factory, config, store))
+        made = _as_context_manager(factory)(*_factory_arguments(factory, config, store))
         made = await made if inspect.isawaitable(made) else made
         if not is_graph(made) and hasattr(made, "__aenter__"):
             made = await stack.enter_async_context(made)
@@ -567,18 +565,18 @@ async def opened(factory: Factory, config: Mapping[str, Any], store: Any = None)
             raise SetupError(
                 f"The function {factory.__name__!r} returned {made!r}; expected a StateGraph or an @entrypoint."
             )
-        yield compiled_graph(made)
+        yield compile_graph(made)
 
 
 _UNCONFIGURED: Mapping[str, Any] = {"configurable": {}}
 
 
-def outline(factory: Factory, config: Mapping[str, Any] = _UNCONFIGURED) -> Any:
+def make_sample_graph(factory: Factory, config: Mapping[str, Any] = _UNCONFIGURED) -> Any:
     """Make the graph once, to see its input, nodes and types. Raises what the function raises, and `SetupError`."""
     found: list[Any] = []
 
     async def look() -> None:
-        async with opened(factory, config) as graph:
+        async with open_graph(factory, config) as graph:
             found.append(graph)
 
     def run() -> None:
@@ -595,13 +593,13 @@ def outline(factory: Factory, config: Mapping[str, Any] = _UNCONFIGURED) -> Any:
     return found[0]
 
 
-def _managed(factory: Factory) -> Factory:
+def _as_context_manager(factory: Factory) -> Factory:
     if inspect.isasyncgenfunction(factory):
         return asynccontextmanager(factory)
     return contextlib.contextmanager(factory) if inspect.isgeneratorfunction(factory) else factory
 
 
-def _arguments(factory: Factory, config: Mapping[str, Any], store: Any) -> list[Any]:
+def _factory_arguments(factory: Factory, config: Mapping[str, Any], store: Any) -> list[Any]:
     """The config, and LangGraph's server runtime for a parameter of that name or type."""
     given: list[Any] = []
     for parameter in inspect.signature(factory).parameters.values():

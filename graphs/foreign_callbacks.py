@@ -16,23 +16,25 @@ from uuid import UUID
 
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from interlock.graphs.foreign_interrupts import TOOL_CALL, Questions
-from interlock.graphs.foreign_node_results import Ends
-from interlock.graphs.foreign_requests import plain
-from interlock.graphs.langgraph_internals import streaming_handler, task_in
+from interlock.graphs.foreign_interrupts import TOOL_CALL, NodeInterrupts
+from interlock.graphs.foreign_node_results import NodeEnds
+from interlock.graphs.foreign_requests import to_json_value
+from interlock.graphs.langgraph_internals import streaming_handler_base, task_of_callback
 from interlock.state.deps import Deps
 from interlock.state.errors import exception_line
 from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse
 
-_Base: Any = streaming_handler()
+_Base: Any = streaming_handler_base()
 
 
-class Watch(_Base):
+class ForeignCallbacks(_Base):
     """LangChain's callbacks, called in the task or thread that they are about."""
 
     raise_error = True
 
-    def __init__(self, deps: Deps, workflow: str, limits: Mapping[str, float], questions: Questions) -> None:
+    def __init__(
+        self, deps: Deps, workflow: str, limits: Mapping[str, float], questions: NodeInterrupts
+    ) -> None:
         """`limits`: node → seconds of its time-out."""
         self._deps, self._workflow, self._limits = deps, workflow, limits
         self._questions = questions
@@ -41,7 +43,7 @@ class Watch(_Base):
         self._tools: dict[UUID, _ToolCall] = {}
         self.failed = ""
         """The innermost node that raised."""
-        self.ends: Ends | None = None
+        self.ends: NodeEnds | None = None
 
     def on_chain_start(
         self,
@@ -53,7 +55,7 @@ class Watch(_Base):
         metadata: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if (found := task_in(tags, metadata)) is None:
+        if (found := task_of_callback(tags, metadata)) is None:
             return
         task, namespace, node = found
         if any(
@@ -77,7 +79,7 @@ class Watch(_Base):
             return
         self._in_time(run_id)
         task, node, checkpoint, started = known
-        self._tell_end(task)
+        self._emit_end(task)
         keys = [*map(str, outputs)] if isinstance(outputs, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         ms = (time.perf_counter() - started) * 1000
         self._deps.steps.ended(task, ms, keys)
@@ -92,13 +94,13 @@ class Watch(_Base):
         self._in_time(run_id)
         if isinstance(error, GraphInterrupt):
             task, node = self._nodes[run_id][:2]
-            self._questions.name_raised(task, node, error.args[0] if error.args else ())
+            self._questions.name_raised_interrupts(task, node, error.args[0] if error.args else ())
         elif (isinstance(error, Exception) or is_exit(error)) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.failed(self._nodes[run_id][0])
-        self._tell_end(self._nodes.pop(run_id)[0])
+        self._emit_end(self._nodes.pop(run_id)[0])
 
-    def _tell_end(self, task: str) -> None:
+    def _emit_end(self, task: str) -> None:
         if self.ends:
             self.ends.ended(task)
 
@@ -112,18 +114,18 @@ class Watch(_Base):
     def on_llm_new_token(self, token: Any, *, run_id: UUID, chunk: Any = None, **_: Any) -> None:
         _STREAMED.add(run_id)
         message = getattr(chunk, "message", None)
-        self._say(message.text if message is not None else str(token), message, delta=True)
+        self._emit_text(message.text if message is not None else str(token), message, delta=True)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
         if run_id in _STREAMED:
             return _STREAMED.discard(run_id)
         for generation in (one for several in response.generations for one in several):
-            self._say(generation.text, getattr(generation, "message", None), delta=False)
+            self._emit_text(generation.text, getattr(generation, "message", None), delta=False)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002 - LangChain's
         _STREAMED.discard(run_id)
 
-    def _say(self, text: str, message: Any, *, delta: bool) -> None:
+    def _emit_text(self, text: str, message: Any, *, delta: bool) -> None:
         for block in getattr(message, "content_blocks", None) or ():
             if block.get("type") == "reasoning" and block.get("reasoning"):
                 self._deps.emit(Thought(content=block["reasoning"]))
@@ -140,7 +142,7 @@ class Watch(_Base):
         **more: Any,
     ) -> None:
         name = str((serialized or {}).get("name") or more.get("name") or "tool")
-        args: Any = plain(inputs if isinstance(inputs, dict) else {"input": input_str})
+        args: Any = to_json_value(inputs if isinstance(inputs, dict) else {"input": input_str})
         args = {key: value for key, value in args.items() if key not in _INJECTED}
         call = str(more.get("tool_call_id") or "")
         self._tools[run_id] = _ToolCall(name, call or str(run_id), time.perf_counter(), TOOL_CALL.get())
@@ -149,16 +151,16 @@ class Watch(_Base):
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         failed = getattr(output, "status", "") == "error"
-        self._tool(run_id, "error" if failed else "success", str(getattr(output, "text", output)))
+        self._emit_tool_end(run_id, "error" if failed else "success", str(getattr(output, "text", output)))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         if isinstance(error, GraphBubbleUp):  # it waits for an answer, and starts again with it
             if known := self._tools.pop(run_id, None):
                 TOOL_CALL.set(known.around)
         else:
-            self._tool(run_id, "error", exception_line(error, 1_000))
+            self._emit_tool_end(run_id, "error", exception_line(error, 1_000))
 
-    def _tool(self, run_id: UUID, status: Any, text: str) -> None:
+    def _emit_tool_end(self, run_id: UUID, status: Any, text: str) -> None:
         if (known := self._tools.pop(run_id, None)) is None:
             return
         TOOL_CALL.set(known.around)
@@ -202,13 +204,13 @@ class ExitError(Exception):
 
 
 @contextmanager
-def kept_aside() -> Generator[None]:
+def isolate_output_and_exits() -> Generator[None]:
     """Within it, and in tasks and threads started there, stdout is stderr, and an exit is an `ExitError`."""
-    if not isinstance(sys.stdout, _Split):
-        sys.stdout = cast(Any, _Split(sys.stdout))
+    if not isinstance(sys.stdout, _StdoutSplitter):
+        sys.stdout = cast(Any, _StdoutSplitter(sys.stdout))
     loop = asyncio.get_running_loop()
-    if not isinstance(made := loop.get_task_factory(), _Tasks):
-        loop.set_task_factory(_Tasks(made))
+    if not isinstance(made := loop.get_task_factory(), _TaskFactory):
+        loop.set_task_factory(_TaskFactory(made))
     token = _INSIDE.set(True)
     try:
         yield
@@ -220,7 +222,7 @@ def kept_aside() -> Generator[None]:
         _INSIDE.reset(token)
 
 
-class _Split:
+class _StdoutSplitter:
     """Stands for stdout: writes from inside a graph, also from its threads, go to stderr; others as before."""
 
     def __init__(self, out: TextIO) -> None:
@@ -230,21 +232,21 @@ class _Split:
         return getattr(sys.stderr if _INSIDE.get() else self.out, name)
 
 
-class _Tasks:
-    """Makes a loop's tasks as before, but those from inside a graph of a `_Kept`."""
+class _TaskFactory:
+    """Makes a loop's tasks as before, but those from inside a graph of an `_ExitCatcher`."""
 
     def __init__(self, before: Any) -> None:
-        self.before: Any = before or _usual
+        self.before: Any = before or _create_task
 
     def __call__(self, loop: Any, coro: Any, **named: Any) -> Any:
-        return self.before(loop, _Kept(coro) if _INSIDE.get() else coro, **named)
+        return self.before(loop, _ExitCatcher(coro) if _INSIDE.get() else coro, **named)
 
 
-def _usual(loop: Any, coro: Any, **named: Any) -> Any:
+def _create_task(loop: Any, coro: Any, **named: Any) -> Any:
     return asyncio.Task(coro, loop=loop, **named)
 
 
-class _Kept(Coroutine[Any, Any, Any]):
+class _ExitCatcher(Coroutine[Any, Any, Any]):
     """A coroutine whose exit is an error that its task holds."""
 
     def __init__(self, own: Any) -> None:
@@ -277,8 +279,8 @@ class _Kept(Coroutine[Any, Any, Any]):
 
 
 @cache
-def whole_answers_where_streams_fail() -> None:
-    """Ask a model once more, for a whole answer, if it can't stream: only for a `Watch` it was to stream at all."""
+def retry_failed_streams_whole() -> None:
+    """Ask a model that can't stream once more, for a whole answer: only `ForeignCallbacks` made it stream at all."""
     from langchain_core.language_models.chat_models import BaseChatModel
 
     own: Any = BaseChatModel
@@ -289,7 +291,7 @@ def whole_answers_where_streams_fail() -> None:
         try:
             return generate(self, messages, stop, run_manager, **given)
         except Exception as error:
-            with _unwatched(run_manager, error):
+            with _without_stream_handlers(run_manager, error):
                 return generate(self, messages, stop, run_manager, **given)
 
     @wraps(agenerate)
@@ -297,17 +299,17 @@ def whole_answers_where_streams_fail() -> None:
         try:
             return await agenerate(self, messages, stop, run_manager, **given)
         except Exception as error:
-            with _unwatched(run_manager, error):
+            with _without_stream_handlers(run_manager, error):
                 return await agenerate(self, messages, stop, run_manager, **given)
 
     own._generate_with_cache, own._agenerate_with_cache = run, arun
 
 
 @contextmanager
-def _unwatched(run_manager: Any, error: Exception) -> Generator[None]:
+def _without_stream_handlers(run_manager: Any, error: Exception) -> Generator[None]:
     """Without the handlers that made a model stream. Raises the error if they didn't, or if it isn't about that."""
     handlers: list[Any] = run_manager.handlers if run_manager else []
-    others = [one for one in handlers if not isinstance(one, Watch)]
+    others = [one for one in handlers if not isinstance(one, ForeignCallbacks)]
     is_about_streams = isinstance(error, NotImplementedError) or "stream" in str(error).lower()
     if len(others) == len(handlers) or not is_about_streams or run_manager.run_id in _STREAMED:
         raise error
@@ -330,7 +332,7 @@ def tool_nodes(compiled: Any) -> list[Any]:
 
 
 @cache
-def before_tool_calls(prepare: Callable[[Any], object]) -> None:
+def hook_tool_calls(prepare: Callable[[Any], object]) -> None:
     """Call it with a `ToolNode` before each of its calls, also with those of graphs that tools make or hold."""
     from langgraph.prebuilt import ToolNode
 

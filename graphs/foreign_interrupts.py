@@ -20,12 +20,12 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 from pydantic import ConfigDict, TypeAdapter
 
-from interlock.graphs.foreign_requests import plain, requests_of, value_of
+from interlock.graphs.foreign_requests import interrupt_requests, resume_value, to_json_value
 from interlock.graphs.langgraph_internals import (
-    asking_task,
     earlier_interrupt_id,
+    interrupting_task,
     is_interrupt_id,
-    validated_answer,
+    validate_answer,
 )
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.deps import Deps
@@ -48,7 +48,7 @@ class _Execution:
     """Answers that were given, of those that an earlier version stored by their order."""
 
 
-class Questions:
+class NodeInterrupts:
     """What the nodes of one drive ask."""
 
     def __init__(self, deps: Deps) -> None:
@@ -63,26 +63,28 @@ class Questions:
 
     def answer(self, value: Any, response_schema: Any) -> Any:
         """Return a person's answer. Raises `GraphInterrupt` where there is none yet."""
-        namespace, marker = asking_task()
-        schema, adapter = _schema_of(response_schema)
+        namespace, marker = interrupting_task()
+        schema, adapter = _answer_schema(response_schema)
         call = TOOL_CALL.get()
         with self._one:
             node, _, task = namespace.rpartition("|")[2].rpartition(":")
             execution = self._executions.setdefault(task, _Execution())
             if execution.marker is not marker:
                 execution = self._executions[task] = _Execution(marker)
-            asked = f"{call}\n{_payload_text([value, schema])}"
+            asked = f"{call}\n{_stable_payload_text([value, schema])}"
             number = self._next_number(execution, task, call, asked)
-            item = Interrupt(value, _hash(task, asked, str(number)), response_schema=schema)
-            requests = requests_of(item, node, _place(task, call))
-            found = self._answer_to(requests)
+            item = Interrupt(value, _hash_parts(task, asked, str(number)), response_schema=schema)
+            requests = interrupt_requests(item, node, _request_key_prefix(task, call))
+            found = self._find_answer(requests)
             if found is None:
                 found = self._earlier_answer(execution, namespace, node, item)
             if found is None:
-                self._raise(execution, item, requests, f"interrupt:{_place(task, call)}")
+                self._raise_interrupt(
+                    execution, item, requests, f"interrupt:{_request_key_prefix(task, call)}"
+                )
             last, times = execution.given.get(asked, (-1, 0))
             execution.given[asked] = (number, times + 1 if number == last else 1)
-        return validated_answer(adapter, found[0]) if adapter else found[0]
+        return validate_answer(adapter, found[0]) if adapter else found[0]
 
     def _next_number(self, execution: _Execution, task: str, call: str, asked: str) -> int:
         """How many answers this very question had before in the execution: a loop asks the same again.
@@ -91,18 +93,18 @@ class Questions:
         """
         last, times = execution.given.get(asked, (-1, 0))
         if last >= 0:
-            key = f"{_place(task, call)}{_hash(task, asked, str(last))}:0"
+            key = f"{_request_key_prefix(task, call)}{_hash_parts(task, asked, str(last))}:0"
             request = self._deps.approvals.get(f"interrupt:{key}")
             if request is not None and times < request.alike:
                 return last
         return last + 1
 
-    def _answer_to(self, requests: Iterable[ApprovalRequest]) -> tuple[Any] | None:
+    def _find_answer(self, requests: Iterable[ApprovalRequest]) -> tuple[Any] | None:
         """The value of an answer, in a tuple; None: not all of the requests have one."""
         pairs = [(request, self._deps.approvals.answer(request.key)) for request in requests]
         if not all(answer for _, answer in pairs):
             return None
-        return (value_of(cast("list[tuple[ApprovalRequest, Answer]]", pairs)),)
+        return (resume_value(cast("list[tuple[ApprovalRequest, Answer]]", pairs)),)
 
     def _earlier_answer(
         self, execution: _Execution, namespace: str, node: str, item: Any
@@ -111,20 +113,20 @@ class Questions:
         schema = item.response_schema
         for number in count():
             name = earlier_interrupt_id(namespace, number)
-            requests = requests_of(Interrupt(item.value, name, response_schema=schema), node)
+            requests = interrupt_requests(Interrupt(item.value, name, response_schema=schema), node)
             stored = [self._deps.approvals.get(request.key) for request in requests]
             if stored[0] is None:
                 return None
             same = all(
-                was and _shown(was) == _shown(self._deps.approvals.as_kept(now))
+                was and _shown_fields(was) == _shown_fields(self._deps.approvals.as_kept(now))
                 for was, now in zip(stored, requests, strict=True)
             )
-            if same and number not in execution.earlier and (found := self._answer_to(requests)):
+            if same and number not in execution.earlier and (found := self._find_answer(requests)):
                 execution.earlier.add(number)
                 return found
         return None
 
-    def _raise(
+    def _raise_interrupt(
         self, execution: _Execution, item: Any, requests: Sequence[ApprovalRequest], place: str
     ) -> NoReturn:
         """`place`: begins the keys of what the same call asks."""
@@ -138,30 +140,30 @@ class Questions:
             approvals.withdraw(place, item.id)  # this call asks something else by now
         raise GraphInterrupt((item,))
 
-    def name_raised(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
+    def name_raised_interrupts(self, task: str, node: str, interrupts: Iterable[Any]) -> None:
         """Name what a node raised itself (`NodeInterrupt`): an answer lets the node run once, then it is asked anew."""
         with self._one:
             known = self._executions.get(task, _Execution()).raised
             for place, item in enumerate(interrupts):
-                if item.id in known or self._is_written(item):
+                if item.id in known or self._has_request(item):
                     continue
-                self._name(task, node, place, item)
+                self._name_interrupt(task, node, place, item)
 
-    def _is_written(self, item: Any) -> bool:
+    def _has_request(self, item: Any) -> bool:
         """Whether the request of an interrupt stands already: of an effect, a guarded tool, or a graph inside."""
         approvals = self._deps.approvals
         if isinstance(item.value, str) and approvals.get(item.value) is not None:
             return True
         return any(item.id in one.raised for one in self._executions.values())
 
-    def _name(self, task: str, node: str, place: int, item: Any) -> None:
+    def _name_interrupt(self, task: str, node: str, place: int, item: Any) -> None:
         given, again = item.id if is_interrupt_id(item.id) else "", 0
-        item.id = given or _hash(task, f"{_RAISED} {place}", "0")
-        requests = requests_of(item, node, _place(task, _RAISED))
-        while self._answer_to(requests) is not None:
+        item.id = given or _hash_parts(task, f"{_RAISED} {place}", "0")
+        requests = interrupt_requests(item, node, _request_key_prefix(task, _RAISED))
+        while self._find_answer(requests) is not None:
             again += 1
-            item.id = _hash(task, f"{_RAISED} {place} {given}", str(again))
-            requests = requests_of(item, node, _place(task, _RAISED))
+            item.id = _hash_parts(task, f"{_RAISED} {place} {given}", str(again))
+            requests = interrupt_requests(item, node, _request_key_prefix(task, _RAISED))
         for request in requests:
             self._deps.approvals.ask(request)
         self._executions.setdefault(task, _Execution()).raised[item.id] += 1
@@ -181,35 +183,40 @@ class RecordedAnswers:
 
     def answer(self, value: Any, response_schema: Any) -> Any:
         """Return the recorded answer. Raises `GraphInterrupt` if nobody was asked this."""
-        namespace, _ = asking_task()
-        schema, adapter = _schema_of(response_schema)
-        item = Interrupt(value, _hash(namespace), response_schema=schema)
+        namespace, _ = interrupting_task()
+        schema, adapter = _answer_schema(response_schema)
+        item = Interrupt(value, _hash_parts(namespace), response_schema=schema)
         found: list[tuple[ApprovalRequest, Answer]] = []
-        for request in requests_of(item, namespace.rpartition("|")[2].rpartition(":")[0]):
+        for request in interrupt_requests(item, namespace.rpartition("|")[2].rpartition(":")[0]):
             same = next(
-                (pair for pair in self._left if _shown(pair[0]) == _shown(self._as_kept(request))), None
+                (
+                    pair
+                    for pair in self._left
+                    if _shown_fields(pair[0]) == _shown_fields(self._as_kept(request))
+                ),
+                None,
             )
             if same is None:
                 raise GraphInterrupt((item,))
             self._left.remove(same)
             found.append(same)
-        return validated_answer(adapter, value_of(found)) if adapter else value_of(found)
+        return validate_answer(adapter, resume_value(found)) if adapter else resume_value(found)
 
 
-def _place(task: str, call: str) -> str:
+def _request_key_prefix(task: str, call: str) -> str:
     """Begins the key of what a call of a task asks."""
-    return f"{task}:{_hash(call)[:8] if call else '-'}:"
+    return f"{task}:{_hash_parts(call)[:8] if call else '-'}:"
 
 
-def _hash(*parts: str) -> str:
+def _hash_parts(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _shown(request: ApprovalRequest) -> tuple[Any, ...]:
+def _shown_fields(request: ApprovalRequest) -> tuple[Any, ...]:
     return request.kind, request.call.name, request.call.args, request.preview, request.questions
 
 
-def _schema_of(response_schema: Any) -> tuple[Any, Any]:
+def _answer_schema(response_schema: Any) -> tuple[Any, Any]:
     """The JSON schema of an answer, and what makes the answer of it."""
     if response_schema is None or isinstance(response_schema, dict):
         return cast(Any, response_schema), None
@@ -223,26 +230,28 @@ _MODEL_RUN = re.compile(rf'"id": "(?:lc_)?run-+{_HEX}(?:-\d+)?"')
 """LangChain's id of a message: another one each time, also for the same message."""
 
 
-def _payload_text(value: Any) -> str:
+def _stable_payload_text(value: Any) -> str:
     """The payload as a text that is the same in another process exactly if the payload is."""
     try:
-        made = _ANY.dump_python(_ordered(value), mode="json", fallback=_object_text, warnings=False)
+        made = _ANY.dump_python(
+            _sort_sets(value), mode="json", fallback=_text_without_address, warnings=False
+        )
     except (ValueError, TypeError):  # such as a key that is no text
-        made = plain(value)
+        made = to_json_value(value)
     return _MODEL_RUN.sub('"id": ""', json.dumps(made, sort_keys=True))
 
 
-def _ordered(value: Any) -> Any:
+def _sort_sets(value: Any) -> Any:
     """The value with its sets as sorted lists: their order is another one in each process."""
     if isinstance(value, dict):
-        return {key: _ordered(one) for key, one in cast("dict[Any, Any]", value).items()}
+        return {key: _sort_sets(one) for key, one in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [_ordered(one) for one in cast("list[Any]", value)]
+        return [_sort_sets(one) for one in cast("list[Any]", value)]
     if isinstance(value, set | frozenset):
-        return sorted((_ordered(one) for one in cast("set[Any]", value)), key=repr)
+        return sorted((_sort_sets(one) for one in cast("set[Any]", value)), key=repr)
     return value
 
 
-def _object_text(value: object) -> str:
+def _text_without_address(value: object) -> str:
     """The object's text, without the address that Python's own text of it has."""
     return str(value) if type(value).__str__ is not object.__str__ else type(value).__qualname__

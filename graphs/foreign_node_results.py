@@ -15,36 +15,36 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
-from interlock.graphs.langgraph_internals import task_here
-from interlock.nodes.current_run import runtime_here
+from interlock.graphs.langgraph_internals import current_task_id
+from interlock.nodes.current_run import current_runtime
 from interlock.state.deps import GRACE_S, Deps, to_its_end
 
 T = TypeVar("T")
 
 
-class Ends:
+class NodeEnds:
     """The ends of a graph's nodes, and of those of graphs inside it."""
 
     def __init__(self, deps: Deps, *, is_told: bool) -> None:
         """`is_told`: callbacks call `ended`; else a thread's end counts, and what it returned may be lost."""
         self.is_told = is_told
         self.cancel, self._loop = deps.cancel, asyncio.get_running_loop()
-        self.nodes: dict[str, _Node] = {}
+        self.nodes: dict[str, _UncancelledNode] = {}
         """Task of a graph that a node calls, which runs in a thread → the node."""
         self._executors = set[Any]()
         self._held = ExitStack()
-        _note_threads()
+        _install_thread_pool()
 
     def configured(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a configuration by which a graph's tasks are submitted here."""
         from langgraph._internal._constants import CONFIG_KEY_RUNNER_SUBMIT
 
-        submitter = {CONFIG_KEY_RUNNER_SUBMIT: lambda: self._submit}
+        submitter = {CONFIG_KEY_RUNNER_SUBMIT: lambda: self._submit_node}
         return {**config, "configurable": {**config["configurable"], **submitter}}
 
-    async def awaited(self, work: Awaitable[T]) -> T:
+    async def wait_for_ends(self, work: Awaitable[T]) -> T:
         """Return what a graph returns, once its nodes have ended and what they returned is saved."""
-        task = asyncio.ensure_future(self._saved(work))
+        task = asyncio.ensure_future(self._wait_until_saved(work))
 
         def stop() -> None:
             self.hold()
@@ -53,7 +53,7 @@ class Ends:
         with self._held:
             return await to_its_end(task, cancelled=stop)
 
-    async def _saved(self, work: Awaitable[T]) -> T:
+    async def _wait_until_saved(self, work: Awaitable[T]) -> T:
         try:
             return await work
         finally:
@@ -62,15 +62,15 @@ class Ends:
 
     def hold(self) -> None:
         """From now on, the drive only waits for ends."""
-        if not self.cancel.is_held and not runtime_here():
+        if not self.cancel.is_held and not current_runtime():
             self._held.enter_context(self.cancel.held())
 
     def ended(self, task: str) -> None:
         """Note that a task of LangGraph's has ended; it isn't saved yet."""
         if node := self.nodes.pop(task, None):
-            self._loop.call_soon_threadsafe(_after, _TURNS, node.forget, task)
+            self._loop.call_soon_threadsafe(_call_after_turns, _TURNS, node.forget, task)
 
-    def _submit(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
+    def _submit_node(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
         from langgraph._internal._constants import CONFIG_KEY_CALL
 
         engine = named["configurable"][CONFIG_KEY_CALL].keywords["schedule_task"].__self__
@@ -82,30 +82,32 @@ class Ends:
     async def _run(self, run: Any, task: Any, *args: Any, **named: Any) -> Any:
         from dataclasses import replace
 
-        return await run(replace(task, proc=_Node(task, self)), *args, **named)
+        return await run(replace(task, proc=_UncancelledNode(task, self)), *args, **named)
 
 
 _TURNS = 4
 """Turns of the event loop from the callback at a node's end, which LangChain shields, until the node is saved."""
 
 
-def _after(turns: int, call: Callable[..., object], *args: Any) -> None:
+def _call_after_turns(turns: int, call: Callable[..., object], *args: Any) -> None:
     loop = asyncio.get_running_loop()
-    loop.call_soon(_after, turns - 1, call, *args) if turns else call(*args)
+    loop.call_soon(_call_after_turns, turns - 1, call, *args) if turns else call(*args)
 
 
-_NODE: ContextVar["_Node | None"] = ContextVar("the node of a foreign graph that runs", default=None)
+_NODE: ContextVar["_UncancelledNode | None"] = ContextVar(
+    "the node of a foreign graph that runs", default=None
+)
 _LOOPS: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
-def _note_threads() -> None:
+def _install_thread_pool() -> None:
     loop = asyncio.get_running_loop()
     if loop not in _LOOPS:
         _LOOPS.add(loop)
-        loop.set_default_executor(_Threads())
+        loop.set_default_executor(_NotingThreadPool())
 
 
-class _Threads(ThreadPoolExecutor):
+class _NotingThreadPool(ThreadPoolExecutor):
     """The threads of an event loop, as Python makes them; nodes know of theirs."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
@@ -115,16 +117,16 @@ class _Threads(ThreadPoolExecutor):
         return thread
 
 
-class _Node:
+class _UncancelledNode:
     """Runs a node to its end, also where its task is cancelled meanwhile.
 
     A function without `async` ends, also one of a graph that the node calls; one that waits for a thread doesn't begin.
     Other functions are cancelled. What follows the function, callbacks and edges, has a while.
     """
 
-    def __init__(self, task: Any, ends: Ends) -> None:
+    def __init__(self, task: Any, ends: NodeEnds) -> None:
         # The last steps write what the node has returned. Where there are none, it calls one in a `@task`.
-        self._own = _noted(task.proc, max(1, len(task.writers)), self._note)
+        self._own = _with_note_on_return(task.proc, max(1, len(task.writers)), self._note)
         self._is_thread = not task.timeout and _runs_in_thread(task.proc)
         self._has_time_out, self._id, self._ends = bool(task.timeout), task.id, ends
         self._has_returned = self._is_stopping = False
@@ -132,13 +134,13 @@ class _Node:
         """Task, its own or of a graph that it calls → its threads."""
 
     async def ainvoke(self, *args: Any, **named: Any) -> Any:
-        return await self._ended(lambda: self._own.ainvoke(*args, **named))
+        return await self._run_to_end(lambda: self._own.ainvoke(*args, **named))
 
     async def astream(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
         """As `ainvoke`; each handler that taps streams sees what the node yields."""
-        yield await self._ended(lambda: _consumed(self._own.astream(*args, **named)))
+        yield await self._run_to_end(lambda: _exhaust(self._own.astream(*args, **named)))
 
-    async def _ended(self, begin: Callable[[], Any]) -> Any:
+    async def _run_to_end(self, begin: Callable[[], Any]) -> Any:
         self._has_returned = self._is_stopping = False
         self._threads.clear()
         token = _NODE.set(self)
@@ -149,7 +151,7 @@ class _Node:
         if self._has_time_out:  # LangGraph doesn't wait for the end of one that takes too long
             self._ends.cancel.left.add(self._work)
             self._work.add_done_callback(self._ends.cancel.left.discard)
-        return await _returned(self._work, self._stop)
+        return await _await_despite_cancel(self._work, self._stop)
 
     def _note(self) -> None:
         self._has_returned = True
@@ -157,7 +159,7 @@ class _Node:
     def note_thread(self, work: Any, thread: Future[Any]) -> None:
         """Note that a thread runs the node, or a node or tool of a graph that it calls."""
         called, *_ = getattr(work, "args", ()) or (None,)
-        task = task_here()
+        task = current_task_id()
         if self._is_thread:
             self._threads.setdefault(self._id, []).append(thread)
         elif task != self._id and getattr(called, "__module__", "") == _RUNS_FUNCTIONS:
@@ -202,7 +204,7 @@ def _runs_in_thread(runnable: Any) -> bool:
     return isinstance(getattr(node, "afunc", None), partial)
 
 
-async def _returned(work: asyncio.Future[Any], stop: Callable[[], object]) -> Any:
+async def _await_despite_cancel(work: asyncio.Future[Any], stop: Callable[[], object]) -> Any:
     """What the work returns, however often its caller is cancelled: `stop` is called each time."""
     stopped: asyncio.CancelledError | None = None
     while not work.done():
@@ -222,19 +224,19 @@ async def _returned(work: asyncio.Future[Any], stop: Callable[[], object]) -> An
     return work.result()
 
 
-async def _consumed(parts: AsyncIterator[Any]) -> None:
+async def _exhaust(parts: AsyncIterator[Any]) -> None:
     async for _ in parts:
         pass
 
 
-def _noted(runnable: Any, writers: int, note: Callable[[], object]) -> Any:
+def _with_note_on_return(runnable: Any, writers: int, note: Callable[[], object]) -> Any:
     """A copy of a node that calls `note` as soon as its function has returned."""
     from langgraph._internal._runnable import RunnableSeq
 
     if isinstance(runnable, RunnableSeq):
         made = copy(cast(Any, runnable))
         if own := made.steps[:-writers]:  # the node of START only writes
-            made.steps = [*own[:-1], _noted(own[-1], writers, note), *made.steps[-writers:]]
+            made.steps = [*own[:-1], _with_note_on_return(own[-1], writers, note), *made.steps[-writers:]]
         return made
     function: Callable[..., Awaitable[Any]] | None = getattr(runnable, "afunc", None)
     if not iscoroutinefunction(function):

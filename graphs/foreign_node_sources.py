@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
-from interlock.graphs.langgraph_internals import fixed_writes, parts_of_node
+from interlock.graphs.langgraph_internals import node_parts, unconditional_writes
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
 _DEPTH = 12
@@ -27,33 +27,35 @@ def node_sources(compiled: Any) -> dict[str, dict[str, Any]]:
     """
     return {
         name: {
-            "source": _digest(compiled, name),
-            "fixed": [channel for channel, _ in fixed_writes(compiled, name)],
+            "source": _node_code_digest(compiled, name),
+            "fixed": [channel for channel, _ in unconditional_writes(compiled, name)],
         }
         for name in compiled.nodes
     }
 
 
-def digest_of(compiled: Any) -> str:
+def graph_code_digest(compiled: Any) -> str:
     """A hash of the code of all of a graph's nodes."""
-    return hashlib.sha256("".join(_digest(compiled, name) for name in compiled.nodes).encode()).hexdigest()[
-        :12
-    ]
+    return hashlib.sha256(
+        "".join(_node_code_digest(compiled, name) for name in compiled.nodes).encode()
+    ).hexdigest()[:12]
 
 
 @cache
-def digest_of_function(function: Any) -> str:
+def function_code_digest(function: Any) -> str:
     """A hash of the code of a function, and of what it names of the project."""
-    return hashlib.sha256("\0".join(_texts(function, set(), 0)).encode(errors="replace")).hexdigest()[:16]
+    return hashlib.sha256("\0".join(_code_texts(function, set(), 0)).encode(errors="replace")).hexdigest()[
+        :16
+    ]
 
 
-def _digest(compiled: Any, name: str) -> str:
+def _node_code_digest(compiled: Any, name: str) -> str:
     seen: set[int] = set()
-    texts = [text for part in parts_of_node(compiled, name) for text in _texts(part, seen, 0)]
+    texts = [text for part in node_parts(compiled, name) for text in _code_texts(part, seen, 0)]
     return hashlib.sha256("\0".join(texts).encode(errors="replace")).hexdigest()[:16]
 
 
-def _texts(found: Any, seen: set[int], depth: int) -> Iterator[str]:
+def _code_texts(found: Any, seen: set[int], depth: int) -> Iterator[str]:
     """The code of an object, and of those of the project that it names."""
     if isinstance(found, _PLAIN):
         yield repr(found)
@@ -62,80 +64,80 @@ def _texts(found: Any, seen: set[int], depth: int) -> Iterator[str]:
         return
     seen.add(id(found))
     if isinstance(found, MethodType):
-        yield from _texts(found.__func__, seen, depth)
-        yield from _texts(type(found.__self__), seen, depth + 1)
+        yield from _code_texts(found.__func__, seen, depth)
+        yield from _code_texts(type(found.__self__), seen, depth + 1)
     elif isinstance(found, FunctionType):
-        yield from _function_texts(found, seen, depth)
+        yield from _function_code_texts(found, seen, depth)
     elif isinstance(found, partial):
         parts = cast("partial[Any]", found)
         for one in (parts.func, parts.args, parts.keywords):
-            yield from _texts(one, seen, depth + 1)
+            yield from _code_texts(one, seen, depth + 1)
     elif isinstance(found, type):
-        if _is_theirs(sys.modules.get(found.__module__)):
-            yield _source(found)
+        if _is_user_module(sys.modules.get(found.__module__)):
+            yield _source_text(found)
     elif isinstance(found, list | tuple):
         for one in cast("list[Any]", found):
-            yield from _texts(one, seen, depth + 1)
+            yield from _code_texts(one, seen, depth + 1)
     elif isinstance(found, Mapping):
         for key, one in cast("Mapping[Any, Any]", found).items():
             yield str(key)
-            yield from _texts(one, seen, depth + 1)
+            yield from _code_texts(one, seen, depth + 1)
     else:
-        yield from _object_texts(found, seen, depth)
+        yield from _object_code_texts(found, seen, depth)
 
 
-def _object_texts(found: Any, seen: set[int], depth: int) -> Iterator[str]:
+def _object_code_texts(found: Any, seen: set[int], depth: int) -> Iterator[str]:
     """The code of a graph, a tool, a runnable, or an object of a class of the project."""
     if callable(getattr(found, "get_subgraphs", None)) and isinstance(getattr(found, "nodes", None), dict):
         for name in found.nodes:
             yield str(name)
-            yield from _texts([*parts_of_node(found, name)], seen, depth + 1)
+            yield from _code_texts([*node_parts(found, name)], seen, depth + 1)
         return
-    yield from _texts(type(found), seen, depth + 1)
+    yield from _code_texts(type(found), seen, depth + 1)
     if type(found).__module__.partition(".")[0] not in _ENGINES:
         return
     for name in ("name", "description", "func", "afunc", "coroutine", "tools_by_name", "steps"):
         if (one := getattr(found, name, None)) is not None:
-            yield from _texts(one, seen, depth + 1)
+            yield from _code_texts(one, seen, depth + 1)
 
 
-def _function_texts(found: FunctionType, seen: set[int], depth: int) -> Iterator[str]:
-    yield _source(found)
+def _function_code_texts(found: FunctionType, seen: set[int], depth: int) -> Iterator[str]:
+    yield _source_text(found)
     inner = inspect.unwrap(found)
     if isinstance(inner, FunctionType) and inner is not found:
-        yield from _texts(inner, seen, depth + 1)
-    yield from _texts([found.__defaults__ or (), found.__kwdefaults__ or {}], seen, depth + 1)
+        yield from _code_texts(inner, seen, depth + 1)
+    yield from _code_texts([found.__defaults__ or (), found.__kwdefaults__ or {}], seen, depth + 1)
     for cell in found.__closure__ or ():
         try:
-            yield from _texts(cell.cell_contents, seen, depth + 1)
+            yield from _code_texts(cell.cell_contents, seen, depth + 1)
         except ValueError:  # it isn't filled yet
             continue
-    if not _is_their_file(found.__code__.co_filename):
+    if not _is_user_file(found.__code__.co_filename):
         return
-    names = [*dict.fromkeys(_names(found.__code__))]
+    names = [*dict.fromkeys(_used_names(found.__code__))]
     for name in names:
         one = found.__globals__.get(name)
         if isinstance(one, ModuleType):
-            parts = [getattr(one, other, None) for other in names] if _is_theirs(one) else []
-            yield from _texts([part for part in parts if _is_code_of_theirs(part)], seen, depth + 1)
-        elif isinstance(one, _PLAIN) or _is_code_of_theirs(one):
-            yield from _texts(one, seen, depth + 1)
+            parts = [getattr(one, other, None) for other in names] if _is_user_module(one) else []
+            yield from _code_texts([part for part in parts if _is_user_code(part)], seen, depth + 1)
+        elif isinstance(one, _PLAIN) or _is_user_code(one):
+            yield from _code_texts(one, seen, depth + 1)
 
 
-def _is_code_of_theirs(found: Any) -> bool:
-    return _is_theirs(sys.modules.get(getattr(found, "__module__", None) or type(found).__module__)) or (
-        isinstance(found, FunctionType) and _is_their_file(found.__code__.co_filename)
+def _is_user_code(found: Any) -> bool:
+    return _is_user_module(sys.modules.get(getattr(found, "__module__", None) or type(found).__module__)) or (
+        isinstance(found, FunctionType) and _is_user_file(found.__code__.co_filename)
     )
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def _used_names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
     for one in code.co_consts:
         if isinstance(one, CodeType):
-            yield from _names(one)
+            yield from _used_names(one)
 
 
-def _source(found: Any) -> str:
+def _source_text(found: Any) -> str:
     """The lines of a function or class; where there is no file, its instructions."""
     code = getattr(found, "__code__", None)
     if code is not None:
@@ -147,11 +149,11 @@ def _source(found: Any) -> str:
         return "\n".join([getattr(found, "__qualname__", ""), *shown])
 
 
-def _is_theirs(module: Any) -> bool:
-    return _is_their_file(getattr(module, "__file__", None) or "")
+def _is_user_module(module: Any) -> bool:
+    return _is_user_file(getattr(module, "__file__", None) or "")
 
 
-def _is_their_file(file: str) -> bool:
+def _is_user_file(file: str) -> bool:
     """Whether it is a file of the project, and none of an installed package, Python or Interlock."""
     if not file or file.startswith(("<frozen", _STDLIB)) or "site-packages" in Path(file).parts:
         return False

@@ -16,7 +16,7 @@ from langchain_core.messages import AnyMessage, convert_to_messages
 from pydantic import BaseModel, ConfigDict, JsonValue, RootModel, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
-from interlock.graphs.langgraph_internals import fields_of, input_type
+from interlock.graphs.langgraph_internals import input_fields, input_type
 from interlock.state.calls import Answer, ApprovalRequest, CallView, Choice
 from interlock.state.errors import InputError, UserError
 from interlock.state.run import WorkflowInput
@@ -28,26 +28,28 @@ _PROMPTS = (MESSAGES, "input", "question", "query", "prompt", "request", "task",
 """Fields that a PROMPT fills, the first one that there is."""
 
 
-def model_of(graph: Any, name: str) -> type[WorkflowInput]:
+def input_model(graph: Any, name: str) -> type[WorkflowInput]:
     """A model of the graph's input, for its schema and its flags."""
-    fields = fields_of(graph)
+    fields = input_fields(graph)
     kind = input_type(graph)
     title = "".join(part.title() for part in (*re.split(r"[\W_]", name), "input"))
     if fields is None:
-        return cast(Any, create_model(title, input=(_described(kind), ...)))
+        return cast(Any, create_model(title, input=(_describable_type(kind), ...)))
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         theirs: dict[str, Any] = {
-            key: (_described(field.annotation), field) for key, field in kind.model_fields.items()
+            key: (_describable_type(field.annotation), field) for key, field in kind.model_fields.items()
         }
         plain = all(hint is field.annotation for hint, field in theirs.values())
         return cast(Any, kind if plain else create_model(title, **theirs))
-    made: dict[str, Any] = {key: (_described(_plain(hint)) | None, None) for key, hint in fields.items()}
+    made: dict[str, Any] = {
+        key: (_describable_type(_strip_annotation(hint)) | None, None) for key, hint in fields.items()
+    }
     return cast(
         Any, create_model(title, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **made)
     )
 
 
-def _described(hint: Any) -> Any:
+def _describable_type(hint: Any) -> Any:
     """The type; `Any` for one that no JSON Schema describes."""
     try:
         has_schema = _has_schema(hint)
@@ -65,12 +67,12 @@ def _has_schema(hint: Any) -> bool:
     return True
 
 
-def prompt_of(graph: Any, kind: type[WorkflowInput]) -> str | None:
+def prompt_field_of(graph: Any, kind: type[WorkflowInput]) -> str | None:
     """The field that a PROMPT fills: the messages, or a text of a usual name."""
-    fields = fields_of(graph)
+    fields = input_fields(graph)
     if fields is None:
         return "input"
-    texts = [key for key, hint in fields.items() if _bare(hint) is str]
+    texts = [key for key, hint in fields.items() if _strip_optional(hint) is str]
     if MESSAGES in fields:
         return MESSAGES
     usual = [key for key in _PROMPTS if key in texts]
@@ -78,18 +80,18 @@ def prompt_of(graph: Any, kind: type[WorkflowInput]) -> str | None:
     return (usual or needed or (texts if len(texts) == 1 else []) or [None])[0]
 
 
-def given_to(graph: Any, values: Mapping[str, Any], prompt: str | None) -> Any:
+def graph_input_from(graph: Any, values: Mapping[str, Any], prompt: str | None) -> Any:
     """What a person gave as the graph's input: as it is, but for a prompt, and `input` around a value without keys."""
-    if fields_of(graph) is None:
+    if input_fields(graph) is None:
         return values["input"] if set(values) == {"input"} else values
     if prompt == MESSAGES and isinstance(values.get(MESSAGES), str):
         return {**values, MESSAGES: [{"role": "user", "content": values[MESSAGES]}]}
     return values
 
 
-def ignored(graph: Any, name: str, given: Any) -> list[str]:
+def ignored_key_warnings(graph: Any, name: str, given: Any) -> list[str]:
     """A line for each key of an input that the graph doesn't have: LangGraph ignores it, and it may be mistyped."""
-    fields = fields_of(graph)
+    fields = input_fields(graph)
     if fields is None or not isinstance(given, dict):
         return []
     unknown = [str(key) for key in cast("dict[str, Any]", given) if key not in fields]
@@ -97,18 +99,18 @@ def ignored(graph: Any, name: str, given: Any) -> list[str]:
     return [f"Input field {key!r} is ignored.{nearest(key, fields) or known}" for key in unknown]
 
 
-def taken(graph: Any, given: Any) -> Any:
+def convert_input(graph: Any, given: Any) -> Any:
     """An input with its JSON made into the classes that the graph's types name; what doesn't fit stays as it is."""
-    fields = fields_of(graph)
+    fields = input_fields(graph)
     if fields is None:
-        return _made(input_type(graph), given)
+        return _convert_value(input_type(graph), given)
     if not isinstance(given, dict):
         return given
     values = cast("dict[str, Any]", given)
-    return {key: _made(fields.get(key, Any), value) for key, value in values.items()}
+    return {key: _convert_value(fields.get(key, Any), value) for key, value in values.items()}
 
 
-def context_of(graph: Any, given: Mapping[str, Any]) -> Any:
+def build_graph_context(graph: Any, given: Mapping[str, Any]) -> Any:
     """The values as the graph's own context; None: it declares none. Raises `InputError`."""
     if (kind := graph.context_schema) is None:
         return None
@@ -129,27 +131,27 @@ def context_of(graph: Any, given: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _made(hint: Any, value: Any) -> Any:
-    bare = _plain(hint)
+def _convert_value(hint: Any, value: Any) -> Any:
+    bare = _strip_annotation(hint)
     if "BaseMessage" in repr(bare) or "AnyMessage" in repr(bare) or "AIMessage" in repr(bare):
-        return _messages(value)
+        return _convert_messages(value)
     try:
-        config = None if _is_class(bare) else ConfigDict(arbitrary_types_allowed=True)
+        config = None if _has_pydantic_config(bare) else ConfigDict(arbitrary_types_allowed=True)
         made = TypeAdapter[Any](bare, config=config).validate_json(json.dumps(value), strict=True)
     except (PydanticUserError, ValueError, NameError, TypeError):
         return value
-    return value if _is_json(made) else made
+    return value if _is_plain_json(made) else made
 
 
-def _is_json(value: Any) -> bool:
+def _is_plain_json(value: Any) -> bool:
     """Whether it is made of what JSON is read as, so that no class was made of it."""
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in (list, dict):
-        return all(map(_is_json, value.values() if kind is dict else value))
+        return all(map(_is_plain_json, value.values() if kind is dict else value))
     return value is None or kind in (str, int, float, bool)
 
 
-def _messages(value: Any) -> Any:
+def _convert_messages(value: Any) -> Any:
     many: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     with suppress(
         ValidationError, TypeError
@@ -162,21 +164,21 @@ def _messages(value: Any) -> Any:
         return cast(Any, value)
 
 
-def _plain(hint: Any) -> Any:
+def _strip_annotation(hint: Any) -> Any:
     """The type without its reducer and `Required`."""
     while get_origin(hint) in (Annotated, Required, NotRequired):
         hint = get_args(hint)[0]
     return hint
 
 
-def _bare(hint: Any) -> Any:
+def _strip_optional(hint: Any) -> Any:
     """… and without `| None`."""
-    plain = _plain(hint)
+    plain = _strip_annotation(hint)
     others = [arg for arg in get_args(plain) if arg is not type(None)]
     return others[0] if len(others) == 1 and type(None) in get_args(plain) else plain
 
 
-def _is_class(hint: Any) -> bool:
+def _has_pydantic_config(hint: Any) -> bool:
     """Whether pydantic takes its configuration from the type itself."""
     kind: Any = hint
     own = isinstance(hint, type) and issubclass(hint, BaseModel | RootModel)
@@ -188,13 +190,13 @@ _CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "
 """Decision of LangChain's human-in-the-loop middleware → ours."""
 
 
-def requests_of(item: Any, node: str, place: str = "") -> list[ApprovalRequest]:
+def interrupt_requests(item: Any, node: str, place: str = "") -> list[ApprovalRequest]:
     """The requests that an interrupt is. `place`: comes before its id in their keys."""
     value, key = item.value, f"{_PREFIX}{place}{item.id}"
-    if actions := _actions(value):
-        return [_approval(f"{key}:{i}", *action) for i, action in enumerate(actions)]
-    asked: dict[str, JsonValue] = {"question": _question(value)}
-    if schema := _schema(item):
+    if actions := _middleware_actions(value):
+        return [_action_request(f"{key}:{i}", *action) for i, action in enumerate(actions)]
+    asked: dict[str, JsonValue] = {"question": _question_text(value)}
+    if schema := _payload_schema(item):
         asked["schema"] = schema
     return [
         ApprovalRequest(
@@ -203,14 +205,14 @@ def requests_of(item: Any, node: str, place: str = "") -> list[ApprovalRequest]:
             kind="question",
             call=CallView(id=item.id, name=node, args={}),
             reason=f"node {node!r} asks",
-            preview=readable(value),
+            preview=payload_as_text(value),
             choices=("proceed_once",),
             questions=(asked,),
         )
     ]
 
 
-def is_of_interrupt(request: ApprovalRequest) -> bool:
+def is_interrupt_request(request: ApprovalRequest) -> bool:
     """Return whether `interrupt`, or a breakpoint, made the request: its answer is what that returns."""
     return request.key.startswith(_PREFIX)
 
@@ -218,65 +220,65 @@ def is_of_interrupt(request: ApprovalRequest) -> bool:
 def is_breakpoint(request: ApprovalRequest) -> bool:
     """Return whether a request takes nothing but to go on."""
     is_one_choice = request.kind == "approval" and len(request.choices) == 1
-    return is_one_choice and is_of_interrupt(request) and not request.parameters
+    return is_one_choice and is_interrupt_request(request) and not request.parameters
 
 
-def _question(value: Any) -> str:
+def _question_text(value: Any) -> str:
     """The payload for people, its `question` first if it has one: lists show how a text begins."""
     if not isinstance(value, dict):
-        return readable(value)
+        return payload_as_text(value)
     rest = cast("dict[Any, Any]", value)
     if not isinstance(text := rest.get("question"), str) or not text.strip():
-        return readable(value)
+        return payload_as_text(value)
     others = {key: one for key, one in rest.items() if key != "question"}
-    return "\n".join([text.strip(), *([readable(others)] if others else [])])
+    return "\n".join([text.strip(), *([payload_as_text(others)] if others else [])])
 
 
-def _schema(item: Any) -> dict[str, JsonValue]:
+def _payload_schema(item: Any) -> dict[str, JsonValue]:
     """The JSON schema of the answer, given with the interrupt or in its payload; empty: it has none."""
     value = item.value
     payload = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     for one in (item.response_schema, payload.get("response_schema"), payload.get("schema")):
         if isinstance(one, dict) and {"type", "$ref", "enum"} & cast("dict[str, Any]", one).keys():
-            return plain(one)
+            return to_json_value(one)
     return {}
 
 
-def check_answer(request: str, text: str, schema: Any) -> None:
+def check_answer_schema(request: str, text: str, schema: Any) -> None:
     """Raises `UserError` for an answer that the interrupt's schema refuses."""
-    if wrong := misfit(schema, given(text, schema)):
+    if wrong := misfit(schema, parse_answer(text, schema)):
         raise UserError(
             f"The answer to {request!r} doesn't fit: {wrong}. Expected JSON by the schema: {json.dumps(schema)}"
         )
 
 
-def pause_of(checkpoint: str, where: str, values: Any) -> ApprovalRequest:
+def breakpoint_request(checkpoint: str, where: str, values: Any) -> ApprovalRequest:
     """The request of a breakpoint; its one decision is to go on."""
     return ApprovalRequest(
         key=f"{_PREFIX}{checkpoint}:0",
         kind="approval",
         call=CallView(id=checkpoint, name=where.split("'")[1], args={}),
         reason=f"a breakpoint of the graph: {where}",
-        preview=readable(values),
+        preview=payload_as_text(values),
         choices=("proceed_once",),
     )
 
 
-def _approval(key: str, action: Mapping[str, Any], allowed: Sequence[str]) -> ApprovalRequest:
-    args: dict[str, JsonValue] = plain(dict(action.get("args") or {}))
+def _action_request(key: str, action: Mapping[str, Any], allowed: Sequence[str]) -> ApprovalRequest:
+    args: dict[str, JsonValue] = to_json_value(dict(action.get("args") or {}))
     choices: tuple[Choice, ...] = tuple(choice for name, choice in _CHOICES.items() if name in allowed)
     return ApprovalRequest(
         key=key,
         kind="approval",
         call=CallView(id=key, name=str(action["name"]), args=args),
         reason=" ".join(str(action.get("description") or "the agent asks before it runs this").split()),
-        preview=readable(args),
+        preview=payload_as_text(args),
         choices=choices or ("proceed_once", "reject"),
         parameters=(*args,),
     )
 
 
-def _actions(value: Any) -> list[tuple[Mapping[str, Any], Sequence[str]]]:
+def _middleware_actions(value: Any) -> list[tuple[Mapping[str, Any], Sequence[str]]]:
     """The actions of the middleware's payload, each with the decisions that it allows; empty: it is another's."""
     if not isinstance(value, dict) or not {"action_requests", "review_configs"} <= value.keys():
         return []
@@ -288,7 +290,7 @@ def _actions(value: Any) -> list[tuple[Mapping[str, Any], Sequence[str]]]:
 _ANY: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_bytes="base64"))
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """The value as JSON; what has no JSON, as its text."""
     try:
         return _ANY.dump_python(value, mode="json", fallback=str, warnings=False)
@@ -296,9 +298,9 @@ def plain(value: Any) -> Any:
         return str(value)
 
 
-def readable(value: Any) -> str:
+def payload_as_text(value: Any) -> str:
     """The payload for people: a text as it is, anything else as YAML."""
-    shown = plain(value)
+    shown = to_json_value(value)
     if isinstance(shown, str):
         return shown
     if not isinstance(shown, dict | list):
@@ -308,15 +310,15 @@ def readable(value: Any) -> str:
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=1000).strip()
 
 
-def value_of(asked: Sequence[tuple[ApprovalRequest, Any]]) -> Any:
+def resume_value(asked: Sequence[tuple[ApprovalRequest, Any]]) -> Any:
     """What an interrupt resumes with: a list of decisions for actions, else the JSON or the text of the answer."""
     request, answer = asked[0]
     if request.kind == "question":
-        return given(answer.text or "", request.questions[0].get("schema"))
-    return {"decisions": [_decision(request, answer) for request, answer in asked]}
+        return parse_answer(answer.text or "", request.questions[0].get("schema"))
+    return {"decisions": [_middleware_decision(request, answer) for request, answer in asked]}
 
 
-def _decision(request: ApprovalRequest, answer: Answer) -> dict[str, Any]:
+def _middleware_decision(request: ApprovalRequest, answer: Answer) -> dict[str, Any]:
     if answer.choice == "modify":
         return {"type": "edit", "edited_action": {"name": request.call.name, "args": answer.args or {}}}
     if answer.choice == "reject":
@@ -324,7 +326,7 @@ def _decision(request: ApprovalRequest, answer: Answer) -> dict[str, Any]:
     return {"type": "approve"}
 
 
-def given(text: str, schema: Any = None) -> Any:
+def parse_answer(text: str, schema: Any = None) -> Any:
     """An answer's JSON; what is none, or is asked for as a text, is a text."""
     if isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "string":
         return text
@@ -344,7 +346,7 @@ def answer_text(request: ApprovalRequest, answer: Any) -> str:
 _DECIDED: Mapping[str, Choice] = {**_CHOICES, "accept": "proceed_once", "ignore": "reject"}
 
 
-def actions_decided(requests: Sequence[ApprovalRequest], answer: Any) -> list[dict[str, Any]]:
+def decisions_on_actions(requests: Sequence[ApprovalRequest], answer: Any) -> list[dict[str, Any]]:
     """The fields of a decision on each action, by the middleware's own answer. Raises `UserError`."""
     given = cast("dict[str, Any]", answer).get("decisions") if isinstance(answer, dict) else None
     if not isinstance(given, list) or len(cast("list[Any]", given)) != len(requests):

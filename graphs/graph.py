@@ -14,34 +14,34 @@ from langgraph.runtime import Runtime, get_runtime
 
 from interlock.graphs.contract import (
     Contract,
-    branches_of,
-    channels_of,
-    check_branches,
-    check_engines_channels,
+    channel_types,
+    check_branch_writes,
     check_joins,
-    check_keys,
-    check_named,
-    check_shape,
-    check_shared,
-    checked_node,
-    checked_router,
-    checked_sender,
-    hints_of,
+    check_key_names,
+    check_key_types,
+    check_reachability,
+    check_reserved_channels,
+    check_shared_keys,
+    find_loop,
+    join_branches,
     label,
-    loop_in,
     reducer_of,
+    type_hints,
     with_run_channels,
+    wrap_node,
+    wrap_router,
+    wrap_sender,
 )
 from interlock.graphs.langgraph_internals import (
+    allow_any_start,
+    has_checkpoint,
     initial_values,
     is_graph,
-    is_under_way,
-    run_tasks,
-    starts_anywhere,
-    state_before,
+    run_nodes_as_tasks,
+    start_state,
 )
-from interlock.graphs.langgraph_node import Node, langgraph_part
-from interlock.graphs.supersteps import AT, DONE, Branch, Choice, Fan, Reached, Task, Wiring
+from interlock.graphs.langgraph_node import Node, langgraph_as_node
+from interlock.graphs.supersteps import AT, DONE, Choice, DrawnBranch, FanOut, Reached, SuperstepTask, Wiring
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
 from interlock.state.node import spec_of
@@ -92,20 +92,22 @@ class Subgraph:
             return replayed
         config = get_config()
         compiled: Any = self.compiled
-        inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
-        if is_under_way(config):
-            return await self._driven(inputs, config)
-        reached = self._taken_up(state) or await self._begun(inputs, get_runtime(Deps))
+        inputs = {key: state[key] for key in channel_types(self.input_schema) if key in state}
+        if has_checkpoint(config):
+            return await self._drive_graph(inputs, config)
+        reached = self._superstep_progress(state) or await self._run_first_superstep(
+            inputs, get_runtime(Deps)
+        )
         if not reached.targets:
-            return self._returned(reached)
+            return self._output_update(reached)
         # Graphs that ran in its superstep have left keys of their own: drop them.
         state = {key: value for key, value in reached.state.items() if key in compiled.channels}
-        return await self._driven({**state, **state_before(reached.targets)}, config)
+        return await self._drive_graph({**state, **start_state(reached.targets)}, config)
 
-    async def _begun(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
+    async def _run_first_superstep(self, inputs: dict[str, Any], runtime: Runtime[Deps]) -> Reached:
         return await self.graph.wiring.begin({**self._initial, **inputs}, runtime)
 
-    async def _driven(self, given: dict[str, Any], config: Any) -> dict[str, Any]:
+    async def _drive_graph(self, given: dict[str, Any], config: Any) -> dict[str, Any]:
         """As `ainvoke`, which collects each node's update, too."""
         compiled: Any = self.compiled
         left: dict[str, Any] = {}
@@ -114,7 +116,7 @@ class Subgraph:
             left = values
         return left
 
-    def _taken_up(self, state: dict[str, Any]) -> Reached | None:
+    def _superstep_progress(self, state: dict[str, Any]) -> Reached | None:
         """Return its progress in the superstep of the node that sent the payload, if any."""
         if AT not in state:
             return None
@@ -127,11 +129,11 @@ class Subgraph:
         """Run it within another node's task, as far as it gets there."""
         if (replayed := self._replayed()) is not None:
             return Reached((), state, [replayed])
-        inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
-        reached = await self._begun(inputs, runtime)
-        return reached if reached.targets else Reached((), state, [self._returned(reached)])
+        inputs = {key: state[key] for key in channel_types(self.input_schema) if key in state}
+        reached = await self._run_first_superstep(inputs, runtime)
+        return reached if reached.targets else Reached((), state, [self._output_update(reached)])
 
-    def _returned(self, reached: Reached) -> dict[str, Any]:
+    def _output_update(self, reached: Reached) -> dict[str, Any]:
         outputs = self.compiled.output_channels
         return {key: value for key, value in reached.written().items() if key in outputs}
 
@@ -164,13 +166,13 @@ class Graph:
     subgraphs: dict[str, Subgraph] = field(default_factory=dict[str, Subgraph], init=False)
 
     def __post_init__(self) -> None:
-        check_engines_channels(self.name, self.state)
+        check_reserved_channels(self.name, self.state)
         self.wiring = Wiring()
         self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order; `rooted` rebuilds the graph from them."""
         self._contracts: dict[str, Contract | Subgraph] = {}
         self._edges: dict[str, set[str]] = {}
-        self._branches: list[tuple[str, Branch, Mapping[str, str]]] = []
+        self._branches: list[tuple[str, DrawnBranch, Mapping[str, str]]] = []
         self._plain: list[tuple[str, str]] = []
         self._sent: set[str] = {START}
         self.joins: dict[str, tuple[str, ...]] = {}
@@ -183,16 +185,16 @@ class Graph:
         self.declared.append((Graph.node, (name, function)))
         where = f"{self.name}.{name}"
         if spec := spec_of(function):
-            check_named(f"{where} reads", self.state, spec.reads)
-            check_named(f"{where} writes", self.state, spec.writes)
+            check_key_names(f"{where} reads", self.state, spec.reads)
+            check_key_names(f"{where} writes", self.state, spec.writes)
             contract = Contract(self.name, name, self.state, spec.reads, spec.writes, spec.labels)
         else:
-            reads, writes = self._annotations(name, function)
-            check_keys(f"{where} reads", reads, self.state)
-            check_keys(f"{where} writes", writes, self.state)
-            contract = Contract(self.name, name, self.state, (*hints_of(reads),), (*hints_of(writes),))
+            reads, writes = self._state_annotations(name, function)
+            check_key_types(f"{where} reads", reads, self.state)
+            check_key_types(f"{where} writes", writes, self.state)
+            contract = Contract(self.name, name, self.state, (*type_hints(reads),), (*type_hints(writes),))
         self._contracts[name] = contract
-        self.wiring.add(name, checked_node(function, contract), contract.reducers)
+        self.wiring.add(name, wrap_node(function, contract), contract.reducers)
 
     def nodes(self, *functions: Node) -> None:
         """Add nodes under their functions' names."""
@@ -213,15 +215,15 @@ class Graph:
         """
         where = f"{self.name}.{name}"
         if is_graph(graph):
-            return self.node(name, langgraph_part(where, graph, self.state))
+            return self.node(name, langgraph_as_node(where, graph, self.state))
         self.declared.append((Graph.subgraph, (name, graph, nondeterministic, replayed)))
 
         def check(graph: Graph) -> None:
-            check_named(f"{where} is given", self.state, graph.needs)
+            check_key_names(f"{where} is given", self.state, graph.needs)
             if graph.input is None:
-                check_shared(where, graph.state, self.state)
+                check_shared_keys(where, graph.state, self.state)
             elif graph.output is not None:  # reached by `Send`: it returns its output keys only
-                check_keys(f"{where} returns", graph.output, self.state)
+                check_key_types(f"{where} returns", graph.output, self.state)
 
         # Any: the type checker sees this module's own types twice.
         build: Any = (lambda: graph) if isinstance(graph, Graph) else graph
@@ -231,7 +233,7 @@ class Graph:
             self.bounds |= {name} if graph.asks else set()
         subgraph = Subgraph(build, cast(Any, check), labels, replayed)
         self.subgraphs[name] = self._contracts[name] = subgraph
-        reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
+        reducers = Contract(self.name, name, self.state, (), (*channel_types(self.state),)).reducers
         self.wiring.add_graph(name, subgraph.run, subgraph.begin, reducers)
 
     def together(self, *names: str) -> None:
@@ -249,7 +251,7 @@ class Graph:
         """Add an edge, and one from each node to the next; several from one node start parallel branches."""
         for pair in pairwise((source, target, *more)):
             self.declared.append((Graph.edge, pair))
-            self._note(*pair)
+            self._register_edge(*pair)
             self._plain.append(pair)
             self.wiring.lead(*pair)
 
@@ -257,7 +259,7 @@ class Graph:
         """Add an edge from each source: `target` runs once, when all branches have finished."""
         self.declared.append((Graph.join, (sources, target)))
         for source in sources:
-            self._note(source, target)
+            self._register_edge(source, target)
             self._plain.append((source, target))
             self.wiring.lead(source, target)
         self.joins[target] = (*sources,)
@@ -273,8 +275,8 @@ class Graph:
 
         Use a router if more than one node's result decides. An empty label is the default path, which isn't logged.
         """
-        labels = get_args(self._hints(router).get("return"))
-        self.choose(source, router, self._reads(router), labels, targets)
+        labels = get_args(self._function_hints(router).get("return"))
+        self.choose(source, router, self._declared_reads(router), labels, targets)
 
     def choose(
         self,
@@ -291,14 +293,14 @@ class Graph:
                 f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}."
             )
         for target in targets.values():
-            self._note(source, target)
-        self.wiring.lead(source, Choice(checked_router(router, reads, labels), targets))
-        self._branches.append((source, self._branch(source, router.__name__), targets))
+            self._register_edge(source, target)
+        self.wiring.lead(source, Choice(wrap_router(router, reads, labels), targets))
+        self._branches.append((source, self._unique_branch(source, router.__name__), targets))
 
-    def _branch(self, source: str, name: str, *, sends: bool = False) -> Branch:
+    def _unique_branch(self, source: str, name: str, *, sends: bool = False) -> DrawnBranch:
         """LangGraph requires distinct names for a node's branches."""
         taken = [branch.name for start, branch, _ in self._branches if start == source]
-        return Branch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
+        return DrawnBranch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
 
     def fan_out(
         self,
@@ -316,11 +318,13 @@ class Graph:
         self.declared.append((Graph.fan_out, (source, sender, target, otherwise, apart)))
         targets = [target] if otherwise is None else [target, otherwise]
         for name in targets:
-            self._note(source, name)
+            self._register_edge(source, name)
         self._sent.add(target)
-        sends = checked_sender(sender, self._reads(sender), target, self._payload(target), otherwise)
-        self.wiring.lead(source, Fan(sends, apart))
-        branch = self._branch(source, getattr(sender, "__name__", "sender"), sends=True)
+        sends = wrap_sender(
+            sender, self._declared_reads(sender), target, self._payload_keys(target), otherwise
+        )
+        self.wiring.lead(source, FanOut(sends, apart))
+        branch = self._unique_branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 
     def build(self) -> StateGraph[Any, Deps, Any, Any]:
@@ -330,26 +334,28 @@ class Graph:
                 raise SetupError(
                     f"{self.name}: {old!r} can't be renamed to {name!r}: expected an old and a new node."
                 )
-        check_shape(self.name, set(self._contracts), self._edges)
+        check_reachability(self.name, set(self._contracts), self._edges)
         check_joins(self.name, self.joins, self._edges)
         for target, sources in self.joins.items():
-            check_branches(self.name, branches_of(sources, target, self._edges), self._plain_keys)
+            check_branch_writes(
+                self.name, join_branches(sources, target, self._edges), self._keys_without_reducer
+            )
         return self._graph
 
-    def _plain_keys(self, name: str) -> set[str]:
+    def _keys_without_reducer(self, name: str) -> set[str]:
         """Keys a node writes without a reducer; for a subgraph, all shared keys."""
         if (contract := self._contracts.get(name)) is None:
             return set()
         if isinstance(contract, Contract):
             written = {*contract.writes}
         else:
-            written = {*channels_of(contract.graph.output or contract.graph.state)}
-        known = channels_of(self.state)
+            written = {*channel_types(contract.graph.output or contract.graph.state)}
+        known = channel_types(self.state)
         return {key for key in written if key in known and not reducer_of(known[key])}
 
     def unbounded(self) -> list[str]:
         """Nodes that could loop for ever."""
-        return loop_in(
+        return find_loop(
             {node: targets - self.bounds for node, targets in self._edges.items()}, self._contracts
         )
 
@@ -363,12 +369,12 @@ class Graph:
             input_schema=input_schema,
             output_schema=self.output,
         )
-        channels = channels_of(self.state).keys() | channels_of(self.input or self.state).keys()
+        channels = channel_types(self.state).keys() | channel_types(self.input or self.state).keys()
         for name in self._contracts:
-            task = Task(self.wiring, name, channels, sent=name in self._sent)
+            task = SuperstepTask(self.wiring, name, channels, sent=name in self._sent)
             graph.add_node(name, task, defer=name in self.joins)
         for old, name in self.renamed.items():
-            graph.add_node(old, Task(self.wiring, name, channels, sent=name in self._sent))
+            graph.add_node(old, SuperstepTask(self.wiring, name, channels, sent=name in self._sent))
         for source, target in self._plain:
             graph.add_edge(source, target)
         for source, branch, targets in self._branches:
@@ -379,43 +385,43 @@ class Graph:
     def compiled(self) -> Compiled:
         """Compiled for use as a subgraph: the same in every parent."""
         compiled = self.compile()
-        starts_anywhere(compiled)
+        allow_any_start(compiled)
         return compiled
 
     def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
         """Check and compile; subgraphs keep LangGraph's default persistence."""
         # docs/internals.md#parts-of-a-graph
         compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
-        start = Task(self.wiring, START, channels_of(self.input or self.state).keys(), sent=True)
-        run_tasks(compiled, start, self.subgraphs)
+        start = SuperstepTask(self.wiring, START, channel_types(self.input or self.state).keys(), sent=True)
+        run_nodes_as_tasks(compiled, start, self.subgraphs)
         return compiled
 
-    def _note(self, source: str, target: str) -> None:
+    def _register_edge(self, source: str, target: str) -> None:
         for name in (source, target):
             if name not in (START, END) and name not in self._contracts:
                 raise SetupError(f"{self.name}: edge {source!r} → {target!r} names no node {name!r}.")
         self._edges.setdefault(source, set()).add(target)
 
-    def _payload(self, target: str) -> Callable[[], tuple[type, tuple[str, ...]]]:
+    def _payload_keys(self, target: str) -> Callable[[], tuple[type, tuple[str, ...]]]:
         contract = self._contracts[target]
         if isinstance(contract, Contract):
             return lambda: (contract.state, contract.reads)
-        return lambda: (contract.input_schema, (*hints_of(contract.input_schema),))
+        return lambda: (contract.input_schema, (*type_hints(contract.input_schema),))
 
-    def _reads(self, function: Callable[..., Any]) -> tuple[str, ...]:
-        reads = next((t for key, t in self._hints(function).items() if key != "return"), None)
+    def _declared_reads(self, function: Callable[..., Any]) -> tuple[str, ...]:
+        reads = next((t for key, t in self._function_hints(function).items() if key != "return"), None)
         if reads is None:
-            raise self._untyped(function)
-        check_keys(f"{self.name}: {function.__name__} reads", reads, self.state)
-        return (*hints_of(reads),)
+            raise self._untyped_error(function)
+        check_key_types(f"{self.name}: {function.__name__} reads", reads, self.state)
+        return (*type_hints(reads),)
 
-    def _hints(self, function: Callable[..., Any]) -> Mapping[str, Any]:
+    def _function_hints(self, function: Callable[..., Any]) -> Mapping[str, Any]:
         try:
-            return hints_of(function)
+            return type_hints(function)
         except TypeError:  # no function of its own, such as a partial
-            raise self._untyped(function) from None
+            raise self._untyped_error(function) from None
 
-    def _untyped(self, function: Any) -> SetupError:
+    def _untyped_error(self, function: Any) -> SetupError:
         name = getattr(function, "__name__", repr(function))
         return SetupError(
             f"{self.name}: {'a lambda' if name == '<lambda>' else name} says nothing of the state that it reads and of "
@@ -423,8 +429,8 @@ class Graph:
             "reads: def each(state: Reads) -> list[Payload]."
         )
 
-    def _annotations(self, name: str, function: Node) -> tuple[type, type]:
-        hints = dict(hints_of(function))
+    def _state_annotations(self, name: str, function: Node) -> tuple[type, type]:
+        hints = dict(type_hints(function))
         try:
             writes = hints.pop("return")
             return next(iter(hints.values())), writes

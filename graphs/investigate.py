@@ -10,7 +10,7 @@ from typing import Any
 from interlock.graphs import subagent
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.subagent import called, result_of
+from interlock.graphs.subagent import result_of, state_of_call
 from interlock.state.subagent import INVESTIGATOR, InvestigateInput, InvestigateOutput, Report
 from interlock.state.workflow import WorkflowContext
 
@@ -20,7 +20,7 @@ def build() -> Graph:
 
 
 def enter(input: InvestigateInput, context: WorkflowContext) -> dict[str, Any]:
-    return called(INVESTIGATOR, {"objective": input.objective}, context)
+    return state_of_call(INVESTIGATOR, {"objective": input.objective}, context)
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> InvestigateOutput:

@@ -53,7 +53,7 @@ def is_interrupt_id(text: str) -> bool:
     return re.fullmatch("[0-9a-f]{32}", text) is not None
 
 
-def asking_task() -> tuple[str, object]:
+def interrupting_task() -> tuple[str, object]:
     """The namespace of the task that calls `interrupt`, and an object that stands for this execution of it."""
     from langgraph.config import get_config
 
@@ -61,7 +61,7 @@ def asking_task() -> tuple[str, object]:
     return str(known["checkpoint_ns"]), known["__pregel_scratchpad"]
 
 
-def task_here() -> str:
+def current_task_id() -> str:
     """The id of the task that runs; empty: none."""
     from langgraph.config import get_config
 
@@ -79,7 +79,7 @@ def earlier_interrupt_id(namespace: str, number: int) -> str:
     return _interrupt_id(namespace, number)
 
 
-def validated_answer(adapter: Any, value: Any) -> Any:
+def validate_answer(adapter: Any, value: Any) -> Any:
     """The answer as the type that `interrupt` was given. Raises `ValidationError`."""
     from langgraph.types import _validate_resume  # pyright: ignore[reportPrivateUsage]
 
@@ -87,7 +87,7 @@ def validated_answer(adapter: Any, value: Any) -> Any:
 
 
 @cache
-def _usual() -> Callable[..., Any]:
+def _original_interrupt() -> Callable[..., Any]:
     from langgraph import types
 
     own: Any = types.interrupt
@@ -96,12 +96,12 @@ def _usual() -> Callable[..., Any]:
     return usual
 
 
-def usual_interrupt(value: Any, *, response_schema: Any = None) -> Any:
+def call_original_interrupt(value: Any, *, response_schema: Any = None) -> Any:
     """What LangGraph's `interrupt` does itself."""
-    return _usual()(value, response_schema=response_schema)
+    return _original_interrupt()(value, response_schema=response_schema)
 
 
-class Answering(Protocol):
+class InterruptAnswerer(Protocol):
     """Who answers what nodes ask."""
 
     def answer(self, value: Any, response_schema: Any, /) -> Any:
@@ -109,35 +109,37 @@ class Answering(Protocol):
         ...
 
 
-QUESTIONS: ContextVar[Answering | None] = ContextVar("questions of a foreign graph's drive", default=None)
+QUESTIONS: ContextVar[InterruptAnswerer | None] = ContextVar(
+    "questions of a foreign graph's drive", default=None
+)
 
 
-def answer_here(value: Any, response_schema: Any) -> Any:
+def answer_interrupt(value: Any, response_schema: Any) -> Any:
     """Return the answer to what `interrupt` asks; outside a foreign graph's drive, as LangGraph does."""
     questions = QUESTIONS.get()
     if questions is None:
-        return usual_interrupt(value, response_schema=response_schema)
+        return call_original_interrupt(value, response_schema=response_schema)
     return questions.answer(value, response_schema)
 
 
 @cache
-def take_over_interrupts() -> None:
+def replace_interrupt() -> None:
     """Let `interrupt` ask `answer_here`. Its code is replaced, as nodes have imported it by name."""
     from langgraph import types
 
     def interrupt(value: Any, *, response_schema: Any = None) -> Any:
         from interlock.graphs.langgraph_internals import (
-            answer_here,  # it runs with the globals of LangGraph's module
+            answer_interrupt,  # it runs with the globals of LangGraph's module
         )
 
-        return answer_here(value, response_schema)
+        return answer_interrupt(value, response_schema)
 
-    _usual()
+    _original_interrupt()
     own: Any = types.interrupt
     own.__code__ = interrupt.__code__
 
 
-def fixed_writes(compiled: Any, node: str) -> list[tuple[str, Any]]:
+def unconditional_writes(compiled: Any, node: str) -> list[tuple[str, Any]]:
     """What a node writes to channels whatever it returns: its edges without a condition."""
     from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 
@@ -146,7 +148,7 @@ def fixed_writes(compiled: Any, node: str) -> list[tuple[str, Any]]:
     return [(one.channel, one.value) for one in entries if one.channel.startswith((_EDGE, "join:"))]
 
 
-def parts_of_node(compiled: Any, node: str) -> Iterator[Any]:
+def node_parts(compiled: Any, node: str) -> Iterator[Any]:
     """What a node calls: its function, tool node or graph, and the routers behind it."""
     yield compiled.nodes[node].bound
     branches = getattr(getattr(compiled, "builder", None), "branches", {})
@@ -212,7 +214,7 @@ def _channels_at(compiled: Any, found: Any) -> tuple[Any, Any]:
     )
 
 
-def checkpoint_after(
+def checkpoint_with_writes(
     compiled: Any, found: Any, done: Iterable[tuple[DueTask, Sequence[tuple[str, Any]]]]
 ) -> Any:
     """The checkpoint that follows a stored one, when these tasks have written that. Raises what a reducer raises."""
@@ -234,7 +236,7 @@ _NO_TASK = "00000000-0000-0000-0000-000000000000"
 """Stands for the task of what a resume writes."""
 
 
-def node_of_error(error: BaseException) -> str:
+def node_named_by_error(error: BaseException) -> str:
     """The node that raised, or whose state couldn't be made, as a note on the error names it; empty: none."""
     notes = "\n".join(getattr(error, "__notes__", ()))
     found = re.search(r"^(?:Before|During) task with name '(.+?)'", notes, re.MULTILINE)
@@ -247,7 +249,7 @@ def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
     yield from (send.node for send in values.get(_PAYLOADS, ()))
 
 
-def is_due(values: Mapping[str, Any]) -> bool:
+def has_due_work(values: Mapping[str, Any]) -> bool:
     """Whether a node, a payload or the input waits in a checkpoint with these values."""
     return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, INPUT)) for key in values)
 
@@ -257,38 +259,38 @@ def due_nodes(values: Mapping[str, Any]) -> list[str]:
     return [key.removeprefix(_EDGE) for key in values if key.startswith(_EDGE)]
 
 
-def input_of(values: dict[str, Any]) -> dict[str, Any]:
+def pending_input(values: dict[str, Any]) -> dict[str, Any]:
     """The input that a checkpoint holds until it is state; empty: it is."""
     return values.get(INPUT, {})
 
 
-def is_internal(channel: str) -> bool:
+def is_internal_channel(channel: str) -> bool:
     """Whether LangGraph made the channel: no graph declares it."""
     return channel.startswith((_EDGE, "__"))
 
 
-def holds_values(channel: str, value: Any) -> bool:
+def holds_graph_values(channel: str, value: Any) -> bool:
     """Whether what is in a channel is of the graph: its state, input, results or payloads, not how it goes on."""
     is_way = channel.startswith(_EDGE) or channel in BOOKKEEPING
     return not is_way and not (channel == _PAYLOADS and not value)
 
 
-def turns_input_into_state(task_path: str) -> bool:
+def is_input_task(task_path: str) -> bool:
     """Whether a task, by its path, is LangGraph's own first one."""
     return task_path.endswith(INPUT)
 
 
-def with_node(task_path: str, node: str) -> str:
+def payload_task_path(task_path: str, node: str) -> str:
     """The path of a task that was sent a payload, with its node, which LangGraph names only in others."""
     return f"{task_path}{_SENT}{node}" if node and not task_path.startswith(_PULLED) else task_path
 
 
-def path_by_edges(node: str) -> tuple[str, str]:
+def edge_task_path(node: str) -> tuple[str, str]:
     """Return the path, as snapshots show it, of a node's task that edges lead to."""
     return _PULL, node
 
 
-def node_of(task_path: str) -> str:
+def node_of_task_path(task_path: str) -> str:
     """The node that a task runs, by its stored path; empty: it isn't named there."""
     if task_path.startswith(_PULLED):
         node, _, handled = task_path.removeprefix(_PULLED).partition(", ")
@@ -296,14 +298,16 @@ def node_of(task_path: str) -> str:
     return task_path.rpartition(_SENT)[2] if _SENT in task_path else ""
 
 
-def reads(config: "RunnableConfig", channels: Iterable[str]) -> dict[str, Any]:
+def read_channels(config: "RunnableConfig", channels: Iterable[str]) -> dict[str, Any]:
     """The state as a task sees it that got a payload instead."""
     from langgraph.pregel._read import ChannelRead
 
     return ChannelRead.do_read(config, select=[*channels])
 
 
-def writes(config: "RunnableConfig", update: Mapping[str, Any], targets: "Iterable[str | Send]") -> None:
+def write_update(
+    config: "RunnableConfig", update: Mapping[str, Any], targets: "Iterable[str | Send]"
+) -> None:
     """Write a task's update, and where it leads, at once: LangGraph's own branches would read the state again."""
     from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 
@@ -312,7 +316,7 @@ def writes(config: "RunnableConfig", update: Mapping[str, Any], targets: "Iterab
     ChannelWrite.do_write(config, [*entries, *ways])
 
 
-def state_before(targets: "Sequence[str | Send]") -> dict[str, Any]:
+def start_state(targets: "Sequence[str | Send]") -> dict[str, Any]:
     """What is added to a graph's input for it to start at these nodes and payloads; see `starts_anywhere`."""
     ways: dict[str, Any] = {_EDGE + target: None for target in targets if isinstance(target, str)}
     if sent := [target for target in targets if not isinstance(target, str)]:
@@ -320,12 +324,12 @@ def state_before(targets: "Sequence[str | Send]") -> dict[str, Any]:
     return ways
 
 
-def starts_anywhere(compiled: Any) -> None:
+def allow_any_start(compiled: Any) -> None:
     """Make a compiled graph accept a state with the nodes to start at, instead of an input for its START."""
     compiled.input_channels = [*compiled.channels]
 
 
-def run_tasks(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) -> None:
+def run_nodes_as_tasks(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) -> None:
     """Make each node run its task alone: LangGraph would run a sequence of it and its writers.
 
     `start`: what runs as START. `subgraphs`: what some nodes stand for; a waiting run is asked for their states.
@@ -341,7 +345,7 @@ def initial_values(compiled: Any) -> dict[str, Any]:
     return {key: channel.get() for key, channel in compiled.channels.items() if channel.is_available()}
 
 
-def is_under_way(config: Mapping[str, Any]) -> bool:
+def has_checkpoint(config: Mapping[str, Any]) -> bool:
     """Whether there is a checkpoint of the graph that stands for this task's node."""
     known = config.get("configurable", {})
     saver = known.get("__pregel_checkpointer")
@@ -365,7 +369,7 @@ def raise_id_clock(newest: str) -> None:
     ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, stamp)  # pyright: ignore[reportPrivateUsage]
 
 
-def lost_nodes(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
+def missing_nodes(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
     """Nodes that a checkpoint leads to and a graph with these nodes lacks."""
     return [node for node in pending_nodes(values) if node not in nodes]
 
@@ -378,37 +382,37 @@ def is_graph(found: object) -> bool:
     return isinstance(found, StateGraph | Pregel)
 
 
-def compiled_graph(graph: Any) -> Any:
+def compile_graph(graph: Any) -> Any:
     """The graph, compiled if it isn't. Raises `ValueError` if it can't be."""
     from langgraph.graph import StateGraph
 
     made = cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
-    return _with_servers_nodes(made) if "langgraph.pregel.remote" in sys.modules else made
+    return _with_remote_graphs(made) if "langgraph.pregel.remote" in sys.modules else made
 
 
-def _with_servers_nodes(compiled: Any) -> Any:
+def _with_remote_graphs(compiled: Any) -> Any:
     """A copy of a graph, and of those inside it, whose nodes that a server runs (`RemoteGraph`) are nodes like any.
 
     Their types and their state aren't here, and their server gets a thread that it takes.
     """
     made = copy(compiled)
-    made.nodes = {name: _node_of_server(node) for name, node in compiled.nodes.items()}
+    made.nodes = {name: _wrap_remote_node(node) for name, node in compiled.nodes.items()}
     return made
 
 
-def _node_of_server(node: Any) -> Any:
+def _wrap_remote_node(node: Any) -> Any:
     from langgraph.pregel.remote import RemoteGraph
 
-    inner = {id(one): _with_servers_nodes(one) for one in node.subgraphs if is_graph(one)}
+    inner = {id(one): _with_remote_graphs(one) for one in node.subgraphs if is_graph(one)}
     bound = inner.get(id(node.bound), node.bound)
     if type(bound) is RemoteGraph:
         given: dict[str, Any] = {**vars(bound)}
-        bound = _served_graph()(given.pop("assistant_id"), **given)
+        bound = _remote_graph_class()(given.pop("assistant_id"), **given)
     return node.copy({"bound": bound, "subgraphs": [*inner.values()]})
 
 
 @cache
-def _served_graph() -> Any:
+def _remote_graph_class() -> Any:
     from langgraph.pregel.remote import RemoteGraph
 
     class ServedGraph(RemoteGraph):
@@ -416,17 +420,17 @@ def _served_graph() -> Any:
 
         def stream(self, input: Any, config: Any = None, **given: Any) -> Iterator[Any]:
             served: Any = super()
-            yield from served.stream(input, _with_uuid(config), **given)
+            yield from served.stream(input, _with_thread_uuid(config), **given)
 
         async def astream(self, input: Any, config: Any = None, **given: Any) -> AsyncIterator[Any]:
             served: Any = super()
-            async for part in served.astream(input, _with_uuid(config), **given):
+            async for part in served.astream(input, _with_thread_uuid(config), **given):
                 yield part
 
     return ServedGraph
 
 
-def _with_uuid(config: Any) -> Any:
+def _with_thread_uuid(config: Any) -> Any:
     from uuid import NAMESPACE_OID, UUID, uuid5
 
     known: dict[str, Any] = config.get("configurable", {}) if config else {}
@@ -447,7 +451,7 @@ def server_runtime(store: Any) -> Any:
     return _ExecutionRuntime(access_context="threads.create_run", store=store)
 
 
-class _Saved:
+class _NothingToSave:
     """Stands for the saved checkpoint of a graph without a saver."""
 
     def result(self) -> None: ...
@@ -457,40 +461,40 @@ class _Saved:
 
 
 @cache
-def _sync_without_saver() -> None:
+def _allow_sync_without_saver() -> None:
     """Let a graph without a saver run inside one with `durability="sync"`: it would wait for what it never saved."""
     from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
 
     for loop in (AsyncPregelLoop, SyncPregelLoop):
-        loop._put_checkpoint_fut = _Saved()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+        loop._put_checkpoint_fut = _NothingToSave()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
-def with_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
+def attach_saver(compiled: Any, saver: Any, store: Any, name: str = "") -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
-    made = _eager(compiled)
+    made = _submit_every_task(compiled)
     made.checkpointer, made.store = saver, compiled.store or store
     made.name = name or made.name
     return made
 
 
-def _eager(compiled: Any) -> Any:
+def _submit_every_task(compiled: Any) -> Any:
     """A copy of a graph, and of those that are its nodes, in which each task is submitted: LangGraph runs one alone
     without, unless there is somebody to stream to."""
     made = copy(compiled)
     made.stream_eager = True
     inner = {name: node for name, node in made.nodes.items() if node.bound in node.subgraphs}
-    made.nodes = {**made.nodes, **{name: _eager_node(node) for name, node in inner.items()}}
+    made.nodes = {**made.nodes, **{name: _submit_every_task_of_node(node) for name, node in inner.items()}}
     return made
 
 
-def _eager_node(node: Any) -> Any:
-    bound = _eager(node.bound)
+def _submit_every_task_of_node(node: Any) -> Any:
+    bound = _submit_every_task(node.bound)
     return node.copy(
         {"bound": bound, "subgraphs": [bound if one is node.bound else one for one in node.subgraphs]}
     )
 
 
-def stops_at(
+def find_breakpoint_stops(
     compiled: Any, snapshot: Any, ran: Callable[[Any], Collection[str]]
 ) -> list[tuple[str, str, Any]]:
     """The breakpoints (`interrupt_before`, `interrupt_after`) that a graph, and those inside it, stand at.
@@ -502,16 +506,16 @@ def stops_at(
     inside = dict(compiled.get_subgraphs())
     for task in snapshot.tasks:
         if task.name in inside and hasattr(task.state, "tasks"):
-            found += stops_at(inside[task.name], task.state, ran)
+            found += find_breakpoint_stops(inside[task.name], task.state, ran)
     before, after = compiled.interrupt_before_nodes, compiled.interrupt_after_nodes
-    stops = [f"before {one.name!r}" for one in snapshot.tasks if _chosen(one.name, before)]
+    stops = [f"before {one.name!r}" for one in snapshot.tasks if _has_breakpoint(one.name, before)]
     if after and snapshot.tasks:
-        stops += [f"after {name!r}" for name in ran(snapshot) if _chosen(name, after)]
+        stops += [f"after {name!r}" for name in ran(snapshot) if _has_breakpoint(name, after)]
     name = str(snapshot.config["configurable"].get("checkpoint_id", ""))
     return found + [(name, " and ".join(stops), snapshot.values)] * bool(stops)
 
 
-def _chosen(node: str, wanted: Any) -> bool:
+def _has_breakpoint(node: str, wanted: Any) -> bool:
     return not node.startswith("__") and (wanted == "*" or node in wanted)
 
 
@@ -520,7 +524,7 @@ def has_breakpoints(compiled: Any) -> bool:
     return any(one.interrupt_before_nodes or one.interrupt_after_nodes for one in graphs)
 
 
-def time_limits(compiled: Any) -> dict[str, float]:
+def node_timeouts(compiled: Any) -> dict[str, float]:
     """Node → seconds that it may take, in a graph and those inside it; only of nodes with a time-out."""
     found: dict[str, float] = {}
     for graph in (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True))):
@@ -533,7 +537,7 @@ def time_limits(compiled: Any) -> dict[str, float]:
     return found
 
 
-def named_types(compiled: Any) -> set[tuple[str, ...]]:
+def declared_types(compiled: Any) -> set[tuple[str, ...]]:
     """Classes (module, name) that the types of a graph, and of the graphs inside it, name: they may be loaded again."""
     from langgraph._internal._serde import build_serde_allowlist
 
@@ -566,7 +570,7 @@ _PLAIN_VALUES = frozenset(
 )
 
 
-def fields_of(compiled: Any) -> dict[str, Any] | None:
+def input_fields(compiled: Any) -> dict[str, Any] | None:
     """Key → type of a graph's input; None: any value is one."""
     builder = getattr(compiled, "builder", None)
     if builder is None or WHOLE in builder.schemas[builder.input_schema]:
@@ -593,7 +597,9 @@ _FIRST_PART = "seq:step:1"
 _WHOLE_NODE = ("graph:step:", _FIRST_PART)
 
 
-def task_in(tags: Sequence[str] | None, metadata: Mapping[str, Any] | None) -> tuple[str, str, str] | None:
+def task_of_callback(
+    tags: Sequence[str] | None, metadata: Mapping[str, Any] | None
+) -> tuple[str, str, str] | None:
     """Task id, namespace and node of a callback's run, if it is that of a whole node.
 
     A `@task` has no such run, only that of its first part, as any node has after its own. It is given no parents.
@@ -606,7 +612,7 @@ def task_in(tags: Sequence[str] | None, metadata: Mapping[str, Any] | None) -> t
     return namespace.rpartition(":")[2], namespace, str(metadata.get("langgraph_node", ""))
 
 
-def streaming_handler() -> Any:
+def streaming_handler_base() -> Any:
     """Base class of callback handlers for which models stream their tokens, also where a node only `invoke`s them.
 
     LangChain goes by the two methods. LangGraph goes by the protocol that they are of, and streams each node of a
@@ -632,9 +638,9 @@ TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
 """Of the drives in this context; None: nobody looks."""
 
 
-async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
+async def stream_custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
     """Drive a graph, and yield what its nodes write to the stream."""
-    _sync_without_saver()
+    _allow_sync_without_saver()
     if tap := TAP.get():
         async for part in tap(app, graph_input, config, **given):
             yield part
@@ -643,11 +649,11 @@ async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) ->
         yield data
 
 
-async def driven(app: Any, graph_input: Any, config: Any, **given: Any) -> None:
+async def drive_without_stream(app: Any, graph_input: Any, config: Any, **given: Any) -> None:
     """Drive a graph whose events are emitted elsewhere."""
-    _sync_without_saver()
+    _allow_sync_without_saver()
     if TAP.get():
-        parts = custom_parts(app, graph_input, config, **given)
+        parts = stream_custom_parts(app, graph_input, config, **given)
     else:
         parts = app.astream(graph_input, config, stream_mode=[], **given)
     async for _ in parts:

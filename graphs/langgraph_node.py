@@ -8,11 +8,11 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime
 
-from interlock.graphs.contract import hints_of
-from interlock.graphs.foreign_node_results import Ends
-from interlock.graphs.foreign_node_sources import digest_of
-from interlock.graphs.langgraph_internals import compiled_graph, fields_of, with_saver
-from interlock.nodes.current_run import DRIVE, Drive
+from interlock.graphs.contract import type_hints
+from interlock.graphs.foreign_node_results import NodeEnds
+from interlock.graphs.foreign_node_sources import graph_code_digest
+from interlock.graphs.langgraph_internals import attach_saver, compile_graph, input_fields
+from interlock.nodes.current_run import DRIVE, CurrentDrive
 from interlock.nodes.effects import effect
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
@@ -21,31 +21,31 @@ from interlock.state.node import node
 Node = Callable[..., Awaitable[Any]]
 
 
-def langgraph_part(where: str, graph: Any, state: type) -> Node:
+def langgraph_as_node(where: str, graph: Any, state: type) -> Node:
     """A graph of LangGraph as one node: it gets and gives the keys that both states have, and a kill repeats it whole.
 
     Raises `SetupError` if they share none.
     """
-    compiled = with_saver(compiled_graph(graph), False, None)
-    ours, theirs = hints_of(state), fields_of(compiled) or {}
+    compiled = attach_saver(compile_graph(graph), False, None)
+    ours, theirs = type_hints(state), input_fields(compiled) or {}
     reads = tuple(key for key in theirs if key in ours)
     writes = tuple(key for key in compiled.output_channels if key in ours)
     if not (reads and writes):
         raise SetupError(f"{where} and {state.__name__} share no key, so nothing can be handed over.")
 
     # Its result is kept, so that a replay doesn't run it; of another code than today's there is none.
-    name = f"graph#{digest_of(compiled)}"
+    name = f"graph#{graph_code_digest(compiled)}"
 
     @node(reads=reads, writes=writes)
     async def part(state: Any, runtime: Runtime[Deps]) -> Any:
         return await effect(runtime, name, driven, state, runtime, idempotent=True)
 
     async def driven(state: Any, runtime: Runtime[Deps]) -> Any:
-        token = DRIVE.set(Drive(runtime.context, asyncio.get_running_loop()))
+        token = DRIVE.set(CurrentDrive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
-            ends = Ends(runtime.context, is_told=False)
-            left = await ends.awaited(compiled.ainvoke(given, cast(Any, ends.configured(get_config()))))
+            ends = NodeEnds(runtime.context, is_told=False)
+            left = await ends.wait_for_ends(compiled.ainvoke(given, cast(Any, ends.configured(get_config()))))
         except GraphInterrupt as asked:
             raise RunError(
                 f"{where} called interrupt(), which a graph of LangGraph can't do as a part. Ask with approve(…) or "

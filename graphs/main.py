@@ -12,7 +12,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import checks, hooks
+from interlock.graphs.additions import add_answer_check, add_hooks
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import (
@@ -42,7 +42,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
-    g.subgraph("command", _command, nondeterministic=True)
+    g.subgraph("command", _build_command, nondeterministic=True)
     g.subgraph("context", nested_graph("context"))
     g.subgraph("turn", nested_graph("turn"))
     g.subgraph("tools", nested_graph("tools", depth))
@@ -50,9 +50,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.subgraph("compress", nested_graph("compress"))
     g.node("continue", go_on)
     g.nodes(nudge, finish)
-    checks(g, back="turn")
+    add_answer_check(g, back="turn")
     ended = {"stopped": "finish", "blocked": "finish"}
-    hooks(
+    add_hooks(
         g,
         {
             "BeforeAgent": (before_agent, {"passed": "turn", **ended}),
@@ -83,7 +83,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 @cache
-def _command() -> Graph:
+def _build_command() -> Graph:
     """Expand a prompt that names a custom command; its shell lines run first, as a batch of calls."""
     g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
     g.node("expand", expand)
@@ -99,7 +99,7 @@ def _command() -> Graph:
 
 def enter(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        **follow_up(Message(role="user", origin="person", content=input.prompt), context),
+        **follow_up_state(Message(role="user", origin="person", content=input.prompt), context),
         "head": append_history(context.transcript, input.history),
         "ide_given": context.ide(input.ide),
         "session_turns": 0,
@@ -114,14 +114,14 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> MainOutput:
     answered = answered or (error is not None and error.type == "refused")
     return MainOutput(
         status=values.get("status", "running"),
-        response=_answer(context.transcript.read(values["head"])) if answered else "",
+        response=_joined_answer(context.transcript.read(values["head"])) if answered else "",
         history=read_history(context.transcript, values.get("head", "")),
         stats=context.stats(),
         error=error,
     )
 
 
-def _answer(history: list[Message]) -> str:
+def _joined_answer(history: list[Message]) -> str:
     """The last answer, preceded by those the model was told to continue."""
     texts: list[str] = []
     for message in reversed(history):
@@ -132,7 +132,7 @@ def _answer(history: list[Message]) -> str:
     return "\n\n".join(text for text in reversed(texts) if text)
 
 
-def follow_up(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
+def follow_up_state(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
     """State for a further prompt of `main`; without one the conversation continues where it ended.
 
     A prompt refused by a hook isn't in the conversation: it stays in the state, and is retried.
@@ -146,9 +146,9 @@ def follow_up(prompt: Message | None, context: WorkflowContext) -> dict[str, Any
     }
 
 
-def further(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
+def next_prompt_state(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
     """`follow_up`, or a compression instead of a prompt."""
-    return {**follow_up(prompt, context), "force": context.compress and prompt is None}
+    return {**follow_up_state(prompt, context), "force": context.compress and prompt is None}
 
 
 PIPELINE = Pipeline(
@@ -160,5 +160,5 @@ PIPELINE = Pipeline(
     needs_model=True,
     enter=enter,
     leave=leave,
-    follow_up=further,
+    follow_up=next_prompt_state,
 )

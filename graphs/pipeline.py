@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import ValidationError
 
-from interlock.graphs.contract import channels_of
+from interlock.graphs.contract import channel_types
 from interlock.graphs.graph import Compiled, Graph
-from interlock.graphs.langgraph_internals import driven
+from interlock.graphs.langgraph_internals import drive_without_stream
 from interlock.graphs.stored_values import StoredForm
 from interlock.state.conversation import refusals_in, warnings_of
 from interlock.state.deps import Deps
@@ -21,8 +21,6 @@ from interlock.state.messages import Message
 from interlock.state.run import BY_PROCESS, WorkflowInput, WorkflowOutput, input_error
 from interlock.state.text import clean, first_fault, json_text
 from interlock.state.workflow import WorkflowContext
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Pipeline:
     """A workflow that users run by name.
 
     What engine and front ends ask of it depends on who wrote the graph: Interlock (this class), a user with `Graph`
-    (`Workflow`), or a user with LangGraph alone (`Foreign`). Nobody asks which of these a workflow is.
+    (`Workflow`), or a user with LangGraph alone (`ForeignWorkflow`). Nobody asks which of these a workflow is.
     """
 
     name: str
@@ -76,6 +74,11 @@ class Pipeline:
     """Fields of its input that count for the run, not for its graph."""
     runs_user_code: ClassVar[bool] = False
     """Whether a user wrote its nodes: they may block, and what they return may hold secrets."""
+    checkpoint_values: ClassVar[Literal["json", "classes", "any"]] = "json"
+    """What its checkpoints hold, which decides on their saver: JSON-like state, objects of known classes that a user's
+    nodes write, or any value that LangGraph stores."""
+    speaks_langgraph: ClassVar[bool] = False
+    """Whether programs speak to its runs as to LangGraph, in place of by prompts in a field of its input."""
 
     @property
     def continues(self) -> bool:
@@ -89,7 +92,7 @@ class Pipeline:
             object.__setattr__(self, "leave", self._left)
 
     def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
-        known = channels_of(self.declared().state)
+        known = channel_types(self.declared().state)
         of_run = {
             "model": context.model,
             "approval_mode": context.approval_mode,
@@ -161,14 +164,14 @@ class Pipeline:
     def title(self, input: WorkflowInput) -> str:
         """What lists call a run with this input: its prompt, else what else was given, else the workflow."""
         if self.prompt_field and (prompt := getattr(input, self.prompt_field)):
-            return _in_words(prompt)
+            return _words_of_value(prompt)
         given = input.model_dump(exclude=set(WorkflowInput.model_fields), exclude_defaults=True)
-        parts = [name if value is True else _in_words(value) for name, value in given.items()]
+        parts = [name if value is True else _words_of_value(value) for name, value in given.items()]
         return " · ".join(filter(None, parts)) or self.name
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         """Drive its compiled graph until nothing is due."""
-        await driven(app, graph_input, config, context=deps, durability="sync", control=control)
+        await drive_without_stream(app, graph_input, config, context=deps, durability="sync", control=control)
 
     def reading_state(self) -> AbstractContextManager[None]:
         """Return a context within which what its own types raise while they are read is a `NodeError`."""
@@ -186,22 +189,6 @@ class Pipeline:
             output.get(self.hands_over_to),
             warnings_of(refusals_in(values)) if output else (),
         )
-
-    def saver(
-        self,
-        plain: Callable[[str], T],
-        class_keeping: Callable[[str], T],  # noqa: ARG002 - a user's workflow takes it
-        whole: Callable[[StoredForm], T],  # noqa: ARG002 - a LangGraph graph takes it
-    ) -> T:
-        """Return the saver of its runs' checkpoints: of JSON-like state, of what a user's nodes write, or of all.
-
-        The first two get the key that says how a run ended.
-        """
-        return plain(self.outcome)
-
-    def dialect(self, native: Callable[[], T], prompts: Callable[[str], T]) -> T:  # noqa: ARG002 - a LangGraph graph takes it
-        """Return how programs speak to its runs: as to LangGraph, or by prompts in a field of its input."""
-        return prompts(self.prompt_field or "")
 
     def configured(self, config: Mapping[str, Any]) -> "Pipeline":  # noqa: ARG002 - a function may make a LangGraph graph
         """Return the workflow as a configuration of LangGraph's makes it."""
@@ -271,26 +258,28 @@ class Pipeline:
 
     def declared(self, depth: int | None = None) -> Graph:
         """The declaration that `compile` compiles."""
-        from interlock.graphs.session_hooks import rooted_of
+        from interlock.graphs.session_hooks import cached_session_graph
 
         nests = "depth" in signature(self.build).parameters
-        return cast(Any, rooted_of(cast(Any, self.build), depth if nests else None))  # as in `subgraph`
+        return cast(
+            Any, cached_session_graph(cast(Any, self.build), depth if nests else None)
+        )  # as in `subgraph`
 
 
 _TASK = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def _in_words(value: Any) -> str:
+def _words_of_value(value: Any) -> str:
     """An input as a part of a title: of a conversation its last message, of calls and parts their names or texts."""
     match value:
         case str():
             return value
         case {"role": _, "content": content}:
-            return _in_words(content)
+            return _words_of_value(content)
         case [*_, {"role": _} as last]:
-            return _in_words(last)
+            return _words_of_value(last)
         case [{}, *_]:
-            return ", ".join(map(_in_words, cast("list[Any]", value)))
+            return ", ".join(map(_words_of_value, cast("list[Any]", value)))
         case {"text": str(text)} | {"name": str(text)} | {"type": str(text)}:
             return text
         case _:

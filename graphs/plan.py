@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import hooks
+from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
@@ -30,7 +30,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.subgraph("tools", nested_graph("tools", depth))
     g.nodes(nudge, remind, hand_over, finish)
     ended = {"stopped": "finish", "blocked": "finish"}
-    hooks(
+    add_hooks(
         g,
         {
             "BeforeAgent": (before_agent, {"passed": "turn", **ended}),

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from langgraph.graph import END, START
 
-from interlock.graphs.contract import hints_of, state_of
+from interlock.graphs.contract import make_state_type, type_hints
 from interlock.graphs.graph import Graph, Router
 from interlock.nodes.hooks import (
     SessionHooks,
@@ -25,15 +25,15 @@ from interlock.state.run import RunChannels
 
 
 @cache
-def rooted_of(build: Callable[..., Graph], depth: int | None) -> Graph:
+def cached_session_graph(build: Callable[..., Graph], depth: int | None) -> Graph:
     """`rooted`, declared once per process, which takes 60 ms."""
-    return rooted(build() if depth is None else build(depth))
+    return wrap_in_session(build() if depth is None else build(depth))
 
 
-def rooted(graph: Graph) -> Graph:
+def wrap_in_session(graph: Graph) -> Graph:
     """The same nodes and edges, wrapped in the session's."""
-    given = _with_session(graph.input or graph.state)
-    root = replace(graph, state=_with_session(graph.state), input=given)
+    given = _with_session_channels(graph.input or graph.state)
+    root = replace(graph, state=_with_session_channels(graph.state), input=given)
     talks = "head" in get_type_hints(graph.state)
     root.node("session_start", session_start_in_talk if talks else session_start)
     root.node("session_end", session_end)
@@ -52,8 +52,8 @@ def rooted(graph: Graph) -> Graph:
     return root
 
 
-def _with_session(state: type) -> type:
-    return state_of(state.__name__, {**hints_of(SessionHooks), **hints_of(state)})
+def _with_session_channels(state: type) -> type:
+    return make_state_type(state.__name__, {**type_hints(SessionHooks), **type_hints(state)})
 
 
 def _edge_in_session(root: Graph, source: str, target: str) -> None:
@@ -76,13 +76,13 @@ def _choose_in_session(
 ) -> None:
     """Double each label that leads to the end: the second leads there through `session_end`; begin with the hooks."""
     if source == START:
-        known = {*reads, *hints_of(SessionHooks), *hints_of(RunChannels)}
+        known = {*reads, *type_hints(SessionHooks), *type_hints(RunChannels)}
         for at, before, label, target in (
             (START, by_session_start, "session", "session_start"),
             ("session_start", after_session, "unknown", "ask_session"),
         ):
             ways = {**targets, label: target}
-            root.choose(at, _begun(before, router), (*known,), (*labels, label), ways)
+            root.choose(at, _begin_with_hooks(before, router), (*known,), (*labels, label), ways)
         return
     over = {label: f"{label}, session" for label, target in targets.items() if target == END}
     if not over:
@@ -95,10 +95,12 @@ def _choose_in_session(
 
     update_wrapper(route, router, ("__name__",), ())
     further = dict.fromkeys(over.values(), "session_end")
-    root.choose(source, route, (*reads, *hints_of(RunChannels)), (*labels, *further), {**targets, **further})
+    root.choose(
+        source, route, (*reads, *type_hints(RunChannels)), (*labels, *further), {**targets, **further}
+    )
 
 
-def _begun(first: Callable[[Any], str], router: Router) -> Router:
+def _begin_with_hooks(first: Callable[[Any], str], router: Router) -> Router:
     def route(state: Any) -> str:
         return first(state) or router(state)
 

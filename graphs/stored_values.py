@@ -22,7 +22,7 @@ Names = Container[tuple[str, ...]]
 """Classes, by module and name."""
 
 
-class Storable:
+class StorableTypes:
     """The classes that a graph's checkpoints may hold: those that are named, and whatever the graph's program has
     imported to hold data. A forged checkpoint can name no function, and no class that does more than hold data; the
     constructors of those run, and their module is imported, as when LangGraph loads them."""
@@ -41,15 +41,15 @@ def _holds_data(module: str, name: str) -> bool:
             return False
         import_module(module)  # a node imports it only when it is run; LangGraph takes an error as no
     found = getattr(sys.modules[module], name, None)
-    return isinstance(found, type) and is_of_data(found)
+    return isinstance(found, type) and is_data_type(found)
 
 
-def is_of_data(kind: Any) -> bool:
+def is_data_type(kind: Any) -> bool:
     """Whether objects of a class are values that LangGraph stores by their fields."""
     return issubclass(kind, BaseModel | Enum) or is_dataclass(kind) or hasattr(kind, "_fields")
 
 
-def loader_of(known: Names) -> Callable[[int, bytes], Any]:
+def make_type_loader(known: Names) -> Callable[[int, bytes], Any]:
     """What LangGraph's serializer loads objects by: one of a class that isn't known as plain data."""
     return jsonplus._create_msgpack_ext_hook(cast(Any, known))  # pyright: ignore[reportPrivateUsage]
 
@@ -73,13 +73,13 @@ class StoredForm:
     """Whether that serializer stores all of the state (`hiding_serializer`)."""
 
 
-def hidden(serde: Any, first: Any) -> dict[str, Any]:
+def hide_input(serde: Any, first: Any) -> dict[str, Any]:
     """An input, as JSON, in the form that a hiding serializer gives it."""
     kind, data = serde.dumps_typed(first)
     return {_HIDDEN: [kind, b64encode(data).decode()]}
 
 
-def revealed(serde: Any, first: dict[str, Any]) -> dict[str, Any]:
+def reveal_input(serde: Any, first: dict[str, Any]) -> dict[str, Any]:
     """The input of a run's row, whether it is `hidden` or not. Raises `RunError` if its serializer doesn't bring it
     back."""
     if {*first} != {_HIDDEN}:
@@ -99,9 +99,9 @@ def revealed(serde: Any, first: dict[str, Any]) -> dict[str, Any]:
 _HIDDEN = "interlock: in the form of the graph's own serializer"
 
 
-def unstorable(value: Any, known: Names, serde: Any) -> str:
+def find_unstorable(value: Any, known: Names, serde: Any) -> str:
     """What of a value wouldn't come back as it is; empty: nothing."""
-    if wrong := _foreign_class(value, known):
+    if wrong := _find_foreign_class(value, known):
         return wrong
     try:
         serde.dumps_typed(value)
@@ -112,7 +112,7 @@ def unstorable(value: Any, known: Names, serde: Any) -> str:
     return ""
 
 
-def _foreign_class(value: Any, known: Names, deep: int = 0) -> str:
+def _find_foreign_class(value: Any, known: Names, deep: int = 0) -> str:
     """The first class inside that would be loaded as plain data; empty: none."""
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if value is None or kind in _PLAIN or deep > 20:
@@ -121,7 +121,7 @@ def _foreign_class(value: Any, known: Names, deep: int = 0) -> str:
         return f"a defaultdict whose default is made by {value.default_factory!r}, not by a class such as int"
     if kind in _CONTAINERS:
         inner: Any = [*value.values()] if isinstance(value, dict) else value
-        return next(filter(None, (_foreign_class(one, known, deep + 1) for one in inner)), "")
+        return next(filter(None, (_find_foreign_class(one, known, deep + 1) for one in inner)), "")
     if (kind.__module__, kind.__qualname__) in known or (kind.__module__, kind.__name__) in known:
         return ""
     if isinstance(value, str) and not isinstance(value, Enum):
@@ -140,7 +140,7 @@ _CONTAINERS = (list, tuple, set, frozenset, dict, deque, Counter, OrderedDict, d
 
 
 @cache
-def class_keeping_encoder() -> Callable[[Any], bytes]:
+def class_preserving_encoder() -> Callable[[Any], bytes]:
     """LangGraph's encoder, by which tuples and the dictionaries of `collections` come back as what they were, and a
     deque with its limit: its own makes lists, plain dictionaries and an endless deque of them."""
     # LangGraph's own has `?` for a lone surrogate, so a text would come back as another one.

@@ -23,7 +23,7 @@ from interlock.nodes.subagent import (
     start,
     take_notes,
 )
-from interlock.nodes.tools_results import recorded
+from interlock.nodes.tools_results import recorded_result
 from interlock.state.calls import CallKey, ToolResult
 from interlock.state.errors import InputError
 from interlock.state.messages import Message, ToolCall
@@ -74,10 +74,10 @@ def enter(input: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
     args: dict[str, JsonValue] = {"agent_name": input.agent, "prompt": input.prompt or ""}
     if input.inputs:
         args["inputs"] = input.inputs
-    return called("invoke_agent", args, context)
+    return state_of_call("invoke_agent", args, context)
 
 
-def called(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:
+def state_of_call(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:
     call = ToolCall.model_validate({"id": "0", "name": tool, "args": clean_json(args)})
     message = context.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
     return {"message": message, "index": 0, "attempt": 1, "approval_mode": context.approval_mode}
@@ -96,7 +96,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput
 
 
 def result_of(values: Mapping[str, Any], context: WorkflowContext) -> ToolResult:
-    return recorded(context.journal, CallKey.parse(values["call"]))
+    return recorded_result(context.journal, CallKey.parse(values["call"]))
 
 
 PIPELINE = Pipeline(

@@ -23,7 +23,7 @@ from langgraph.graph import END, START
 from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
 from langgraph.types import Send
 
-from interlock.graphs.langgraph_internals import reads, writes
+from interlock.graphs.langgraph_internals import read_channels, write_update
 from interlock.state.deps import Deps
 from interlock.state.node import inside
 
@@ -53,7 +53,7 @@ class Reached(NamedTuple):
         return {key: self.state[key] for update in self.updates for key in update}
 
 
-class _Node(NamedTuple):
+class _WiredNode(NamedTuple):
     run: Run
     reducers: _Reducers
     """Reducers of the channels it writes; later nodes of the task read the reduced values."""
@@ -70,7 +70,7 @@ class Choice(NamedTuple):
     targets: Mapping[str, str]
 
 
-class Fan(NamedTuple):
+class FanOut(NamedTuple):
     """Sends one payload per task, or names the next node if there is none."""
 
     sender: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]
@@ -82,13 +82,13 @@ class Wiring:
     """The nodes of a graph, their outgoing edges, and which of them share a superstep."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Node] = {}
-        self._ways: dict[str, list[str | Choice | Fan]] = {}
+        self._nodes: dict[str, _WiredNode] = {}
+        self._ways: dict[str, list[str | Choice | FanOut]] = {}
         self._together: set[str] = set()
         self._joins: set[str] = set()
 
     def add(self, name: str, run: Run, reducers: _Reducers) -> None:
-        self._nodes[name] = _Node(run, reducers)
+        self._nodes[name] = _WiredNode(run, reducers)
 
     def add_graph(
         self,
@@ -97,9 +97,9 @@ class Wiring:
         begin: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[Reached]],
         reducers: _Reducers,
     ) -> None:
-        self._nodes[name] = _Node(run, reducers, begin)
+        self._nodes[name] = _WiredNode(run, reducers, begin)
 
-    def lead(self, source: str, way: str | Choice | Fan) -> None:
+    def lead(self, source: str, way: str | Choice | FanOut) -> None:
         self._ways.setdefault(source, []).append(way)
 
     def share(self, names: Sequence[str]) -> None:
@@ -161,7 +161,7 @@ class Wiring:
         """
         seen, updates = {at}, list[Mapping[str, Any]]()
         targets = await self._targets(at, state, runtime)
-        while len(targets) == 1 and not _must_stop(runtime):
+        while len(targets) == 1 and not _is_stopping(runtime):
             (target,) = targets
             name, given = (target.node, target.arg) if isinstance(target, Send) else (target, state)
             if name in seen or not self._shares(name):
@@ -171,7 +171,7 @@ class Wiring:
                 break
             reached = await self._enter(name, given, here)
             if reached.targets:
-                done = here.context.steps.handed_on(_info(here).task_id)
+                done = here.context.steps.handed_on(_execution_info(here).task_id)
                 targets = [Send(name, {**given, **reached.state, AT: [*reached.targets], DONE: done})]
                 break
             update = reached.updates[0]
@@ -189,7 +189,7 @@ class Wiring:
         node = self._nodes[name]
         if node.begin is None:
             return Reached((), state, [await node.run(state, runtime)])
-        info, steps, started = _info(runtime), runtime.context.steps, time.perf_counter()
+        info, steps, started = _execution_info(runtime), runtime.context.steps, time.perf_counter()
         steps.started(info.task_id, info.checkpoint_ns, name, "")
         reached = await node.begin(state, runtime)
         if not reached.targets:
@@ -209,10 +209,10 @@ class Wiring:
         return targets
 
     def _is_apart(self, source: str, state: dict[str, Any]) -> bool:
-        return any(way.apart(state) for way in self._ways[source] if isinstance(way, Fan))
+        return any(way.apart(state) for way in self._ways[source] if isinstance(way, FanOut))
 
 
-class Task(Runnable[Any, Any]):
+class SuperstepTask(Runnable[Any, Any]):
     """What LangGraph runs as a node, START included.
 
     It writes the update together with where it leads: LangGraph's own branches would read the state again, and wrap
@@ -234,7 +234,7 @@ class Task(Runnable[Any, Any]):
         config = config or {}
 
         def read() -> dict[str, Any]:
-            return reads(config, self._channels)
+            return read_channels(config, self._channels)
 
         # LangGraph saves a new graph's checkpoint in a task of asyncio's. Let that go first: after a kill, a node's
         # work is found again by its task, which the checkpoint names.
@@ -247,11 +247,11 @@ class Task(Runnable[Any, Any]):
         finally:
             var_child_runnable_config.reset(token)
         kept = {key: value for key, value in update.items() if key in self._channels}
-        writes(config, kept, [target for target in targets if target != END])
+        write_update(config, kept, [target for target in targets if target != END])
         return update
 
 
-class Branch(Runnable[Any, Any]):
+class DrawnBranch(Runnable[Any, Any]):
     """A conditional edge as LangGraph draws it; at run time `Task` evaluates it."""
 
     def __init__(self, name: str, *, sends: bool = False) -> None:
@@ -263,28 +263,30 @@ class Branch(Runnable[Any, Any]):
 
 def _as_inner_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     """Return the runtime for a node of a graph that runs in the task of the node that it is."""
-    info = _info(runtime)
+    info = _execution_info(runtime)
     task = inside(info.task_id)
-    return _moved(runtime, replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}"))
+    return _with_execution_info(
+        runtime, replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}")
+    )
 
 
 def _as_same_task(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     """Return the runtime for a node that shares the task of one before it."""
-    info = _info(runtime)
+    info = _execution_info(runtime)
     around, bar, own = info.checkpoint_ns.rpartition("|")
     namespace = f"{around}{bar}{name}:{own.partition(':')[2]}"
-    return _moved(runtime, replace(info, checkpoint_ns=namespace))
+    return _with_execution_info(runtime, replace(info, checkpoint_ns=namespace))
 
 
-def _moved(runtime: Runtime[Deps], info: ExecutionInfo) -> Runtime[Deps]:
+def _with_execution_info(runtime: Runtime[Deps], info: ExecutionInfo) -> Runtime[Deps]:
     """Return it with the writer that the node needs (`contract`), so that it need not be copied again."""
     return runtime.override(execution_info=info, stream_writer=runtime.context.emit)
 
 
-def _info(runtime: Runtime[Deps]) -> ExecutionInfo:
+def _execution_info(runtime: Runtime[Deps]) -> ExecutionInfo:
     assert runtime.execution_info is not None, "LangGraph gives one to every node"
     return runtime.execution_info
 
 
-def _must_stop(runtime: Runtime[Deps]) -> bool:
+def _is_stopping(runtime: Runtime[Deps]) -> bool:
     return runtime.control is not None and runtime.control.drain_requested

@@ -12,9 +12,9 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import checks, hooks
+from interlock.graphs.additions import add_answer_check, add_hooks
 from interlock.graphs.graph import Graph
-from interlock.graphs.main import follow_up
+from interlock.graphs.main import follow_up_state
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.main import TURN_ENDS, after_context, before_agent, nudge
 from interlock.nodes.requests import await_person, notify
@@ -27,10 +27,10 @@ from interlock.nodes.task import (
     choose_call,
     finish,
     give_up,
+    head_to_resume_from,
     load_mode,
     open_child,
     remind,
-    resumed,
     take_completion,
     take_guidance,
     take_result,
@@ -56,9 +56,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.nodes(notify, open_child)
     g.node("child", await_child)
     g.nodes(take_result, finish)
-    checks(g, back="build_prompt")
+    add_answer_check(g, back="build_prompt")
     ended = {"stopped": "finish", "blocked": "finish"}
-    hooks(
+    add_hooks(
         g,
         {
             "BeforeAgent": (before_agent, {"passed": "turn", **ended}),
@@ -68,11 +68,11 @@ def build(depth: int = MAX_DEPTH) -> Graph:
             ),
         },
     )
-    _edges(g)
+    _add_edges(g)
     return g
 
 
-def _edges(g: Graph) -> None:
+def _add_edges(g: Graph) -> None:
     g.edge(START, "load_mode", "build_prompt")
     g.route("build_prompt", after_context, {"plain": "turn", "hooked": "before_agent"})
     turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge"}
@@ -99,8 +99,8 @@ def _edges(g: Graph) -> None:
 
 def enter(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        **follow_up(Message(role="user", origin="person", content=input.prompt), context),
-        "head": resumed(append_history(context.transcript, input.resume), context.transcript),
+        **follow_up_state(Message(role="user", origin="person", content=input.prompt), context),
+        "head": head_to_resume_from(append_history(context.transcript, input.resume), context.transcript),
         "first_todos": input.todos or "",
         "session_turns": 0,
         "last_prompt_tokens": 0,
@@ -137,5 +137,5 @@ PIPELINE = Pipeline(
     needs_model=True,
     enter=enter,
     leave=leave,
-    follow_up=follow_up,
+    follow_up=follow_up_state,
 )

@@ -15,19 +15,19 @@ from langgraph.graph import END, START
 from pydantic import JsonValue
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import hooks
+from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (
+    batch_outcomes,
     cancel_rest,
     collect,
     each_call,
     each_of_group,
     has_effects,
     next_group,
-    outcomes_of,
 )
 from interlock.nodes.tools_decide import (
     before_tool,
@@ -40,7 +40,7 @@ from interlock.nodes.tools_decide import (
     respond_undone,
     take_edit,
     validate,
-    with_own_names,
+    with_tool_argument_names,
 )
 from interlock.nodes.tools_execute import after_subagent, after_tool, by_kind, respond, run_tool
 from interlock.nodes.tools_questions import (
@@ -54,7 +54,7 @@ from interlock.nodes.tools_questions import (
     take_input,
     take_review,
 )
-from interlock.nodes.tools_results import as_sent, recorded_of
+from interlock.nodes.tools_results import recorded_call_and_result, result_as_sent
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import (
     DecideOut,
@@ -74,9 +74,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents that its calls may start."""
     g = Graph("tools", ToolsState, renamed={"parse_json": "parse"})
     g.nodes(parse, parse_xml)
-    g.subgraph("decide", _decide)
+    g.subgraph("decide", _build_decide)
     g.node("next_group", next_group)
-    g.subgraph("execute", lambda: _execute(depth))
+    g.subgraph("execute", lambda: _build_execute(depth))
     g.nodes(collect, cancel_rest)
 
     g.route(START, by_protocol, {"native": "parse", "json": "parse", "xml": "parse_xml"})
@@ -98,17 +98,17 @@ def enter(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
     for index, call in enumerate(input.calls):
         calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
     message = to_message("calls", {"role": "assistant", "content": input.text, "tool_calls": calls})
-    named = context.transcript.append(head, [with_own_names(message)])
+    named = context.transcript.append(head, [with_tool_argument_names(message)])
     return {"head": named, "approval_mode": context.approval_mode}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
     """One response per call, in call order."""
-    outcomes = outcomes_of(cast(ToolsState, values))
+    outcomes = batch_outcomes(cast(ToolsState, values))
     responses: list[dict[str, Any]] = []
     for index in range(values["count"]):
-        call, result = recorded_of(context.journal, values["message"], index, outcomes[index])
-        sent = as_sent(context.transcript, outcomes[index].get("record", ""), result)
+        call, result = recorded_call_and_result(context.journal, values["message"], index, outcomes[index])
+        sent = result_as_sent(context.transcript, outcomes[index].get("record", ""), result)
         fields = sent.model_dump(mode="json", exclude_none=True, exclude={"stop"})
         responses.append({"id": call.id, "name": call.name, **fields})
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)
@@ -117,11 +117,11 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
 PIPELINE = Pipeline("tools", build, ToolsInput, ToolsOutput, enter=enter, leave=leave, outcome="ended")
 
 
-def _execute(depth: int = 0) -> Graph:
+def _build_execute(depth: int = 0) -> Graph:
     """`depth`: levels of sub-agents below this call; at 0, a call that requests one is answered with an error."""
     g = Graph("execute", ExecuteState, input=ExecuteSend, output=ExecuteOut)
-    _execution_nodes(g, depth)
-    hooks(g, {"AfterTool": (after_tool, {"done": "respond", "long output": "summarize"})})
+    _add_execution_nodes(g, depth)
+    add_hooks(g, {"AfterTool": (after_tool, {"done": "respond", "long output": "summarize"})})
 
     agent = "subagent" if depth > 0 else "run_tool"
     kinds = {"tool": "run_tool", "question": "ask_question", "agent": agent, "review": "ask_review"}
@@ -149,7 +149,7 @@ def _execute(depth: int = 0) -> Graph:
     return g
 
 
-def _execution_nodes(g: Graph, depth: int) -> None:
+def _add_execution_nodes(g: Graph, depth: int) -> None:
     g.nodes(run_tool, ask_outcome, apply_outcome, ask_question, take_answer, ask_review, take_review)
     g.nodes(ask_input, take_input)
     for name in ("await_outcome", "await_answer", "await_review"):
@@ -162,7 +162,7 @@ def _execution_nodes(g: Graph, depth: int) -> None:
 
 
 @cache
-def _decide() -> Graph:
+def _build_decide() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
     g.nodes(resolve, validate, check_mode, check_policy, take_edit)
     g.nodes(request_approval, notify, apply_decision, ready)
@@ -171,7 +171,7 @@ def _decide() -> Graph:
     g.node("respond", respond_undone)
     permitted = {"allow": "ready", "ask": "request_approval"}
     changed = {"changed": "validate", "blocked": "respond", "stopped": "respond"}
-    hooks(g, {"BeforeTool": (before_tool, {**permitted, **changed})})
+    add_hooks(g, {"BeforeTool": (before_tool, {**permitted, **changed})})
 
     g.edge(START, "resolve")
     g.by_label("resolve", {"known": "validate", "unknown": "respond"})

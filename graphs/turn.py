@@ -13,7 +13,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.additions import hooks
+from interlock.graphs.additions import add_hooks
 from interlock.graphs.graph import Graph
 from interlock.graphs.pipeline import Pipeline
 from interlock.nodes.context import ide_context
@@ -44,7 +44,7 @@ def build() -> Graph:
     g.nodes(call_model, check_stream, wait_retry, note_loop)
     asked = {"ask": "call_model", "stopped": END, "blocked": END}
     choices = {"choose tools": "before_tool_selection", "answered": END}
-    hooks(
+    add_hooks(
         g,
         {
             "BeforeModel": (before_model, {**asked, **choices}),

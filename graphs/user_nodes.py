@@ -13,8 +13,8 @@ from typing import Any
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
-from interlock.graphs.foreign_node_sources import digest_of_function
-from interlock.nodes.effects import place_of
+from interlock.graphs.foreign_node_sources import function_code_digest
+from interlock.nodes.effects import node_path
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, exception_line
 from interlock.state.journal import NodeUpdate
@@ -25,7 +25,7 @@ _HERE = Path(__file__).parents[1]
 
 
 @cache
-def is_own(function: Callable[..., Any]) -> bool:
+def is_shipped(function: Callable[..., Any]) -> bool:
     """Whether Interlock itself ships a function."""
     code = getattr(function, "__code__", None)
     module = str(getattr(function, "__module__", ""))
@@ -39,7 +39,7 @@ async def run_or_replay(
 
     Raises `RunError` in a replay for a node that changed, that the record has nothing of, or that raised.
     """
-    return await _kept(function, lambda: called(function, state, runtime), state, runtime)
+    return await _call_or_replay(function, lambda: call_node(function, state, runtime), state, runtime)
 
 
 async def choose_or_replay(
@@ -50,21 +50,21 @@ async def choose_or_replay(
     async def chosen() -> Any:
         return function(state)
 
-    return await _kept(function, chosen, state, runtime)
+    return await _call_or_replay(function, chosen, state, runtime)
 
 
-async def _kept(
+async def _call_or_replay(
     function: Callable[..., Any],
     call: Callable[[], Awaitable[Any]],
     state: Mapping[str, Any],
     runtime: Runtime[Deps],
 ) -> Any:
     info = runtime.execution_info
-    theirs = unwrap(function) if is_own(function) else function
-    if is_own(theirs) or info is None:
+    theirs = unwrap(function) if is_shipped(function) else function
+    if is_shipped(theirs) or info is None:
         return await call()
     effects, name = runtime.context.effects, getattr(theirs, "__name__", type(theirs).__name__)
-    update = NodeUpdate(place_of(info), name, digest_of_function(theirs), _digest(state))
+    update = NodeUpdate(node_path(info), name, function_code_digest(theirs), _state_digest(state))
     if (found := effects.recorded_update(info.task_id, update)) is not None:
         if found.raised:
             raise RunError(found.raised)
@@ -80,19 +80,19 @@ async def _kept(
     return wrote
 
 
-def called(
+def call_node(
     function: Callable[..., Awaitable[Any]], state: Mapping[str, Any], runtime: Runtime[Deps]
 ) -> Awaitable[Any]:
     """Call the node with the state, and with the runtime if it takes one."""
-    return function(state, runtime) if _asks_runtime(function) else function(state)
+    return function(state, runtime) if _takes_runtime(function) else function(state)
 
 
 @cache
-def _asks_runtime(function: Callable[..., Any]) -> bool:
+def _takes_runtime(function: Callable[..., Any]) -> bool:
     return "runtime" in signature(function).parameters
 
 
-def _digest(state: Mapping[str, Any]) -> str:
+def _state_digest(state: Mapping[str, Any]) -> str:
     """What tells the states apart that a node was given."""
     given = {key: value for key, value in state.items() if key not in BY_PROCESS}
     text = json.dumps(jsonable(given), sort_keys=True, default=str)

@@ -5,10 +5,17 @@ from collections.abc import Sequence
 from langgraph.graph import END, START
 
 from interlock.graphs import nested_graph
-from interlock.graphs.contract import hints_of, state_of
+from interlock.graphs.contract import make_state_type, type_hints
 from interlock.graphs.graph import Graph
 from interlock.nodes.requests import await_person, notify
-from interlock.nodes.workflow import Node, begin_task, end_task, put_before_person, take_answer, take_approval
+from interlock.nodes.workflow import (
+    Node,
+    make_ask_node,
+    make_begin_node,
+    make_end_node,
+    make_take_answer_node,
+    make_take_approval_node,
+)
 from interlock.state.errors import SetupError
 from interlock.state.hooks import HookWait
 from interlock.state.main import MainState
@@ -22,14 +29,14 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     Its answer, or why there is none, goes under `answer`. The state must extend `AgentState`; agents placed in sequence
     share the conversation. `depth`: levels of sub-agents it may start.
     """
-    keys = hints_of(AgentState)
-    payload = state_of("AgentGiven", {**keys, task: str})
-    left = state_of("AgentLeft", {"head": str, "label": keys["label"], answer: str})
-    state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
+    keys = type_hints(AgentState)
+    payload = make_state_type("AgentGiven", {**keys, task: str})
+    left = make_state_type("AgentLeft", {"head": str, "label": keys["label"], answer: str})
+    state = make_state_type("AgentWork", {**type_hints(MainState), task: str, answer: str})
     g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
-    g.node("begin", begin_task(task))
+    g.node("begin", make_begin_node(task))
     g.subgraph("main", nested_graph("main", depth))
-    g.node("end", end_task(answer))
+    g.node("end", make_end_node(answer))
     g.edge(START, "begin", "main", "end")
     g.by_label("end", {"done": END, "failed": END})
     g.together(START, "begin")
@@ -63,8 +70,8 @@ def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Gra
     `show`: state key with the text to decide on; the person may edit it, and the result replaces it. `feedback`: key
     for the reason of a rejection; the state need not have it.
     """
-    g = _asking("approve", ("approved", "rejected"), (show, feedback), (show,))
-    _wire(g, put_before_person("approval", question, show, ()), take_approval(show, feedback))
+    g = _asking_graph("approve", ("approved", "rejected"), (show, feedback), (show,))
+    _wire_request(g, make_ask_node("approval", question, show, ()), make_take_approval_node(show, feedback))
     g.by_label("take", {"approved": END, "rejected": END})
     return g
 
@@ -80,18 +87,20 @@ def ask_person(
     if len({*options, "again", "declined"}) != len(options) + 2:
         raise SetupError(f"ask_person: options {[*options]} must differ, and be none of 'again', 'declined'.")
     labels = (*(options or ("answered",)), "declined")
-    g = _asking("ask_person", labels, (show, answer), (show, answer))
-    _wire(g, put_before_person("question", question, show, options), take_answer(answer, options))
+    g = _asking_graph("ask_person", labels, (show, answer), (show, answer))
+    _wire_request(
+        g, make_ask_node("question", question, show, options), make_take_answer_node(answer, options)
+    )
     g.by_label("take", {**dict.fromkeys(labels, END), **({"again": "ask"} if options else {})})
     return g
 
 
-def _asking(name: str, labels: tuple[str, ...], texts: Sequence[str], needs: Sequence[str]) -> Graph:
-    state = state_of(name, {**hints_of(HookWait), **{key: str for key in texts if key}})
+def _asking_graph(name: str, labels: tuple[str, ...], texts: Sequence[str], needs: Sequence[str]) -> Graph:
+    state = make_state_type(name, {**type_hints(HookWait), **{key: str for key in texts if key}})
     return Graph(name, state, labels=labels, asks=True, needs=tuple(filter(None, needs)))
 
 
-def _wire(g: Graph, ask: Node, take: Node) -> None:
+def _wire_request(g: Graph, ask: Node, take: Node) -> None:
     g.nodes(ask, notify)
     g.node("await_answer", await_person)
     g.node("take", take)

@@ -329,7 +329,7 @@ class Models(Protocol):
         """
         ...
 
-    def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
+    def plan_retry(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
         """When to try again after so many failures in a row: without an answer (an error), or with an invalid one.
 
         If it is pointless, the error's text then says so.
@@ -340,15 +340,15 @@ class Models(Protocol):
         """Alias → model name. Raises `UserError` with the nearest names if it can't be a model."""
         ...
 
-    def of_role(self, role: str) -> str:
+    def model_of_role(self, role: str) -> str:
         """The model for a role, from settings and defaults; resolved."""
         ...
 
-    def limit(self, model: str) -> int:
+    def context_window(self, model: str) -> int:
         """Context window in tokens (default 1,048,576)."""
         ...
 
-    def estimated(self, model: str, tokens: int) -> int:
+    def scale_estimate(self, model: str, tokens: int) -> int:
         """What an estimate means for a model, by how far earlier ones were off."""
         ...
 
@@ -356,7 +356,7 @@ class Models(Protocol):
         """Whether the end of an answer without calls says if the model has more to do."""
         ...
 
-    def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
+    def next_call_protocol(self, model: str, reply: Reply, silent: int) -> str:
         """How the model calls tools from now on, after a reply under `auto`; `silent`: its replies without a call so
         far."""
         ...

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from interlock.engine.read.calls import Call, calls, results
 from interlock.engine.store.chain import messages_at
 from interlock.engine.store.traces import Fresh, Trace
-from interlock.services.models.names import provider_of
+from interlock.services.models.names import provider_name
 from interlock.state import events as ev
 from interlock.state.messages import Message
 from interlock.state.names import is_hidden_node
@@ -49,8 +49,8 @@ def model_name(model: str) -> str:
     return model.partition(":")[2] or model
 
 
-def provider_name(model: str) -> str:
-    return PROVIDERS.get(provider_of(model), provider_of(model))
+def otel_provider_name(model: str) -> str:
+    return PROVIDERS.get(provider_name(model), provider_name(model))
 
 
 class Spans:
@@ -101,7 +101,7 @@ class Spans:
     def _model(self, row: Any, step: Any) -> Span:
         what: Attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider_name(row["model"]),
+            "gen_ai.provider.name": otel_provider_name(row["model"]),
             "gen_ai.request.model": model_name(row["model"]),
             "gen_ai.response.model": model_name(row["model"]),
             "gen_ai.response.finish_reasons": [row["finish_reason"] or "none"],

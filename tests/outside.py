@@ -77,7 +77,7 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     from interlock.state.node import spec_of
 
     undeclared: set[str] = set()
-    called = user_nodes.called
+    called = user_nodes.call_node
 
     def watched(function: Any, state: Any, runtime: Any) -> Any:
         spec = spec_of(function)
@@ -93,7 +93,7 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         services = {name: Watched(getattr(deps, name), name, note) for name in OUTSIDE}
         return called(function, state, runtime.override(context=replace(deps, **services)))
 
-    monkeypatch.setattr(user_nodes, "called", watched)
+    monkeypatch.setattr(user_nodes, "call_node", watched)
     return undeclared
 
 

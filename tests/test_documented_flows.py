@@ -16,7 +16,7 @@ from interlock.engine.diagrams.shape import Edge, connections, places
 from interlock.graphs import PIPELINES, load_pipeline
 from interlock.graphs.additions import PLACES
 from interlock.graphs.graph import Compiled
-from interlock.graphs.supersteps import Task
+from interlock.graphs.supersteps import SuperstepTask
 from interlock.state import events
 from interlock.state.charts import CHARTS, initial, moves_in
 from interlock.state.node import spec_of
@@ -101,7 +101,7 @@ def is_place(graph: str, place: str) -> bool:
 def declared(graph: str, node: str) -> Any:
     """The function of a node; null: it is a graph."""
     task = graphs()[graph].builder.nodes[node].runnable
-    return task.function if isinstance(task, Task) else None
+    return task.function if isinstance(task, SuperstepTask) else None
 
 
 def lists(graph: str, node: str, item: str) -> bool:

@@ -32,11 +32,11 @@ from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.engine.store.saver import ClassKeepingSerde
 from interlock.engine.workflows import find_workflow
 from interlock.graphs.langgraph_internals import earlier_interrupt_id, storable_types
-from interlock.graphs.stored_values import Storable
+from interlock.graphs.stored_values import StorableTypes
 from interlock.nodes import guarded_tools
 from interlock.state.deps import Deps
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
-from interlock.web.looks import state as state_on_page
+from interlock.web.page_views import get_state as state_on_page
 
 AGENT = '''
 """Plans, and carries its plan out."""
@@ -1348,7 +1348,7 @@ def test_an_answer_to_a_run_that_an_earlier_version_parked_counts_for_what_was_s
         old = {**json.loads(value), "key": f"interrupt:{name}:0"}
         changed = (old["key"], name, json.dumps(old))
         conn.stored("update approvals set key = $1, interrupt = $2, request = $3", changed)
-        serde = ClassKeepingSerde(Storable(storable_types()))
+        serde = ClassKeepingSerde(StorableTypes(storable_types()))
         of_interrupt = "where channel = '__interrupt__'"
         (item,) = serde.loads_typed(conn.execute(f"select type, value from writes {of_interrupt}").fetchone())
         saved = serde.dumps_typed((Interrupt(item.value, id=name),))
@@ -1376,7 +1376,7 @@ def test_equal_guarded_calls_are_told_apart_by_their_tool_call(
     put(Path("last"), "second")
     with monkeypatch.context() as patch:
         if earlier:
-            patch.setattr(guarded_tools, "_key_of", numbered)
+            patch.setattr(guarded_tools, "_invocation_key", numbered)
         parked = run_sync(f"{file}:graph", {"messages": "go"}, options=options)
     calls = {request["call"]: request["id"] for request in parked.pending}
     assert set(calls) == {"first", "second"}

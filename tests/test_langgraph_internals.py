@@ -60,10 +60,15 @@ def test_a_checkpoint_says_which_nodes_payloads_and_input_are_due() -> None:
     saver = InMemorySaver()
     declared("a", "b").compile(checkpointer=saver).invoke({"done": []}, CONFIG)
     last, before_b, _, first = [found.checkpoint["channel_values"] for found in saver.list(CONFIG)]
-    assert [*langgraph_internals.pending_nodes(before_b)] == ["b"] and langgraph_internals.is_due(before_b)
-    assert {key for key in before_b if not langgraph_internals.is_internal(key)} == {"done"}
-    assert langgraph_internals.is_due(first) and not langgraph_internals.is_due(last)
-    assert langgraph_internals.input_of(first) == {"done": []} and langgraph_internals.input_of(last) == {}
+    assert [*langgraph_internals.pending_nodes(before_b)] == ["b"] and langgraph_internals.has_due_work(
+        before_b
+    )
+    assert {key for key in before_b if not langgraph_internals.is_internal_channel(key)} == {"done"}
+    assert langgraph_internals.has_due_work(first) and not langgraph_internals.has_due_work(last)
+    assert (
+        langgraph_internals.pending_input(first) == {"done": []}
+        and langgraph_internals.pending_input(last) == {}
+    )
     graph = declared("a", "b")
     graph.add_conditional_edges("a", lambda _: [Send("b", {"at": "x"})], ["b"])
     graph.compile(checkpointer=(saver := InMemorySaver()), interrupt_before=["b"]).invoke(
@@ -71,7 +76,7 @@ def test_a_checkpoint_says_which_nodes_payloads_and_input_are_due() -> None:
     )
     found: Any = saver.get_tuple(CONFIG)
     values = {k: v for k, v in found.checkpoint["channel_values"].items() if not k.startswith("branch:")}
-    assert [*langgraph_internals.pending_nodes(values)] == ["b"] and langgraph_internals.is_due(values)
+    assert [*langgraph_internals.pending_nodes(values)] == ["b"] and langgraph_internals.has_due_work(values)
 
 
 def test_a_tasks_writes_hold_its_update_or_bookkeeping() -> None:
@@ -83,13 +88,15 @@ def test_a_tasks_writes_hold_its_update_or_bookkeeping() -> None:
     notes: list[tuple[str, set[str]]] = []
     app = declared("a", a=lambda _: {"done": [interrupt("?")]}).compile(checkpointer=Noting())
     app.invoke({"done": []}, CONFIG)
-    own = [channels for path, channels in notes if langgraph_internals.turns_input_into_state(path)]
-    asked = [channels for path, channels in notes if not langgraph_internals.turns_input_into_state(path)]
+    own = [channels for path, channels in notes if langgraph_internals.is_input_task(path)]
+    asked = [channels for path, channels in notes if not langgraph_internals.is_input_task(path)]
     assert own and asked == [{"__interrupt__"}] and asked[0] <= langgraph_internals.BOOKKEEPING
     from langgraph._internal import _constants
 
     assert {
-        langgraph_internals.node_of(path) for path, channels in notes if channels == {"__interrupt__"}
+        langgraph_internals.node_of_task_path(path)
+        for path, channels in notes
+        if channels == {"__interrupt__"}
     } == {"a"}
     special = {_constants.INTERRUPT, _constants.ERROR, _constants.RESUME, _constants.RETURN}
     assert special - langgraph_internals.BOOKKEEPING <= {_constants.RETURN}
@@ -106,12 +113,12 @@ class Holds(TypedDict, total=False):
 def test_the_types_of_a_graph_and_of_those_inside_it_name_what_may_be_loaded() -> None:
     inner: Any = StateGraph(Holds).add_node("look", lambda _: {}).add_edge(START, "look")
     outer = declared("a", "in", **{"in": inner.compile()}).compile()
-    assert (Kept.__module__, "Kept") in langgraph_internals.named_types(outer)
+    assert (Kept.__module__, "Kept") in langgraph_internals.declared_types(outer)
     assert ("langchain_core.messages.ai", "AIMessage") in langgraph_internals.storable_types()
 
 
 def test_a_class_of_data_is_loaded_by_its_module_and_a_function_or_unknown_module_is_not() -> None:
-    known = stored_values.Storable([("a", "Named")])
+    known = stored_values.StorableTypes([("a", "Named")])
     found = [(Kept.__module__, "Kept"), ("langchain_core.outputs.generation", "Generation"), ("a", "Named")]
     wrong = [("os", "system"), ("builtins", "exec"), ("subprocess", "Popen"), ("antigravity", "x")]
     assert all(name in known for name in found)

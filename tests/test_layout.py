@@ -454,7 +454,7 @@ def test_nobody_outside_its_room_asks_whether_a_graph_is_foreign() -> None:
 
 def test_each_form_of_the_question_is_seen() -> None:
     asked = """
-from interlock.graphs.foreign import Foreign
+from interlock.graphs.foreign import ForeignWorkflow
 def f(found, is_foreign):
     if isinstance(found, Pipeline | Workflow) or hasattr(found, "graph") or found.foreign: pass
     match found:
@@ -463,7 +463,12 @@ def f(found, is_foreign):
 """
     assert sorted(questions_in(ast.parse(asked))) == sorted(
         [
-            *("Foreign", "is_foreign", "isinstance(found, Pipeline | Workflow)", "hasattr(found, 'graph')"),
+            *(
+                "ForeignWorkflow",
+                "is_foreign",
+                "isinstance(found, Pipeline | Workflow)",
+                "hasattr(found, 'graph')",
+            ),
             *("foreign", "case ForeignSaver()", "ForeignSaver"),
         ]
     )

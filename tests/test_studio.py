@@ -24,8 +24,8 @@ from interlock.engine.store.foreign import saver_for
 from interlock.engine.store.steps import StepLog
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import PIPELINES
-from interlock.graphs.foreign import Foreign
-from interlock.graphs.foreign_requests import plain
+from interlock.graphs.foreign import ForeignWorkflow
+from interlock.graphs.foreign_requests import to_json_value
 from interlock.testing import Stage
 
 ROOT = Path(__file__).parent.parent
@@ -135,15 +135,17 @@ def _here(folder: Path, shape: str) -> Seen:
     outcome = stage.run(name, given if isinstance(given, dict) else {"input": given})
     with closing(Store(stage.home).connect()) as conn:
         workflow, _ = find_workflow(name, stage.options)
-        assert isinstance(workflow, Foreign)
+        assert isinstance(workflow, ForeignWorkflow)
         approvals = SqlApprovals(conn, outcome.run)
         saver = saver_for(workflow, conn, StepLog(), approvals, stage.home)
         app, thread = workflow.build().compile(saver), {"configurable": {"thread_id": outcome.run}}
         while outcome.status == "waiting":
             tasks = app.get_state(thread).tasks
-            stops = [(task.name, json.dumps(plain(one.value))) for task in tasks for one in task.interrupts]
+            stops = [
+                (task.name, json.dumps(to_json_value(one.value))) for task in tasks for one in task.interrupts
+            ]
             asked.append(sorted(stops))
             decisions = [Decision(one["id"], "proceed_once", text=str(ANSWER)) for one in outcome.pending]
             outcome = stage.resume(outcome.run, *decisions)
         assert outcome.status == "done", outcome.error
-        return Seen(asked, [plain(one.values) for one in reversed([*app.get_state_history(thread)])])
+        return Seen(asked, [to_json_value(one.values) for one in reversed([*app.get_state_history(thread)])])

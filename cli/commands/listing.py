@@ -147,7 +147,7 @@ def agents(args: Args) -> int | None:
 
 @takes(Parser.folder_flags, Parser.json_flag)
 def models(args: Args) -> None:
-    from interlock.engine.client.models import offered_models, source
+    from interlock.engine.client.models import offered_models, price_table_version
 
     rows, problems = offered_models(options_here(args))
     warn(problems)
@@ -171,7 +171,8 @@ def models(args: Args) -> None:
     ]
     show_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
     err().print(
-        f"Context windows and prices of known models: {source()}. Set your own with models.NAME; tiers: --json."
+        f"Context windows and prices of known models: {price_table_version()}. Set your own with models.NAME; "
+        "tiers: --json."
     )
     unknown = [row["model"] for row in rows if not row["window_known"]]
     if unknown:

@@ -129,7 +129,7 @@ class Readings:
 
     def _read(self, session: Session, run: str | None) -> None:
         from interlock.services.models.facts import ModelFacts
-        from interlock.services.models.names import resolve
+        from interlock.services.models.names import resolve_model
 
         client = session.client
         own = (run, client.innermost(run)) if run else ()
@@ -137,7 +137,7 @@ class Readings:
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         settings = client.settings(session.workspace)
         if model := session.answering or session.model:
-            self._window = ModelFacts(settings, os.environ, ask=False).limit(resolve(settings, model))
+            self._window = ModelFacts(settings, os.environ, ask=False).limit(resolve_model(settings, model))
         if run:
             spent = [one["usd"] for one in client.costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)

@@ -51,7 +51,7 @@ _REPLIES = {
         *("HttpResponse", "GenerateContentResponse", "Candidate", "FunctionCall"),
         "GenerateContentResponseUsageMetadata",
     ),
-    "interlock.services.models.script": ("Scripted",),
+    "interlock.services.models.script": ("ScriptEntry",),
     "langchain_core.messages": ("AIMessage", "AIMessageChunk"),
     "langchain_core.outputs": ("ChatGenerationChunk", "ChatResult"),
     "openai.types.chat.chat_completion_chunk": ("ChatCompletionChunk", "Choice", "ChoiceDelta"),

@@ -14,12 +14,12 @@ from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,
     INPUT,
     WHOLE,
-    input_of,
-    is_internal,
-    path_by_edges,
+    edge_task_path,
+    is_internal_channel,
+    pending_input,
     pending_nodes,
 )
-from interlock.graphs.stored_values import OF_PYTHON, loader_of
+from interlock.graphs.stored_values import OF_PYTHON, make_type_loader
 
 
 class AsRecorded:
@@ -30,7 +30,7 @@ class AsRecorded:
 
     def __init__(self, conn: Connection, run: str) -> None:
         self._saver = Saver(conn)
-        self._saver.serde = Serde(loader_of(OF_PYTHON))
+        self._saver.serde = Serde(make_type_loader(OF_PYTHON))
         self._nodes = {task: node for _, task, node, _ in task_writes(conn, run)}
 
     def get_state(self, config: Any, subgraphs: bool = False) -> StateSnapshot:  # noqa: ARG002 - as LangGraph's
@@ -46,11 +46,11 @@ class AsRecorded:
 
     def _snapshot(self, found: Any, is_live: bool = False) -> StateSnapshot:
         held: dict[str, Any] = found.checkpoint["channel_values"]
-        values = {key: value for key, value in held.items() if key == WHOLE or not is_internal(key)}
+        values = {key: value for key, value in held.items() if key == WHOLE or not is_internal_channel(key)}
         tasks = [*self._tasks(found)]
         over = {task.name for task in tasks if task.result is not None} if is_live else {*()}
         ahead = [node for node in pending_nodes(held) if node not in over]
-        ahead += [INPUT] if input_of(held) else []
+        ahead += [INPUT] if pending_input(held) else []
         return StateSnapshot(
             values[WHOLE] if values.keys() == {WHOLE} else values,
             tuple(ahead),
@@ -76,11 +76,11 @@ class AsRecorded:
             )
             answered = any(name == "__resume__" for name, _ in each)
             open_ = () if given or (answered and not asked) else asked
-            yield PregelTask(task, node, path_by_edges(node), failed, open_, None, dict(given) or None)
+            yield PregelTask(task, node, edge_task_path(node), failed, open_, None, dict(given) or None)
 
 
 _TASK: Callable[[tuple[str, str, Any]], str] = itemgetter(0)
 
 
 def _is_bookkeeping(channel: str) -> bool:
-    return channel in BOOKKEEPING or is_internal(channel)
+    return channel in BOOKKEEPING or is_internal_channel(channel)

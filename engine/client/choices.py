@@ -28,11 +28,13 @@ _YOLO = {"yolo": "asks nothing"}
 
 def models(talk: "Conversation") -> dict[str, str]:
     """Alias → which model it is; first what chooses among them."""
-    from interlock.services.models.names import limit
+    from interlock.services.models.names import configured_context_window
 
     settings = talk.client.settings(talk.workspace)
     aliases = settings.model.aliases.items()
-    found = {alias: f"{name}, {limit(settings, name):,} tokens" for alias, name in aliases}
+    found = {
+        alias: f"{name}, {configured_context_window(settings, name):,} tokens" for alias, name in aliases
+    }
     own = {talk.model: "now"} if talk.model and talk.model not in {"auto", *found} else {}
     return {**own, "auto": "chosen for each prompt", **found}
 
@@ -87,11 +89,11 @@ def next_approval_mode(talk: "Conversation") -> None:
 
 def thinking(talk: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
     """The thought level now, and what may be chosen; nothing for a model without one."""
-    from interlock.services.models.names import resolve, thinks
+    from interlock.services.models.names import resolve_model, supports_thinking_level
 
     settings = talk.client.settings(talk.workspace)
     chosen = talk.options.overrides.get("model", {}).get("thinking", settings.model.thinking)
-    able = thinks(resolve(settings, talk.model or settings.model.name))
+    able = supports_thinking_level(resolve_model(settings, talk.model or settings.model.name))
     return chosen, THINKING if able else {}
 
 

@@ -7,8 +7,8 @@ from dotenv import dotenv_values
 
 from interlock.engine.options import Options
 from interlock.services.config.formats import DotEnv, write_variables
-from interlock.services.models.names import PROVIDERS, check_address, check_package
-from interlock.services.models.probe import models_at
+from interlock.services.models.names import PROVIDERS, check_server_address, require_package
+from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
 from interlock.state.text import nearest
@@ -45,7 +45,7 @@ def tested(options: Options, provider: str) -> list[str]:
         raise UserError(why)
     if not one.key and (provider == _GEMINI or (keys and not url)):
         raise UserError(f"No key for {provider!r}. Set one: interlock auth set {provider}")
-    return models_at(provider, found.values)
+    return list_provider_models(provider, found.values)
 
 
 def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
@@ -67,8 +67,8 @@ def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
     before = _loaded(options).values
     if keys and key and name and before.get(name):
         given.setdefault(name, before[name])  # a key belongs to the address that it was tried at
-    check_address(f"{provider}:any", given)
-    found = models_at(provider, {**before, **given}) if is_tested(provider) else []
+    check_server_address(f"{provider}:any", given)
+    found = list_provider_models(provider, {**before, **given}) if is_tested(provider) else []
     write_variables(_file(options), given)
     return found
 
@@ -125,7 +125,7 @@ def lacking(provider: str) -> str:
     """Return which package a provider's models lack, and the command that installs it; empty: none."""
     try:
         if provider != _GEMINI:
-            check_package(f"{provider}:MODEL")
+            require_package(f"{provider}:MODEL")
     except UserError as why:
         return str(why)
     return ""

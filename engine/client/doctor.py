@@ -137,10 +137,10 @@ def _snapshots(root: Path, settings: "Settings") -> Finding:
 
 
 def _network(env: Mapping[str, str]) -> Iterator[Finding]:
-    from interlock.services.models.network import described
+    from interlock.services.models.network import describe_network_settings
 
     try:
-        yield from (Finding("ok", "network", line) for line in described(env))
+        yield from (Finding("ok", "network", line) for line in describe_network_settings(env))
     except UserError as error:
         yield Finding("problem", "network", str(error))
 

@@ -41,16 +41,16 @@ def settings_and_env(options: Options) -> "tuple[Settings, Mapping[str, str]]":
 
 def check_model(settings: "Settings", name: str) -> None:
     """Raise `UserError` for a name that no model has."""
-    from interlock.services.models.names import resolve
+    from interlock.services.models.names import resolve_model
 
-    resolve(settings, name)
+    resolve_model(settings, name)
 
 
 def check_installed(provider: str) -> None:
     """Raise `UserError` with the command that installs it if the provider's package is missing."""
-    from interlock.services.models.names import check_package
+    from interlock.services.models.names import require_package
 
-    check_package(f"{provider}:any")
+    require_package(f"{provider}:any")
 
 
 def key_variables(provider: str) -> tuple[str, str]:
@@ -62,16 +62,16 @@ def key_variables(provider: str) -> tuple[str, str]:
 
 def models_with(provider: str, env: Mapping[str, str]) -> list[str]:
     """The models that a provider offers with the key in `env`. Raises `UserError` with what is wrong."""
-    from interlock.services.models.probe import models_at
+    from interlock.services.models.provider_api import list_provider_models
 
-    return models_at(provider, env)
+    return list_provider_models(provider, env)
 
 
 def models_of_gemini(base: str, key: str) -> list[str]:
     """The models that a key of Gemini gives access to. Raises `UserError` with what is wrong."""
-    from interlock.services.models.probe import gemini_models
+    from interlock.services.models.provider_api import list_gemini_models
 
-    return gemini_models(base, key)
+    return list_gemini_models(base, key)
 
 
 def cheap_gemini(settings: "Settings", models: Sequence[str]) -> str:
@@ -84,33 +84,33 @@ def cheap_gemini(settings: "Settings", models: Sequence[str]) -> str:
 
 def try_gemini(base: str, key: str, model: str) -> None:
     """Send a request. Raises `UserError` with what is wrong."""
-    from interlock.services.models.probe import fetched
+    from interlock.services.models.provider_api import fetch_json
 
     body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
-    fetched(f"{base}/v1beta/models/{model}:generateContent", {"x-goog-api-key": key}, body, _LOADING_S)
+    fetch_json(f"{base}/v1beta/models/{model}:generateContent", {"x-goog-api-key": key}, body, _LOADING_S)
 
 
 def models_served(base: str, key: str) -> tuple[str, list[str]]:
     """The base address, with `/v1` added if it was missing, and the models served there. Raises `UserError`."""
-    from interlock.services.models.probe import bearer, fetched
+    from interlock.services.models.provider_api import bearer_header, fetch_json
 
-    headers = bearer(key)
+    headers = bearer_header(key)
     try:
-        found = fetched(f"{base}/models", headers)
+        found = fetch_json(f"{base}/models", headers)
     except UserError:
         if base.endswith("/v1"):
             raise
         base = f"{base}/v1"
-        found = fetched(f"{base}/models", headers)
+        found = fetch_json(f"{base}/models", headers)
     return base, [str(one["id"]) for one in map(object_of, found.get("data", [])) if "id" in one]
 
 
 def try_served(base: str, key: str, model: str) -> None:
     """Send a request to a server that speaks OpenAI's protocol. Raises `UserError` with what is wrong."""
-    from interlock.services.models.probe import bearer, fetched
+    from interlock.services.models.provider_api import bearer_header, fetch_json
 
     body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
-    fetched(f"{base}/chat/completions", bearer(key), body, _LOADING_S)
+    fetch_json(f"{base}/chat/completions", bearer_header(key), body, _LOADING_S)
 
 
 def store_choice(variables: Mapping[str, str], model: str, home: Path) -> None:

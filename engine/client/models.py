@@ -6,11 +6,11 @@ from typing import Any
 
 from interlock.engine.driver.run_config import RunConfig, prepare_run
 from interlock.engine.options import Options
-from interlock.services.models.facts import offered
-from interlock.services.models.known import FREE
-from interlock.services.models.known import source as source
-from interlock.services.models.names import PROVIDERS, provider_of
-from interlock.services.models.probe import models_at
+from interlock.services.models.facts import list_offered_models
+from interlock.services.models.model_table import FREE
+from interlock.services.models.model_table import price_table_version as price_table_version
+from interlock.services.models.names import PROVIDERS, provider_name
+from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 from interlock.state.text import visible
 
@@ -18,8 +18,8 @@ from interlock.state.text import visible
 def offered_models(options: Options) -> tuple[list[dict[str, Any]], list[str]]:
     """Return a row for each model (window, reply, what it takes, price, calls, whether it was tried), and problems."""
     prepared = prepare_run(options, needs_model=False)
-    found = offered(prepared.settings, prepared.env, prepared.facts)
-    listed, problems = _listed(prepared.env, {provider_of(name) for name in found})
+    found = list_offered_models(prepared.settings, prepared.env, prepared.facts)
+    listed, problems = _listed(prepared.env, {provider_name(name) for name in found})
     rows = [_row(name, prepared) for name in dict.fromkeys([*found, *listed])]
     return rows, problems
 
@@ -30,7 +30,7 @@ def _listed(env: Mapping[str, str], named: Collection[str]) -> tuple[list[str], 
     models: list[str] = []
     problems: list[str] = []
     with ThreadPoolExecutor(len(keyed) or 1) as pool:
-        for provider, asked in [(p, pool.submit(models_at, p, env)) for p in keyed]:
+        for provider, asked in [(p, pool.submit(list_provider_models, p, env)) for p in keyed]:
             try:
                 models += [f"{provider}:{name}" for name in asked.result()]
             except UserError as error:
@@ -40,9 +40,9 @@ def _listed(env: Mapping[str, str], named: Collection[str]) -> tuple[list[str], 
 
 def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
     settings, facts = prepared.settings, prepared.facts
-    seen, able = facts.seen(name), facts.able(name)
+    seen, able = facts.observations(name), facts.abilities(name)
     prices = facts.prices(name)
-    window, told = facts.window(name)
+    window, told = facts.context_window(name)
     first = prices[0] if prices else None
     shown = f"{first.input:g} / {first.output:g}" if first else None
     return {
@@ -53,7 +53,7 @@ def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
         "takes": [*able.takes],
         "price": "0" if prices == FREE else shown,
         "prices": [rates._asdict() for rates in prices or ()],
-        "protocol": facts.protocol(name, settings.tools.protocol),
+        "protocol": facts.call_protocol(name, settings.tools.protocol),
         "tokens_per_estimate": seen.per_estimate,
         "tried": seen.answered,
     }

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from interlock.engine.client import Client, Outcome, Renderer, RunRow, threads
 from interlock.engine.client.served import Served
-from interlock.graphs.foreign import input_of
+from interlock.graphs.foreign import wrap_foreign_input
 from interlock.graphs.langgraph_internals import RESERVED, TAP
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.errors import UserError
@@ -33,7 +33,7 @@ class Dialect:
 
     def start_input(self, workflow: str, given: Any) -> Any:  # noqa: ARG002 - for another dialect's error
         """Return the input that a run begins with. Raise `InputError` if it can't be one."""
-        return input_of(given)
+        return wrap_foreign_input(given)
 
     def begins_with(self, command: Any) -> bool:
         """Return whether a run can begin with this command in place of an input."""

@@ -20,7 +20,7 @@ from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
 from interlock.engine.user_code import CodeForbiddenError
 from interlock.graphs import foreign_requests
-from interlock.graphs.foreign_requests import actions_decided, answer_text
+from interlock.graphs.foreign_requests import answer_text, decisions_on_actions
 from interlock.graphs.langgraph_internals import is_interrupt_id
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import ApprovalRequest
@@ -250,13 +250,13 @@ def is_breakpoint(asked: Waiting) -> bool:
 
 def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
     first = asked[0].request
-    if not foreign_requests.is_of_interrupt(first):
+    if not foreign_requests.is_interrupt_request(first):
         return [decision_of(asked[0], answer)]
     if first.kind == "question":
         return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]
     if is_breakpoint(asked[0]):
         return [Decision(asked[0].id, "proceed_once")]
-    made = actions_decided([one.request for one in asked], answer)
+    made = decisions_on_actions([one.request for one in asked], answer)
     return [Decision(one.id, **fields) for one, fields in zip(asked, made, strict=True)]
 
 

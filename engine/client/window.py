@@ -38,7 +38,7 @@ class Window(NamedTuple):
 
 def window(talk: "Conversation") -> Window:
     """What the next request carries. Raises `UserError` before anything has run."""
-    from interlock.services.models.names import limit, resolve
+    from interlock.services.models.names import configured_context_window, resolve_model
 
     run, settings = talk.this_run, talk.client.settings(talk.workspace)
     model = talk.answering or talk.model
@@ -47,7 +47,9 @@ def window(talk: "Conversation") -> Window:
         for source, tokens in _sources(message):
             found[source] += tokens
     sources = [(source, tokens) for source, tokens in found.most_common() if tokens]
-    size = talk.used.window or (limit(settings, resolve(settings, model)) if model else 0)
+    size = talk.used.window or (
+        configured_context_window(settings, resolve_model(settings, model)) if model else 0
+    )
     return Window(model, size, sources)
 
 

@@ -11,7 +11,7 @@ from statemachine import State, StateChart
 from interlock.engine.read.lives import Life
 from interlock.engine.read.run_path import Counts, Place, RunPath
 from interlock.graphs.graph import Compiled, Subgraph
-from interlock.graphs.supersteps import Branch, Task
+from interlock.graphs.supersteps import DrawnBranch, SuperstepTask
 from interlock.state.charts import leaf_of, name_of
 from interlock.state.names import RAISED, display_name
 from interlock.state.node import Group, NodeSpec, Part, spec_of
@@ -127,22 +127,23 @@ def _names(graph: Any) -> list[str]:
     if not hasattr(graph, "builder"):
         return [*graph.nodes]
     found: dict[str, Any] = {name: spec.runnable for name, spec in graph.builder.nodes.items()}
-    return [name for name, task in found.items() if not isinstance(task, Task) or task.node == name]
+    return [name for name, task in found.items() if not isinstance(task, SuperstepTask) or task.node == name]
 
 
 def connections(graph: Compiled) -> list[Edge]:
     """Every edge once, in the order the nodes were declared; labels to the same target are joined."""
-    merged: dict[tuple[str, str], Edge] = {}
+    merged: dict[tuple[str, str], list[Edge]] = {}
     for edge in _declared(graph):
-        old = merged.get((edge.source, edge.target), edge)
-        labels = tuple(dict.fromkeys(old.labels + edge.labels))
-        merged[edge.source, edge.target] = replace(edge, labels=labels, each=old.each or edge.each)
+        merged.setdefault((edge.source, edge.target), []).append(edge)
     place = {name: i for i, name in enumerate((START, *_names(graph), END))}
     order = Counter[str]()
-    for ends, edge in merged.items():
-        merged[ends] = replace(edge, order=order[edge.source])
-        order[edge.source] += 1
-    return sorted(merged.values(), key=lambda e: (place[e.source], place[e.target]))
+    found: list[Edge] = []
+    for (source, target), same in merged.items():
+        labels = dict.fromkeys(label for edge in same for label in edge.labels)
+        each = any(edge.each for edge in same)
+        found.append(Edge(source, target, tuple(labels), each=each, order=order[source]))
+        order[source] += 1
+    return sorted(found, key=lambda e: (place[e.source], place[e.target]))
 
 
 def _declared(graph: Compiled) -> Iterator[Edge]:
@@ -158,7 +159,7 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
         for branch in branches.values():
             # Without a map, a foreign graph's router may lead anywhere.
             ends = {str(label): t for label, t in (branch.ends or _anywhere(graph, source)).items()}
-            if isinstance(branch.path, Branch) and branch.path.sends:
+            if isinstance(branch.path, DrawnBranch) and branch.path.sends:
                 # `Graph.fan_out` lists the payloads' target first, then the target without any.
                 for i, target in enumerate(ends.values()):
                     yield Edge(source, target, (_NONE if i else _EACH,), each=not i)
@@ -278,7 +279,7 @@ def _lists(graph: Any, place: Place, counts: Counts | None) -> Iterator[tuple[st
 
 def _spec(graph: Any, name: str) -> NodeSpec | None:
     task = graph.builder.nodes[name].runnable if hasattr(graph, "builder") else None
-    return spec_of(task.function) if isinstance(task, Task) else None
+    return spec_of(task.function) if isinstance(task, SuperstepTask) else None
 
 
 def _parts(graph: Any, name: str) -> tuple[Part, ...]:

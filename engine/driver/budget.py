@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store.runs import first_task, with_subtasks
 from interlock.engine.store.usage import Usage
-from interlock.services.models.known import Prices, cost_of
+from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.clock import unix_time
 from interlock.state.deps import Stopped
 from interlock.state.messages import ModelCall
@@ -200,8 +200,10 @@ class RunBudget:
             rooms.append(most - used.tokens - used.reserved_tokens - tokens)
         if (most_usd := self.limits.max_budget_usd) is not None and (prices := self.prices(model)):
             asked = _priced_request_tokens(tokens, used.next_cached)
-            left = most_usd - used.usd - used.reserved_usd - cost_of(prices, asked)
-            each = cost_of(prices, Tokens(input=tokens, output=1)) - cost_of(prices, Tokens(input=tokens))
+            left = most_usd - used.usd - used.reserved_usd - request_cost(prices, asked)
+            each = request_cost(prices, Tokens(input=tokens, output=1)) - request_cost(
+                prices, Tokens(input=tokens)
+            )
             rooms += [left / each] if each else []
         if not rooms:
             return None
@@ -209,12 +211,12 @@ class RunBudget:
 
     def _least(self, model: str, input: int) -> float:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None
-        return cost_of(prices, _priced_request_tokens(input)) if prices else 0.0
+        return request_cost(prices, _priced_request_tokens(input)) if prices else 0.0
 
     def _most(self, model: str, input: int, out: int) -> float:
         """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
         prices = self.prices(model) if self.limits.max_budget_usd is not None and (input or out) else None
-        return cost_of(prices[-1:], Tokens(input=input, output=out)) if prices else 0.0
+        return request_cost(prices[-1:], Tokens(input=input, output=out)) if prices else 0.0
 
 
 def _priced_request_tokens(input: int, cached: int = 0) -> Tokens:

@@ -105,9 +105,9 @@ def _make_answer(waiting: dict[str, Request], name: str, decision: Decision, by:
         )
     args = None
     if not is_about_call(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
-        from interlock.graphs.foreign_requests import check_answer
+        from interlock.graphs.foreign_requests import check_answer_schema
 
-        check_answer(name, decision.text or "", schema)
+        check_answer_schema(name, decision.text or "", schema)
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         check_edit(request, args)

@@ -27,12 +27,12 @@ from interlock.engine.store.runs import fence, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs.graph import Compiled
-from interlock.graphs.langgraph_internals import lost_nodes
+from interlock.graphs.langgraph_internals import missing_nodes
 from interlock.graphs.pipeline import Pipeline
-from interlock.nodes.effects import until_effects_end
+from interlock.nodes.effects import wait_for_effects
 from interlock.prompts import load
 from interlock.services.context.references import build_attachments
-from interlock.services.models.names import turn_tracing_off
+from interlock.services.models.names import disable_tracing
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
 from interlock.state.errors import RunError, UserError
@@ -95,7 +95,7 @@ class Drive:
             steps = StepLog(prepared.redact, self.conn, lease.run)
             raise_id_clock(self.conn, lease.run)
             options, info = prepared.options, _run_info(prepared, lease.run, pipeline)
-            turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
+            disable_tracing()  # the environment could make LangGraph send its runs to a tracing service
             stop.token.loop = self._loop
             connections = DriveConnections(
                 self.conn, stop.token, steps, bus, self.stop_for_budget, lease.epoch
@@ -187,7 +187,7 @@ class Drive:
             with self.stop.token.held():
                 while self.stop.token.left:
                     await asyncio.wait([*self.stop.token.left])
-                await until_effects_end(self.lease.run)
+                await wait_for_effects(self.lease.run)
             await self.services.close()
         finally:
             self._stack.close()
@@ -239,7 +239,7 @@ def check_resumable(run: str, graph: Any, app: Any, snapshot: StateSnapshot, sav
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
-    if lost := lost_nodes(values, app.nodes):
+    if lost := missing_nodes(values, app.nodes):
         raise _cannot_resume_error(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
     if lost := saver.lost_keys(values, known):

@@ -26,7 +26,7 @@ from interlock.services.files.protected import ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.hook_settings import HookBook, find_event
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.names import check_credentials, resolve, with_whole_path
+from interlock.services.models.names import check_credentials, resolve_model, with_absolute_script_path
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, restrict_mode_tools
 from interlock.services.policy.rule import Scope
 from interlock.services.policy.rule_files import ADMIN_FOLDERS, user_rule_folder
@@ -206,14 +206,14 @@ class RunConfig:
         wanted = self.options.prompt_profile or self.settings.model.prompt_profile
         if wanted != "auto" or self.options.fake is not None:
             return wanted == "small"
-        return self.facts.is_small(resolve(self.settings, self.model))
+        return self.facts.uses_small_prompt(resolve_model(self.settings, self.model))
 
     def resolve_protocol(self, wanted: str) -> str:
         """How the main model calls tools, `auto` resolved as far as that is known."""
         fake = self.options.fake is not None
         if fake:
             return "native" if wanted == "auto" else wanted
-        return self.facts.protocol(resolve(self.settings, self.model), wanted)
+        return self.facts.call_protocol(resolve_model(self.settings, self.model), wanted)
 
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
@@ -233,7 +233,7 @@ def apply_input(options: Options, input: WorkflowInput) -> Options:
     return replace(
         options,
         workspace=workspace,
-        model=with_whole_path(model) if elsewhere else model,
+        model=with_absolute_script_path(model) if elsewhere else model,
         approval_mode=input.approval_mode or options.approval_mode,
         mode=input.mode or options.mode,
         protocol=input.protocol or options.protocol,
@@ -403,7 +403,7 @@ def _resolve_limits(options: Options, settings: Settings, env: Mapping[str, str]
     limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **options.limits})
     if limits.max_budget_usd is not None:
         name, facts = settings.model.name, ModelFacts(settings, env)
-        for model in (resolve(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):
+        for model in (resolve_model(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):
             if facts.prices(model) is None:
                 raise InputError(no_price_message(model), "limits.max_budget_usd")
     return limits

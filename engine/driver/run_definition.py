@@ -22,7 +22,7 @@ from interlock.engine.store.runs import read_lease
 from interlock.engine.store.seals import Definition, is_sealed, read_definition
 from interlock.engine.user_code import FORBIDDEN, CodeForbiddenError
 from interlock.engine.workflows import MisdeclaredError, error_line, execute_file, load_recorded_workflow
-from interlock.graphs.additions import COMPRESS, PLACES, Processor, with_processors
+from interlock.graphs.additions import COMPRESS, PLACES, Processor, place_processors
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.files.disk import make_private_directory
 from interlock.services.policy.rule_files import RuleText, parse_rule_files
@@ -178,7 +178,7 @@ def with_user_processors(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
     if not found:
         return chosen
     try:
-        made = with_processors(chosen, tuple(found))
+        made = place_processors(chosen, tuple(found))
         made.declared()  # checks that every node fits the state
         return made
     except SetupError as error:

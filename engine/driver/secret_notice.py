@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from interlock.graphs.foreign_requests import plain
+from interlock.graphs.foreign_requests import to_json_value
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.text import json_text
 
@@ -19,7 +19,7 @@ class SecretNotice:
         """Look at a value. `what` begins the warning."""
         if self._warned or not self._redact.enabled:
             return
-        if spans := self._redact.find_secrets(json_text(plain(value))):
+        if spans := self._redact.find_secrets(json_text(to_json_value(value))):
             self._warned = True
             self._warn(
                 f"{what} holds a secret ({spans[0].name}). It is masked wherever it is shown or exported, but the "

@@ -16,7 +16,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.store import views
 from interlock.engine.store.checkpoints import Due, due_within
 from interlock.engine.store.views import Row
-from interlock.graphs.langgraph_internals import node_of
+from interlock.graphs.langgraph_internals import node_of_task_path
 from interlock.state.names import ERROR_HANDLER, RAISED
 
 Place = tuple[str, ...]
@@ -327,7 +327,7 @@ def _add_waits(steps: dict[str, dict[str, Step]], waits: Iterable[Row]) -> froze
         namespace = "|".join(f"{name}:{task[:8]}" for name, _, task in inside)  # as rows of steps have it
         place = tuple(name for name, _, _ in inside)
         here |= {(place[:depth], name) for depth, name in enumerate(place)}
-        if not (node := node_of(row["task_path"])):
+        if not (node := node_of_task_path(row["task_path"])):
             continue
         here.add((place, node))
         if any(inner.startswith(f"{namespace}|{node}:".lstrip("|")) for inner in steps):

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.store import checkpoint_of, select
-from interlock.graphs.langgraph_internals import BOOKKEEPING, due_nodes, is_internal, node_of
+from interlock.graphs.langgraph_internals import (
+    BOOKKEEPING,
+    due_nodes,
+    is_internal_channel,
+    node_of_task_path,
+)
 from interlock.state.errors import UserError
 
 
@@ -75,7 +80,7 @@ def checkpoint_at(home: Path, run: str, step: int | None = None) -> tuple[RootCh
 def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
     """The state after a root step, by default the newest. Raises `UserError` naming the existing steps."""
     values = checkpoint_at(home, run, step)[0].values
-    return {key: value for key, value in values.items() if not is_internal(key)}
+    return {key: value for key, value in values.items() if not is_internal_channel(key)}
 
 
 def current_state(home: Path, run: str) -> dict[str, Any]:
@@ -123,7 +128,7 @@ def due_within(home: Path, run: str) -> list[Due]:
         run,
     )
     over = {
-        (row["checkpoint_ns"], row["checkpoint_id"], node_of(row["task_path"]))
+        (row["checkpoint_ns"], row["checkpoint_id"], node_of_task_path(row["task_path"]))
         for row in select(
             home,
             "select checkpoint_ns, checkpoint_id, task_path, channel from writes where thread_id = $1",

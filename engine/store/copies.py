@@ -86,9 +86,9 @@ def change_newest(
     """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
     from interlock.engine.store.saver import ClassKeepingSerde
     from interlock.graphs.langgraph_internals import storable_types
-    from interlock.graphs.stored_values import Storable
+    from interlock.graphs.stored_values import StorableTypes
 
-    serde = ClassKeepingSerde(Storable(storable_types()))
+    serde = ClassKeepingSerde(StorableTypes(storable_types()))
     newest = "where thread_id = $1 and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with Store(home).writing() as conn:
         with resealed(conn, run):

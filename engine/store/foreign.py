@@ -21,9 +21,9 @@ from interlock.engine.store.saver import ClassKeepingSaver, Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import langgraph_internals
 from interlock.graphs.foreign_node_sources import node_sources
-from interlock.graphs.foreign_requests import pause_of, requests_of, value_of
+from interlock.graphs.foreign_requests import breakpoint_request, interrupt_requests, resume_value
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_values import StoredForm, unstorable
+from interlock.graphs.stored_values import StoredForm, find_unstorable
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.clock import unix_time
 from interlock.state.errors import RunError
@@ -77,9 +77,9 @@ class ForeignSaver(ClassKeepingSaver):
     def _formed(self, channel: str, value: Any) -> Any:
         """The value, or what the graph's own serializer makes of it, if that brings it back. Raises `RunError` for
         one that can't be hidden as all of the state is."""
-        if self._own is None or not langgraph_internals.holds_values(channel, value):
+        if self._own is None or not langgraph_internals.holds_graph_values(channel, value):
             return value
-        is_ours = not unstorable(value, self.known, self.serde)
+        is_ours = not find_unstorable(value, self.known, self.serde)
         if is_ours and not self._hides:
             return value
         if is_ours:
@@ -178,7 +178,7 @@ class ForeignSaver(ClassKeepingSaver):
         ]
         if not keys and isinstance(item.value, str) and self._approvals.get(item.value):
             keys.append(item.value)  # an effect asks what became of it
-        for request in [] if keys else requests_of(item, node):
+        for request in [] if keys else interrupt_requests(item, node):
             self._approvals.ask(request)
             keys.append(request.key)
         self.conn.update("approvals", {"interrupt": None}, {"run": thread, "interrupt": item.id})
@@ -201,8 +201,8 @@ class ForeignSaver(ClassKeepingSaver):
     def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:
         if not langgraph_internals.has_breakpoints(app):
             return set()
-        found = langgraph_internals.stops_at(app, snapshot, self._ran_before)
-        return {name for name, *about in found if self._pause(run, name, pause_of(name, *about))}
+        found = langgraph_internals.find_breakpoint_stops(app, snapshot, self._ran_before)
+        return {name for name, *about in found if self._pause(run, name, breakpoint_request(name, *about))}
 
     @override
     def answers(self, run: str, waiting: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,11 +263,13 @@ def saver_for(
     workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
 ) -> Saver:
     """Return the saver of a workflow's runs. `path`: of the store, which holds the memories of graphs, too."""
-    return workflow.saver(
-        lambda outcome: Saver(conn, steps, outcome),
-        lambda outcome: ClassKeepingSaver(conn, steps, outcome),
-        lambda form: ForeignSaver(conn, steps, form, approvals, Memory(path)),
-    )
+    match workflow.checkpoint_values:
+        case "json":
+            return Saver(conn, steps, workflow.outcome)
+        case "classes":
+            return ClassKeepingSaver(conn, steps, workflow.outcome)
+        case "any":
+            return ForeignSaver(conn, steps, workflow.thread_form(), approvals, Memory(path))
 
 
 @contextmanager
@@ -347,7 +349,7 @@ def task_writes(conn: Connection, run: str) -> list[tuple[str, str, str, str]]:
         tables=("writes",),
     )
     return [
-        (name, task, langgraph_internals.node_of(path), channel)
+        (name, task, langgraph_internals.node_of_task_path(path), channel)
         for name, task, path, channel in rows.fetchall()
     ]
 
@@ -367,5 +369,5 @@ def given_answers(conn: Connection, run: str) -> dict[str, Any]:
             for _, r, a in several
         ]
         if all(answer for _, answer in asked):
-            found[name] = value_of(asked)
+            found[name] = resume_value(asked)
     return found

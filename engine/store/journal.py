@@ -19,7 +19,7 @@ from interlock.engine.store.rows import conditions, shape
 from interlock.engine.store.saver import ClassKeepingSerde, Notice, notice_nothing
 from interlock.engine.store.tables import TABLE
 from interlock.graphs.langgraph_internals import storable_types
-from interlock.graphs.stored_values import Names, Storable, unstorable
+from interlock.graphs.stored_values import Names, StorableTypes, find_unstorable
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.clock import unix_time
@@ -277,7 +277,7 @@ class SqlEffects:
     def recorded_update(self, task: str, update: NodeUpdate) -> NodeUpdate | None: ...
 
     def finish(self, task: str, key: str, result: Any) -> None:
-        if wrong := unstorable(result, self.known, self.serde):
+        if wrong := find_unstorable(result, self.known, self.serde):
             whose = f"Effect {key!r} of node {self._place_of(task, key)!r}"
             raise RunError(
                 f"{whose} took place, but its result can't be stored: {wrong}. Make its function return JSON-like "
@@ -292,7 +292,7 @@ class SqlEffects:
 
 def effects_of(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
     """The journal of a drive, for results that any graph can store."""
-    known = Storable(storable_types())
+    known = StorableTypes(storable_types())
     return SqlEffects(conn, run, epoch, ClassKeepingSerde(known), known, redact)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.limits import Limit, Wait, applying, count, count_alone, wait_for
-from interlock.services.models.known import Prices, cost_of
+from interlock.services.models.model_table import Prices, request_cost
 from interlock.state.messages import Usage
 
 
@@ -46,7 +46,7 @@ class LimitedCalls:
         if in_dollars and prices is None:
             whose = in_dollars[0].whose
             return Wait(whose, f"The limit of {whose} in US dollars needs the price of {model!r}", None)
-        usd = cost_of(prices, Usage(input=tokens)) if prices else 0.0
+        usd = request_cost(prices, Usage(input=tokens)) if prices else 0.0
         count_alone(self.conn)
         if wait := wait_for(self.conn, limits, tokens, usd):
             return wait

@@ -38,7 +38,13 @@ from interlock.engine.store.runs import how_it_ended
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.graphs import langgraph_internals
-from interlock.graphs.stored_values import Names, Storable, class_keeping_encoder, loader_of, unstorable
+from interlock.graphs.stored_values import (
+    Names,
+    StorableTypes,
+    class_preserving_encoder,
+    find_unstorable,
+    make_type_loader,
+)
 from interlock.state.charts import RunChart, step
 from interlock.state.clock import unix_time
 from interlock.state.errors import ENDED_WELL, RunError, exception_line
@@ -70,12 +76,12 @@ class ClassKeepingSerde(Serde):
     """Tuples, dictionaries of `collections` and objects of a workflow's own classes come back as what they were."""
 
     def __init__(self, known: Names) -> None:
-        super().__init__(loader_of(known))
+        super().__init__(make_type_loader(known))
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         if obj is None or isinstance(obj, bytes | bytearray):
             return super().dumps_typed(obj)
-        return packed("msgpack", class_keeping_encoder()(obj))
+        return packed("msgpack", class_preserving_encoder()(obj))
 
 
 @dataclass
@@ -247,7 +253,7 @@ class Saver(BaseCheckpointSaver[int]):
         channels = {channel for channel, _ in writes}
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
-        path = langgraph_internals.with_node(task_path, self.steps.node_of(task_id))
+        path = langgraph_internals.payload_task_path(task_path, self.steps.node_of(task_id))
         with self._together():
             self._rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
@@ -259,7 +265,7 @@ class Saver(BaseCheckpointSaver[int]):
                 "__error__",
             }:
                 self._forget(thread, task_id)
-                if not langgraph_internals.turns_input_into_state(task_path):
+                if not langgraph_internals.is_input_task(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
             for channel, error in writes:
@@ -361,7 +367,9 @@ class Saver(BaseCheckpointSaver[int]):
 
     def lost_keys(self, values: Iterable[str], known: Container[str]) -> Sequence[str]:
         """Return stored keys of a state that would strand a run, as today's graph doesn't know them."""
-        return [key for key in values if key not in known and not langgraph_internals.is_internal(key)]
+        return [
+            key for key in values if key not in known and not langgraph_internals.is_internal_channel(key)
+        ]
 
     def halted_at(self, run: str, app: Any, snapshot: Any) -> set[str]:  # noqa: ARG002 - a LangGraph graph has some
         """Return the breakpoints that a run stands at and nobody has let it pass yet."""
@@ -405,7 +413,7 @@ class ClassKeepingSaver(Saver):
     ) -> None:
         """`types`: classes (module, name) that its checkpoints may hold beside those that its program imports."""
         super().__init__(conn, steps, outcome)
-        self.known = Storable(frozenset(types) | langgraph_internals.storable_types())
+        self.known = StorableTypes(frozenset(types) | langgraph_internals.storable_types())
         self.serde = ClassKeepingSerde(self.known)
 
     def stores(self, effects: Effects) -> None:
@@ -434,7 +442,7 @@ class ClassKeepingSaver(Saver):
         for key, value in values.items():
             if node:
                 self.notice(f"State key {key!r}, which node {node!r} wrote,", value)
-            if wrong := unstorable(value, self.known, self.serde):
+            if wrong := find_unstorable(value, self.known, self.serde):
                 writer = node or self.steps.writer_of(key)
                 where = f"Node {writer!r} failed: state" if writer else "State"
                 raise RunError(
@@ -482,7 +490,7 @@ def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[s
     """
     # Who drives is in the lease; an open run that writes a checkpoint is running.
     running = "running" if before == "open" else step(RunChart, before, "drive")
-    if langgraph_internals.is_due(values):
+    if langgraph_internals.has_due_work(values):
         return "open", ""
     outcome = str(values.get(key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"

@@ -30,7 +30,7 @@ from interlock.engine.store.sqlite import SqliteConnection, another_programs
 from interlock.engine.store.steps import StepLog, StepRow, write_steps
 from interlock.engine.workflows import find_only_graph, find_workflow
 from interlock.graphs.pipeline import Pipeline
-from interlock.graphs.stored_values import Names, loader_of
+from interlock.graphs.stored_values import Names, make_type_loader
 from interlock.state.errors import RunError, UserError
 
 
@@ -130,7 +130,7 @@ class _Reader(JsonPlusSerializer):
     def __init__(self, types: set[tuple[str, ...]], known: Names) -> None:
         """`types`: classes of the graph, which another program may have known by another module: `__main__`, say.
         `known`: all that the checkpoints may hold."""
-        super().__init__(allowed_msgpack_modules=None, __unpack_ext_hook__=loader_of(known))
+        super().__init__(allowed_msgpack_modules=None, __unpack_ext_hook__=make_type_loader(known))
         self._known = known
         names = [name for _, name in types]
         self._module = {name: module for module, name in types if names.count(name) == 1}

@@ -33,7 +33,7 @@ from interlock.engine.travel.replay import (
     recorded_run,
     way,
 )
-from interlock.graphs.langgraph_internals import input_of
+from interlock.graphs.langgraph_internals import pending_input
 from interlock.graphs.pipeline import Pipeline
 
 _SAME = ("kind", "preview", "questions")
@@ -78,7 +78,7 @@ def _with_model(home: Path, fork: str, model: str) -> None:
     """Persist the model in the fork, for later resumes too; drop the run's recording or script."""
 
     def changed(values: dict[str, Any]) -> None:
-        for channels in (values, input_of(values)):
+        for channels in (values, pending_input(values)):
             channels |= {k: v for k, v in (("model", model), ("sticky_model", "")) if k in channels}
 
     change_newest(home, fork, {"model": model, "fake": None, "record_to": None}, changed)

@@ -24,20 +24,20 @@ from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.foreign import node_sources_of, saver_for, task_writes
 from interlock.engine.store.replays import answered_requests
 from interlock.engine.store.steps import StepLog
-from interlock.graphs.foreign_callbacks import kept_aside
+from interlock.graphs.foreign_callbacks import isolate_output_and_exits
 from interlock.graphs.foreign_interrupts import RecordedAnswers
 from interlock.graphs.foreign_node_sources import node_sources
-from interlock.graphs.foreign_requests import readable
+from interlock.graphs.foreign_requests import payload_as_text
 from interlock.graphs.langgraph_internals import (
     BOOKKEEPING,
     QUESTIONS,
     DueTask,
-    checkpoint_after,
+    checkpoint_with_writes,
     due_tasks,
-    fixed_writes,
-    is_internal,
+    is_internal_channel,
+    replace_interrupt,
     run_as_node,
-    take_over_interrupts,
+    unconditional_writes,
 )
 from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import Answer, ApprovalRequest
@@ -179,9 +179,9 @@ class _Record:
             why = f"Node {changed!r} has changed since it ran."
             return Superstep(step, names, values, today, None, why, "changed")
         try:
-            made = checkpoint_after(app, before, await self._writes(app, before, recorded, due))
+            made = checkpoint_with_writes(app, before, await self._writes(app, before, recorded, due))
         except GraphInterrupt as asked:
-            shown = readable(asked.args[0][0].value)
+            shown = payload_as_text(asked.args[0][0].value)
             why = f"The function asks what nobody was asked: {shown}"
             return Superstep(step, names, values, today, None, why, "node")
         except THEIR_ERRORS as error:
@@ -227,7 +227,7 @@ class _Record:
             then = self._then(own).get(task.name)
             if then is not None:
                 fixed = [pair for pair in wrote if pair[0] not in then["fixed"]]
-                wrote = [*fixed, *fixed_writes(app, task.name)]
+                wrote = [*fixed, *unconditional_writes(app, task.name)]
             found.append((task, wrote))
         return found
 
@@ -236,10 +236,10 @@ class _Record:
         context = self._chosen.graph_context(
             self._given
         )  # made for who runs alone: its class is code of theirs
-        take_over_interrupts()
+        replace_interrupt()
         token = QUESTIONS.set(self._answers)
         try:
-            with kept_aside():
+            with isolate_output_and_exits():
                 return await run_as_node(app, before, task, function, context)
         finally:
             QUESTIONS.reset(token)
@@ -274,7 +274,7 @@ def _values(saver: Any, checkpoint: Any) -> dict[str, Any]:
 def differing_keys(made: Superstep) -> list[str]:
     """Keys of the state whose values differ after a superstep."""
     keys = _differing(made.values, made.now) if made.now is not None else []
-    return [key for key in keys if not is_internal(key) and not key.startswith("join:")]
+    return [key for key in keys if not is_internal_channel(key) and not key.startswith("join:")]
 
 
 _HEX = "[0-9a-f]{8}-[0-9a-f]{4}-%s[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -15,7 +15,7 @@ from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
 from interlock.engine.store.copies import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id
 from interlock.graphs import is_pipeline, load_pipeline
-from interlock.graphs.langgraph_internals import is_due
+from interlock.graphs.langgraph_internals import has_due_work
 from interlock.services.files.disk import make_private_directory
 from interlock.services.files.filesystem import lock_folder
 from interlock.services.snapshots.restore import apply_restore, plan_restore
@@ -161,7 +161,7 @@ def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     """The run's columns as of this step: `open` if something is due."""
     made = unix_time()
     now = {"created": made, "updated": made, "step": point.at.step}
-    if is_due(point.at.values):
+    if has_due_work(point.at.values):
         return {**now, "status": "open", "outcome": "", "error": None}
     if point.newest:
         return now

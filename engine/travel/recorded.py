@@ -21,14 +21,14 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
-from interlock.graphs.additions import nondeterministic, with_node, with_replayed
+from interlock.graphs.additions import nondeterministic_nodes, replace_node_when, replay_subgraph
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.graphs.user_nodes import run_or_replay
 from interlock.prompts import digest
 from interlock.services.checks.test_table import CheckTable
 from interlock.services.hooks.hook_replies import Reply, SourcedReply, merge_replies
-from interlock.services.models.script import Scripted, entry_of
+from interlock.services.models.script import ScriptEntry, to_script_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
 from interlock.state.checks import CheckEnd, Checks, TestChanges
@@ -46,16 +46,16 @@ from interlock.state.tooling import Tool, ToolRun, Toolset
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 
 
-def entries_of(conn: Connection, transcript: ChainTranscript, run: str) -> list[Scripted]:
+def entries_of(conn: Connection, transcript: ChainTranscript, run: str) -> list[ScriptEntry]:
     """Return the run's replies as entries of a script, as `--record-responses` writes them."""
-    found = list[Scripted]()
+    found = list[ScriptEntry]()
     filled = Counter[tuple[str, str]]()
     for reply in sorted(recorded_replies(conn, run), key=lambda reply: reply.ordinal):
         who = (reply.agent, reply.role)
         for ordinal in range(filled[who], reply.ordinal):  # of the run before, or without a reply
-            found.append(Scripted(role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage()))
+            found.append(ScriptEntry(role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage()))
         filled[who] = reply.ordinal + 1
-        entry = entry_of(
+        entry = to_script_entry(
             transcript.message(reply.record),
             role=reply.role,
             agent=reply.agent,
@@ -353,12 +353,12 @@ class Seen:
         """Substitute the recorded writes for these nodes, once for each time they ran."""
         if own.name != self._row.workflow or (own.name == "context" and not self._alike):
             return own
-        for name, function in nondeterministic(own).items():
+        for name, function in nondeterministic_nodes(own).items():
             written = self._written.get(name, [])
             if function:
-                own = with_node(own, name, *_again(function, written))
+                own = replace_node_when(own, name, *_again(function, written))
             else:
-                own = with_replayed(own, name, partial(_next, written))
+                own = replay_subgraph(own, name, partial(_next, written))
         return own
 
 

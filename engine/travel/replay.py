@@ -34,8 +34,8 @@ from interlock.engine.travel.applied import Instead, apply_record, differing_key
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Record, Seen, entries_of, record_of, recorded_services
 from interlock.engine.workflows import error_line, execute_file, load_recorded_workflow
-from interlock.graphs.additions import with_node
-from interlock.graphs.langgraph_internals import input_of
+from interlock.graphs.additions import replace_node_when
+from interlock.graphs.langgraph_internals import pending_input
 from interlock.graphs.langgraph_node import Node
 from interlock.graphs.pipeline import Pipeline
 from interlock.services.models.script import write_script
@@ -63,7 +63,7 @@ class Swap:
     def workflow(self, chosen: Pipeline) -> Pipeline:
         """The workflow with the swap. Raises `UserError` if it doesn't fit."""
         try:
-            return with_node(chosen, self.place, self.function, self._due)
+            return replace_node_when(chosen, self.place, self.function, self._due)
         except SetupError as error:
             raise UserError(f"{self.source} doesn't fit {chosen.name!r}: {error}") from error
 
@@ -518,7 +518,7 @@ def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[Pro
     with reading(home) as conn:
         chain = ChainTranscript(SqlChain(conn), home / "outputs", run) if conn else None
         for one in inputs[1:] if chain else ():
-            start = input_of(one.values) or one.values
+            start = pending_input(one.values) or one.values
             if chain and start.get("prompt") and (step is None or one.step > step):
                 asked = {name: start[name] for name in _ASKED if name in start}
                 yield Prompt(chain.message(start["prompt"]).text, asked)

@@ -6,7 +6,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from interlock.services.models.names import gemini_key, tls
+from interlock.services.models.names import find_gemini_key, make_tls_context
 from interlock.services.packages import version_problem
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
@@ -89,7 +89,7 @@ class Embedder:
         url = f"{(self._env.get('OPENAI_BASE_URL') or _OPENAI_URL).rstrip('/')}/embeddings"
         key = self._env.get("OPENAI_API_KEY", "")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        trusted = tls(url)
+        trusted = make_tls_context(url)
 
         async def ask(texts: list[str], question: bool) -> Vectors:  # noqa: ARG001 - its models take no task
             body = {"model": model, "input": [self._redact(text) for text in texts]}
@@ -113,7 +113,7 @@ class Embedder:
         return ask
 
     def _gemini(self, model: str) -> _Ask:
-        key = gemini_key(self._env)
+        key = find_gemini_key(self._env)
         if key is None:
             raise self._failed(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
         if why := version_problem("google-genai"):
@@ -121,10 +121,10 @@ class Embedder:
         from langchain_google_genai import GoogleGenerativeAIEmbeddings
         from langchain_google_genai._common import GoogleGenerativeAIError
 
-        from interlock.services.models.gemini import developer_api
+        from interlock.services.models.gemini import hide_vertex_variables
 
         url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
-        with developer_api():
+        with hide_vertex_variables():
             client = GoogleGenerativeAIEmbeddings(
                 model=model,
                 api_key=key,  # pyright: ignore[reportArgumentType, reportCallIssue]

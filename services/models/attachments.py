@@ -14,7 +14,7 @@ _NAMED = re.compile(
 _REFUSALS = (400, 413, 415, 422, None)
 
 
-def is_refusal(error: ModelError) -> bool:
+def is_attachment_refusal(error: ModelError) -> bool:
     """Return whether a server may have refused an attachment: by its status and its words."""
     about_request = error.status in _REFUSALS and not (error.retryable or error.overflow or error.terminal)
     return about_request and not isinstance(error, ModelAuthError) and names_attachment(str(error))
@@ -25,27 +25,27 @@ def names_attachment(text: str) -> bool:
     return bool(_NAMED.search(text))
 
 
-def digest_of(part: DataPart) -> str:
+def attachment_digest(part: DataPart) -> str:
     """Return a short name of what is attached."""
     return hashlib.sha256(f"{part.mime_type}\0{part.data or part.path}".encode()).hexdigest()[:16]
 
 
-def newest_attached(messages: Sequence[Message], known: Collection[str]) -> list[str]:
+def newest_attachment_digests(messages: Sequence[Message], known: Collection[str]) -> list[str]:
     """Return the digests of the newest message that has attachments which aren't `known` to be refused."""
     for message in reversed(messages):
         if found := [
-            name for part in _iterate_attachments(message) if (name := digest_of(part)) not in known
+            name for part in _iterate_attachments(message) if (name := attachment_digest(part)) not in known
         ]:
             return found
     return []
 
 
-def without_refused(message: Message, refused: Collection[str]) -> Message:
+def replace_refused_attachments(message: Message, refused: Collection[str]) -> Message:
     """Return the message with a line in place of each attachment that was refused."""
-    if not any(digest_of(part) in refused for part in _iterate_attachments(message)):
+    if not any(attachment_digest(part) in refused for part in _iterate_attachments(message)):
         return message
     parts = tuple(
-        TextPart(text=_left_out_line(p)) if isinstance(p, DataPart) and digest_of(p) in refused else p
+        TextPart(text=_left_out_line(p)) if isinstance(p, DataPart) and attachment_digest(p) in refused else p
         for p in message.content
         if not isinstance(p, str)
     )

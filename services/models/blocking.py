@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def read_in_thread(begin: Callable[[], Iterator[T]]) -> AsyncGenerator[T]:
+async def iterate_in_thread(begin: Callable[[], Iterator[T]]) -> AsyncGenerator[T]:
     """Yield what the iterator yields that `begin` makes, both called in the thread. Raises what they raise.
 
     Once it is closed, the thread ends with the iterator's next item.
@@ -52,7 +52,7 @@ async def read_in_thread(begin: Callable[[], Iterator[T]]) -> AsyncGenerator[T]:
         is_closed.set()
 
 
-async def ask_in_thread(ask: Callable[[], T]) -> T:
+async def call_in_thread(ask: Callable[[], T]) -> T:
     """Return what a blocking function returns. Raises what it raises."""
-    (answer,) = [one async for one in read_in_thread(lambda: iter([ask()]))]
+    (answer,) = [one async for one in iterate_in_thread(lambda: iter([ask()]))]
     return answer

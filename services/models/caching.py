@@ -12,7 +12,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple, cast
 
-from interlock.services.models.blocking import ask_in_thread, read_in_thread
+from interlock.services.models.blocking import call_in_thread, iterate_in_thread
 from interlock.services.models.request import ModelRequest
 from interlock.state.messages import DataPart, Message
 
@@ -45,12 +45,12 @@ class CachePlans:
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], Sequence[Message]] = {}
 
-    def plan(self, request: ModelRequest) -> CachePlan | None:
+    def plan_marks(self, request: ModelRequest) -> CachePlan | None:
         """Return where to mark the request; None if no later request will begin with it."""
         if not _is_conversation(request):
             return None
         messages = [m for m in request.messages if m.role != "system"]
-        ends = [*_request_ends(messages)]
+        ends = [*_iterate_request_ends(messages)]
         before = self._last.get((request.agent, request.role))
         self._last[request.agent, request.role] = messages
         shared = len(ends) - 1
@@ -71,7 +71,7 @@ def _is_conversation(request: ModelRequest) -> bool:
     return request.schema is None and (bool(request.tools) or request.role == "main")
 
 
-def _request_ends(messages: Sequence[Message]) -> Iterator[int]:
+def _iterate_request_ends(messages: Sequence[Message]) -> Iterator[int]:
     """Yield the index of each message that an answer follows, and of the last: where a request ended."""
     for index, message in enumerate(messages):
         last = index + 1 == len(messages)
@@ -88,73 +88,73 @@ def _common_prefix_length(a: Sequence[Message], b: Sequence[Message]) -> int:
     return same
 
 
-def takes_marks(cls: str, model: str) -> bool:
+def supports_cache_marks(cls: str, model: str) -> bool:
     """Return whether requests to the model carry marks; `cls`: its client class, `model`: without the provider."""
     return cls in _MARKED and (cls != "ChatOpenAI" or model.startswith(_CLAUDE))
 
 
-def marking(cls: type[Any]) -> type[Any]:
+def with_cache_marks(cls: type[Any]) -> type[Any]:
     """Return the client class with the marks of the plan that a request brings as its `cache_control`."""
     made = _MARKED.get(cls.__name__)
     return made(cls) if made else cls
 
 
 @cache
-def _marking_anthropic(cls: type[Any]) -> type[Any]:
+def _anthropic_class_with_marks(cls: type[Any]) -> type[Any]:
     class Marking(cls):
         def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
             own: Any = super()
             payload: Json = own._get_request_payload(*request, **options)
             if cache_control is not None:
-                mark_anthropic(payload, cache_control)
+                mark_anthropic_request(payload, cache_control)
             return payload
 
     return Marking
 
 
 @cache
-def _marking_bedrock(cls: type[Any]) -> type[Any]:
+def _bedrock_class_with_marks(cls: type[Any]) -> type[Any]:
     class Marking(cls):
         def _apply_cache_points(
             self, cache_control: Any, system: list[Json], bedrock_messages: list[Json], params: Json
         ) -> None:
             if cache_control is not None:
                 own = cast(Any, self)
-                mark_bedrock(own._get_base_model(), system, bedrock_messages, params, cache_control)
+                mark_bedrock_request(own._get_base_model(), system, bedrock_messages, params, cache_control)
 
         async def _astream(
             self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
         ) -> AsyncGenerator[Any]:
             own, manager = cast(Any, self), run_manager.get_sync() if run_manager else None
-            async for piece in read_in_thread(lambda: own._stream(messages, stop, manager, **options)):
+            async for piece in iterate_in_thread(lambda: own._stream(messages, stop, manager, **options)):
                 yield piece
 
         async def _agenerate(
             self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
         ) -> Any:
             own, manager = cast(Any, self), run_manager.get_sync() if run_manager else None
-            return await ask_in_thread(lambda: own._generate(messages, stop, manager, **options))
+            return await call_in_thread(lambda: own._generate(messages, stop, manager, **options))
 
     return Marking
 
 
 @cache
-def _marking_openai(cls: type[Any]) -> type[Any]:
+def _openai_class_with_marks(cls: type[Any]) -> type[Any]:
     class Marking(cls):
         def _get_request_payload(self, *request: Any, cache_control: Any = None, **options: Any) -> Json:
             own: Any = super()
             payload: Json = own._get_request_payload(*request, **options)
             if cache_control is not None and "messages" in payload:
-                mark_chat(payload["messages"], cache_control)
+                mark_chat_completion(payload["messages"], cache_control)
             return payload
 
     return Marking
 
 
 _MARKED: dict[str, Callable[[type[Any]], type[Any]]] = {
-    "ChatAnthropic": _marking_anthropic,
-    "ChatBedrockConverse": _marking_bedrock,
-    "ChatOpenAI": _marking_openai,
+    "ChatAnthropic": _anthropic_class_with_marks,
+    "ChatBedrockConverse": _bedrock_class_with_marks,
+    "ChatOpenAI": _openai_class_with_marks,
 }
 """Client classes whose requests can carry marks."""
 
@@ -169,7 +169,7 @@ def cache_key(request: ModelRequest) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_KEY_LENGTH]
 
 
-def mark_anthropic(payload: Json, plan: CachePlan) -> None:
+def mark_anthropic_request(payload: Json, plan: CachePlan) -> None:
     """Mark a request of Anthropic's protocol in place: system prompt, opening, what was sent before, and the end."""
     mark = {"type": "ephemeral"}
     left = _MOST
@@ -185,7 +185,9 @@ def mark_anthropic(payload: Json, plan: CachePlan) -> None:
         payload["tools"] = [*others, {**last, "cache_control": mark}]
 
 
-def mark_bedrock(model: str, system: list[Json], messages: list[Json], params: Json, plan: CachePlan) -> None:
+def mark_bedrock_request(
+    model: str, system: list[Json], messages: list[Json], params: Json, plan: CachePlan
+) -> None:
     """Mark a request of Bedrock's Converse in place, if its model takes marks."""
     nova = "amazon.nova" in model
     if not nova and ("anthropic.claude" not in model or any(name in model for name in _WITHOUT)):
@@ -205,7 +207,7 @@ def mark_bedrock(model: str, system: list[Json], messages: list[Json], params: J
         tools.append(point)
 
 
-def mark_chat(messages: list[Json], plan: CachePlan) -> None:
+def mark_chat_completion(messages: list[Json], plan: CachePlan) -> None:
     """Mark a chat completion in place, for a gateway to Claude: the person's side are users' and tools' messages."""
     left = _MOST
     places: list[tuple[list[Any], int]] = []

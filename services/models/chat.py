@@ -10,27 +10,49 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from interlock.services.models.attachments import is_refusal, newest_attached, without_refused
-from interlock.services.models.controls import tools_without_controls, without_controls
+from interlock.services.models.attachments import (
+    is_attachment_refusal,
+    newest_attachment_digests,
+    replace_refused_attachments,
+)
+from interlock.services.models.controls import spell_message_controls, spell_tool_controls
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
-from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
-from interlock.services.models.media import MediaPlaces
-from interlock.services.models.names import provider_of, provider_spec, resolve, role_model, scripts_in
+from interlock.services.models.failure import (
+    ATTEMPTS,
+    PATIENCE_S,
+    Backoff,
+    is_empty_stream,
+    stream_with_timeouts,
+    to_model_error,
+)
+from interlock.services.models.json_calls import (
+    extract_habitual_calls,
+    extract_json_calls,
+    file_request_messages,
+    with_json_call_rules,
+)
+from interlock.services.models.media import AttachmentPlacer
+from interlock.services.models.names import (
+    model_for_role,
+    provider_name,
+    provider_spec,
+    resolve_model,
+    scripts_named_in_settings,
+)
 from interlock.services.models.providers import Providers
 from interlock.services.models.request import (
     Answer,
     Budget,
     Chunk,
+    MessageCache,
     ModelLog,
     ModelRequest,
-    PerMessage,
-    PerTools,
     RequestHash,
-    tagged,
+    ToolsCache,
+    extract_tagged_calls,
 )
-from interlock.services.models.script import write_reply
-from interlock.services.models.vendors import ends_reliably, helper_models
+from interlock.services.models.script import append_reply_entry
+from interlock.services.models.vendors import choose_helper_model, ends_reliably
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
@@ -53,7 +75,7 @@ from interlock.tools._json_calls import Files, allowed_writes, build_answer_sche
 from interlock.tools._tags import render_message_as_text
 
 
-async def counted(
+async def stream_and_settle_budget(
     budget: Budget, task: str, items: AsyncGenerator[ModelItem, None]
 ) -> AsyncGenerator[ModelItem, None]:
     """Pass items through. A provider's error settles the reservation, as does a reply; any other ending forfeits it."""
@@ -78,8 +100,8 @@ _FILLED = 0.8
 """Share of a small model's window that a helper's request may take."""
 _Stage = Literal["connecting", "reading", "thinking"]
 _Pieces = AsyncGenerator[Chunk, None]
-_Limited = Callable[[_Pieces], _Pieces]
-_ABLE = ("gemini", "script")
+_TimeLimit = Callable[[_Pieces], _Pieces]
+_FEATURE_PROVIDERS = ("gemini", "script")
 """Providers that support features; a script returns whatever it contains."""
 _TEMPERATURE, _HELPER_TEMPERATURE, _NEAR_TEMPERATURE = 1.0, 0.0, 0.2
 """As in gemini-cli: 1 for conversation, 0 for answers that follow a schema. Small models invent paths at 1."""
@@ -121,24 +143,29 @@ class ChatModels:
         self._clock = clock
         self._agent = agent
         self._temperature: float | None = None
-        self._providers = Providers(env, fake, self.facts, scripts_in(settings) if only_own_scripts else None)
+        self._providers = Providers(
+            env, fake, self.facts, scripts_named_in_settings(settings) if only_own_scripts else None
+        )
         self._record_to = record_to
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
         self._on_commands, self._done = on_commands, set[str]()
-        self._media: dict[tuple[str, bool], MediaPlaces] = {}
+        self._media: dict[tuple[str, bool], AttachmentPlacer] = {}
         self._absent = set[str]()
         """Small models of helpers that can't be had."""
         self._hash = RequestHash()
         self.budget = budget
-        self._sizes = PerMessage(estimate_message)
-        self._tool_size = PerTools(_estimate_tools)
+        self._sizes = MessageCache(estimate_message)
+        self._tool_size = ToolsCache(_estimate_tools)
         self._redact = redact
-        self._redacted = PerMessage(lambda message: without_controls(redact.redact_message(message)))
-        self._declared = PerTools(tools_without_controls)
+        self._redacted = MessageCache(lambda message: spell_message_controls(redact.redact_message(message)))
+        self._declared = ToolsCache(spell_tool_controls)
         self._taken = Growing(set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls))
         """Ids of a conversation's calls."""
-        self._texts = {"xml": PerMessage(render_message_as_text), "json": PerMessage(render_message_as_json)}
+        self._texts = {
+            "xml": MessageCache(render_message_as_text),
+            "json": MessageCache(render_message_as_json),
+        }
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Yield thoughts and text as they arrive, and the `Reply` last. Raises `Stopped` when the budget is used up.
@@ -162,7 +189,9 @@ class ChatModels:
             )
             if room is not None:
                 request = replace(request, most=self._reply_limit(request, room))
-            replies = counted(self.budget, call.task, self._retry_until_answered(call, request, emit))
+            replies = stream_and_settle_budget(
+                self.budget, call.task, self._retry_until_answered(call, request, emit)
+            )
             async with aclosing(replies):
                 async for item in replies:
                     recorded = isinstance(item, Reply)
@@ -178,18 +207,18 @@ class ChatModels:
         while True:
             answer = Answer()
             try:
-                async with aclosing(self._attempt(request, call, answer, emit)) as items:
+                async with aclosing(self._attempt_request(request, call, answer, emit)) as items:
                     async for item in items:
                         if not isinstance(item, Reply) and call.watch and (why := call.watch(item)):
-                            answer.abandon(why, call.messages)
+                            answer.mark_abandoned(why, call.messages)
                             break
                         yield item
                 break
             except ModelError as error:
                 failures += 1
                 if error.overflow:
-                    self.facts.refused_as_too_long(request.model, str(error), request.size)
-                if lighter := self._without_attachment(request, error, emit):
+                    self.facts.learn_from_overflow(request.model, str(error), request.size)
+                if lighter := self._drop_newest_attachment(request, error, emit):
                     request, failures = lighter, failures - 1
                     continue
                 if request.instead and not error.retryable:
@@ -197,29 +226,30 @@ class ChatModels:
                     request = replace(request, model=request.instead, instead="")
                     continue
                 if error.retryable and answer.shown:
-                    answer.cut(error)
+                    answer.mark_cut_off(error)
                     break
                 spent_s = self._clock.monotonic() - started
-                delay_s = self._delay_s(error, failures, call.attempts or ATTEMPTS, spent_s)
+                delay_s = self._retry_delay_s(error, failures, call.attempts or ATTEMPTS, spent_s)
                 if delay_s is None:
                     raise
-                await self._wait(error, failures, delay_s, emit)
+                await self._wait_before_retry(error, failures, delay_s, emit)
                 request = replace(request, attempt=call.failures + failures)
-        for text in (self.facts.unknown(request.model), _cut_off_warning(request, answer), answer.warning):
+        unknown = self.facts.take_unknown_model_notice(request.model)
+        for text in (unknown, _cut_off_warning(request, answer), answer.warning):
             if text:
                 emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record_reply(call, request, answer, started)
 
-    def _without_attachment(
+    def _drop_newest_attachment(
         self, request: ModelRequest, error: ModelError, emit: Emit
     ) -> ModelRequest | None:
         """Return the request without the newest attachment, if the server may have refused it; the model is told."""
-        if not is_refusal(error):
+        if not is_attachment_refusal(error):
             return None
-        refused = newest_attached(request.messages, self.facts.refused_parts(request.model))
+        refused = newest_attachment_digests(request.messages, self.facts.refused_attachments(request.model))
         if not refused:
             return None
-        self.facts.refuse_parts(request.model, refused)
+        self.facts.record_refused_attachments(request.model, refused)
         text = f"{error} What was attached last is left out, and the model is told."
         emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         return replace(request, messages=self._drop_refused_attachments(request.model, request.messages))
@@ -227,24 +257,28 @@ class ChatModels:
     def _place_attachments(self, model: str, messages: Sequence[Message], tools: bool) -> Sequence[Message]:
         """Return the messages with attachments where the model takes them."""
         messages = self._drop_refused_attachments(model, messages)
-        spec = provider_spec(provider_of(model))
+        spec = provider_spec(provider_name(model))
         if spec is None:  # Gemini takes all of them anywhere; a script is text
             return messages
         if (model, tools) not in self._media:
-            self._media[model, tools] = MediaPlaces(model, spec.cls, self.facts.able(model), tools=tools)
+            self._media[model, tools] = AttachmentPlacer(
+                model, spec.cls, self.facts.abilities(model), tools=tools
+            )
         return self._media[model, tools](messages)
 
     def _drop_refused_attachments(self, model: str, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages without attachments that the model's server refused."""
-        refused = self.facts.refused_parts(model)
-        return [without_refused(message, refused) for message in messages] if refused else messages
+        refused = self.facts.refused_attachments(model)
+        return (
+            [replace_refused_attachments(message, refused) for message in messages] if refused else messages
+        )
 
-    def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
+    def plan_retry(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
         """Plan the next try after so many in a row that failed, or whose answers were invalid."""
         if isinstance(problem, str):
             failures, delay_s = 0, self._settings.model.stream_retry_delay_s * 2 ** (failed - 1)
         else:
-            failures, delay_s = failed, self._delay_s(problem, failed, ATTEMPTS, spent_s)
+            failures, delay_s = failed, self._retry_delay_s(problem, failed, ATTEMPTS, spent_s)
         plan: RetryPlan = {"reason": str(problem), "failures": failures, "spent_s": 0, "delay_s": 0, "at": 0}
         if delay_s is None:
             return plan
@@ -252,10 +286,10 @@ class ChatModels:
         return {**plan, "spent_s": spent_s + delay_s, "delay_s": delay_s, "at": at}
 
     def resolve(self, name: str) -> str:
-        return resolve(self._settings, name)
+        return resolve_model(self._settings, name)
 
-    def of_role(self, role: str) -> str:
-        return resolve(self._settings, role_model(self._settings, role))
+    def model_of_role(self, role: str) -> str:
+        return resolve_model(self._settings, model_for_role(self._settings, role))
 
     def for_agent(self, agent: str, temperature: float | None) -> "ChatModels":
         """Return a copy for the sub-agent with this path, sharing connections and records."""
@@ -267,17 +301,17 @@ class ChatModels:
         """Know what another drive of the run computed of each message. Both redact the same."""
         self._sizes, self._redacted, self._hash = other._sizes, other._redacted, other._hash
 
-    def limit(self, model: str) -> int:
-        return self.facts.limit(model)
+    def context_window(self, model: str) -> int:
+        return self.facts.window_tokens(model)
 
-    def estimated(self, model: str, tokens: int) -> int:
-        return self.facts.estimated(model, tokens)
+    def scale_estimate(self, model: str, tokens: int) -> int:
+        return self.facts.scale_estimate(model, tokens)
 
     def ends_reliably(self, model: str) -> bool:
         return ends_reliably(model)
 
-    def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
-        return self.facts.protocol_after(model, reply, silent)
+    def next_call_protocol(self, model: str, reply: Reply, silent: int) -> str:
+        return self.facts.next_call_protocol(model, reply, silent)
 
     async def aclose(self) -> None:
         await self._providers.aclose()
@@ -295,7 +329,7 @@ class ChatModels:
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
-            messages = explained(messages, call.tools)
+            messages = with_json_call_rules(messages, call.tools)
             schema = build_answer_schema(call.tools, call.messages, self._files)
         tools = () if texts else self._declared(call.tools)
         return ModelRequest(
@@ -319,74 +353,74 @@ class ChatModels:
         small."""
         if call.model:
             return self.resolve(call.model), ""
-        main = self.resolve(role_model(self._settings, "main"))
+        main = self.resolve(model_for_role(self._settings, "main"))
         near = self.facts.server(main).near
-        model, instead = helper_models(self._settings, call.role, near=near)
-        too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.limit(model)
+        model, instead = choose_helper_model(self._settings, call.role, near=near)
+        too_long = instead and sum(self._sizes(call.messages)) > _FILLED * self.facts.window_tokens(model)
         return (instead, "") if instead and (too_long or model in self._absent) else (model, instead)
 
     def _estimate_request(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""
-        return self.facts.estimated(request.model, request.size)
+        return self.facts.scale_estimate(request.model, request.size)
 
     def _reply_limit(self, request: ModelRequest, room: int) -> int | None:
         """Return what a budget leaves for the reply, where it is less than the model could write: servers
         refuse more."""
-        window = self.facts.limit(request.model) - self._estimate_request(request)
-        return room if room < (self.facts.able(request.model).output or window) else None
+        window = self.facts.window_tokens(request.model) - self._estimate_request(request)
+        return room if room < (self.facts.abilities(request.model).output or window) else None
 
     def _request_sizes(self, request: ModelRequest) -> tuple[int, int, int]:
         """Return the estimated tokens of the request, those of its tools, and the model's window."""
         return (
             self._estimate_request(request),
             self._tool_size(request.tools),
-            self.facts.window(request.model)[0],
+            self.facts.context_window(request.model)[0],
         )
 
-    async def _attempt(
+    async def _attempt_request(
         self, request: ModelRequest, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
         """Make one attempt. Raise `ModelError` for a client's failure; our own bugs propagate unchanged."""
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
-        first_s = self.facts.first_token_s(request.model, stall_s)
-        started, comes = self._clock.monotonic(), self._make_stage_reporter(request, call, emit)
+        first_s = self.facts.first_token_timeout_s(request.model, stall_s)
+        started, report_stage = self._clock.monotonic(), self._make_stage_reporter(request, call, emit)
 
-        def silent(seconds: float, limit_s: float) -> None:
+        def warn_of_silence(seconds: float, limit_s: float) -> None:
             limit = f"it is given up after {round(limit_s, 1):g} s"
             text = f"Model {request.model!r} has said nothing for {seconds:g} s; {limit}."
             emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
 
         try:
-            comes("connecting")
-            source = (await self._providers.get(request.model)).stream(request)
-            comes("reading")
+            report_stage("connecting")
+            source = (await self._providers.provider_for(request.model)).stream(request)
+            report_stage("reading")
             if _can_call_commands(request, call):
                 self._run_once_in_thread("commands", self._on_commands)
-            waits = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
-            limited = partial(waits, begins=_is_answer, on_silence=silent)
-            write = partial(self._file, request, call, limited)
-            async with aclosing(_find_calls(limited(source), call, write, self._files)) as pieces:
+            waits = partial(stream_with_timeouts, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
+            limited = partial(waits, begins=_is_answer_chunk, on_silence=warn_of_silence)
+            write = partial(self._stream_file, request, call, limited)
+            async with aclosing(_extract_calls(limited(source), call, write, self._files)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
-                        comes("thinking")
+                        report_stage("thinking")
                         self._run_once_in_thread(request.model, partial(self.facts.prices, request.model))
-                    self._report_reading(chunk, emit)
-                    for item in answer.add(chunk):
+                    self._report_read_progress(chunk, emit)
+                    for item in answer.add_chunk(chunk):
                         yield item
         except Exception as error:
-            if is_empty(error):
+            if is_empty_stream(error):
                 return
-            explained = explain(error, request.model, self._clock.now())
+            explained = to_model_error(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
 
-    async def _file(
-        self, request: ModelRequest, call: ModelCall, limited: _Limited, path: str, text: str
+    async def _stream_file(
+        self, request: ModelRequest, call: ModelCall, limited: _TimeLimit, path: str, text: str
     ) -> _Pieces:
         """Return the answer to the request for a file that the model wants to write."""
-        messages = asked_for(path, text, self._redacted(call.messages))
-        provider = await self._providers.get(request.model)
+        messages = file_request_messages(path, text, self._redacted(call.messages))
+        provider = await self._providers.provider_for(request.model)
         async with aclosing(
             limited(provider.stream(replace(request, messages=messages, schema=None)))
         ) as pieces:
@@ -405,44 +439,46 @@ class ChatModels:
         """Return a function that tells how far a call of the main model has come, with the tokens it sends."""
         sizes = self._request_sizes(request) if call.role == "main" else None
 
-        def comes(stage: _Stage) -> None:
+        def report_stage(stage: _Stage) -> None:
             if sizes:
                 told = dict(zip(("tokens", "tools", "window"), sizes, strict=True))
                 emit(Asking(agent=self._agent, stage=stage, model=request.model, **told))
 
-        return comes
+        return report_stage
 
-    def _report_reading(self, chunk: Chunk, emit: Emit) -> None:
+    def _report_read_progress(self, chunk: Chunk, emit: Emit) -> None:
         if chunk.progress:
             done, total = chunk.progress
             emit(Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens"))
 
-    def _delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
+    def _retry_delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
         """Return the seconds to wait before another attempt, or None; then the error's text may say why."""
         if not error.retryable or failures >= min(attempts, error.attempts or attempts):
             return None
         delay_s = self._backoff.delay_s(failures, error)
-        why = self._backoff.refusal(error, failures, spent_s, delay_s, self._clock.now())
+        why = self._backoff.give_up_reason(error, failures, spent_s, delay_s, self._clock.now())
         error.args = (f"{error} {why}",) if why else error.args
         return None if why else delay_s
 
-    async def _wait(self, error: ModelError, failures: int, delay_s: float, emit: Emit) -> None:
+    async def _wait_before_retry(self, error: ModelError, failures: int, delay_s: float, emit: Emit) -> None:
         emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))
         await asyncio.sleep(delay_s)
 
     def _record_reply(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
         message = self._redact.redact_message(
-            answer.message(request.ordinal, self._taken(call.messages, self))
+            answer.build_message(request.ordinal, self._taken(call.messages, self))
         )
         if self._record_to is not None:
             about = {"role": request.role, "agent": request.agent, "ordinal": request.ordinal}
             end = {"finish_reason": answer.finish_reason, "problem": answer.problem}
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
-            write_reply(self._record_to, message, **about, **end, usage=answer.usage)
-        self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
-        self.facts.counted(request.model, answer.usage.input, request.size)
-        usage = answer.usage.model_copy(update={"usd": self.facts.cost(request.model, answer.usage)})
+            append_reply_entry(self._record_to, message, **about, **end, usage=answer.usage)
+        self.facts.record_answer_speed(
+            request.model, answer.usage.input - answer.usage.cached, answer.begun_s
+        )
+        self.facts.record_counted_tokens(request.model, answer.usage.input, request.size)
+        usage = answer.usage.model_copy(update={"usd": self.facts.cost_usd(request.model, answer.usage)})
         self.budget.settle(call.task, usage)  # committed with the reply: a kill leaves both or neither
         reply = Reply(
             record="",
@@ -457,17 +493,17 @@ class ChatModels:
         return self._log.record(call, request, reply, self._hash(request))
 
 
-def _is_answer(chunk: Chunk) -> bool:
+def _is_answer_chunk(chunk: Chunk) -> bool:
     return not chunk.progress
 
 
 def _can_call_commands(request: ModelRequest, call: ModelCall) -> bool:
     """Return whether the answer may call a command; not for a script: its answer is there at once."""
-    return provider_of(request.model) != "script" and any(tool.name in SHELL for tool in call.tools)
+    return provider_name(request.model) != "script" and any(tool.name in SHELL for tool in call.tools)
 
 
 def _check_feature(request: ModelRequest) -> None:
-    if request.feature and provider_of(request.model) not in _ABLE:
+    if request.feature and provider_name(request.model) not in _FEATURE_PROVIDERS:
         doing = {"picture": "draw", "web": "search the web"}[request.feature]
         text = f"Model {request.model!r} can't {doing}; name one of Gemini's in the setting"
         raise ModelError(f"{text} model.roles.{request.role}.")
@@ -482,15 +518,15 @@ def _cut_off_warning(request: ModelRequest, answer: Answer) -> str:
     return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 
-def _find_calls(
+def _extract_calls(
     pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces], files: Files | None
 ) -> _Pieces:
     """Return the chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
-        return constrained(pieces, call.tools, write, allowed_writes(call.messages, files))
+        return extract_json_calls(pieces, call.tools, write, allowed_writes(call.messages, files))
     if call.protocol in ("xml", "auto") and call.tools:
-        found = tagged(pieces, TaggedTools(call.tools, call.withheld))
-        return by_habit(found, call.tools)
+        found = extract_tagged_calls(pieces, TaggedTools(call.tools, call.withheld))
+        return extract_habitual_calls(found, call.tools)
     return pieces
 
 

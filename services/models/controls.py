@@ -12,7 +12,7 @@ from interlock.state.text import spell_controls
 T = TypeVar("T")
 
 
-def without_controls(message: Message) -> Message:
+def spell_message_controls(message: Message) -> Message:
     """Return the message with control characters spelled out; the same object if there are none."""
     content: Any = message.content
     if isinstance(content, str):
@@ -30,7 +30,7 @@ def without_controls(message: Message) -> Message:
     return message.model_copy(update=changes) if changes else message
 
 
-def tools_without_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDeclaration]:
+def spell_tool_controls(tools: Sequence[ToolDeclaration]) -> Sequence[ToolDeclaration]:
     """Return the declarations with control characters spelled out: those of MCP servers are others' texts."""
     made = [
         t.model_copy(

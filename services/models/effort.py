@@ -12,7 +12,7 @@ from interlock.state.settings import Thinking
 Options = dict[str, Any]
 BEDROCK_FIELDS = "additional_model_request_fields"
 """Field of Bedrock's client for what Converse passes on to a model as it is."""
-EXTRA = "extra_body"
+EXTRA_BODY = "extra_body"
 """Option of OpenAI's client for fields that it doesn't know."""
 _BUDGETS: Mapping[str, int] = {"low": 4_096, "medium": 12_288, "high": 24_576}
 """Tokens of thought, for the models of Anthropic that count them."""
@@ -101,7 +101,7 @@ def _effort_for_together(name: str, level: str, _most: int | None) -> Options | 
     if re.match(r"gpt-oss|deepseek-v[4-9]", name):
         return {"reasoning_effort": level}
     toggled = re.match(r"deepseek-v3[.-]1|qwen3\.[56]|glm-5(\.[012])?$|kimi-k2\.[56]|cogito|nemotron-3", name)
-    return {EXTRA: {"reasoning": {"enabled": level != "low"}}} if toggled else None
+    return {EXTRA_BODY: {"reasoning": {"enabled": level != "low"}}} if toggled else None
 
 
 def _effort_for_fireworks(name: str, level: str, _most: int | None) -> Options | None:
@@ -136,6 +136,6 @@ def is_thinking_on(options: Mapping[str, Any]) -> bool:
     return "thinking" in options or "thinking" in options.get(BEDROCK_FIELDS, {})
 
 
-def effort_untaken(model: str, level: Thinking) -> str:
+def effort_unsupported_notice(model: str, level: Thinking) -> str:
     """Return what the person reads, once, of a model that takes no level."""
     return f"Model {model!r} takes no thought level: {level!r} has no effect on it."

@@ -13,7 +13,7 @@ _NORMAL = {"complete": "stop", "length": "length"}
 """Ends that have one name in records, whoever gave them."""
 
 
-def end_in(metadata: Mapping[str, Any]) -> str:
+def finish_reason_in(metadata: Mapping[str, Any]) -> str:
     """Return the name of the end that one piece of an answer tells, as the provider spells it; empty: none.
 
     Pieces are looked at one by one: some servers repeat the end, and LangChain joins what is repeated (`stopstop`).
@@ -29,7 +29,7 @@ def end_in(metadata: Mapping[str, Any]) -> str:
     return "" if status in (None, "in_progress") else str(status)
 
 
-def read_end(who: str, end: str) -> tuple[str | None, str | None, str]:
+def interpret_finish_reason(who: str, end: str) -> tuple[str | None, str | None, str]:
     """Return an end's name as records have it, the problem that it means, and a warning if it isn't known.
 
     Raises `ModelError` if the conversation fills the model's window.

@@ -12,28 +12,28 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import lock_folder, replace_file
-from interlock.services.models.known import (
+from interlock.services.models.model_table import (
     ABILITIES,
     FREE,
-    Able,
-    Known,
+    Abilities,
     Prices,
     Rates,
-    able,
-    cost_of,
-    edition,
-    known,
+    TableEntry,
+    look_up_model,
+    read_abilities,
+    request_cost,
+    table_edition,
 )
 from interlock.services.models.names import (
-    is_served,
-    limit,
-    provider_of,
+    configured_context_window,
+    has_credentials,
+    provider_name,
     provider_spec,
-    resolve,
-    url_of,
+    resolve_model,
+    server_url,
 )
-from interlock.services.models.overflow import read_refusal
-from interlock.services.models.probe import bearer, fetched
+from interlock.services.models.overflow import read_overflow_limits
+from interlock.services.models.provider_api import bearer_header, fetch_json
 from interlock.state.errors import UserError
 from interlock.state.messages import Reply, Usage
 from interlock.state.settings import Settings
@@ -58,31 +58,31 @@ class Server:
     """Model → window in tokens, None if it isn't told; None: the server didn't answer."""
 
     @property
-    def constrains(self) -> bool:
+    def supports_json_schema(self) -> bool:
         """Whether it is known to hold answers to a JSON Schema."""
         return bool(self.kind)
 
 
-def server_of(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
+def find_server(model: str, env: Mapping[str, str], *, ask: bool = True) -> Server:
     """Return the server of `provider:model`; `ask`: whether one nearby is asked what it is."""
-    url = url_of(model, env)
-    near = serves_nearby(model, url)
+    url = server_url(model, env)
+    near = is_served_nearby(model, url)
     if not near or not ask:
         return Server(url, near)
-    spec = provider_spec(provider_of(model))
-    return asked(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
+    spec = provider_spec(provider_name(model))
+    return probe_server(url, env.get(spec.key, "") if spec else "", model.partition(":")[2])
 
 
 _SERVED_NEARBY = ("openai", "ollama")
 """Protocols of servers that have models of their own: what speaks another on this machine is a gateway."""
 
 
-def serves_nearby(model: str, url: str) -> bool:
+def is_served_nearby(model: str, url: str) -> bool:
     """Return whether a server on this machine or in a private network has the model itself."""
-    return bool(url) and provider_of(model) in _SERVED_NEARBY and is_near(url)
+    return bool(url) and provider_name(model) in _SERVED_NEARBY and is_nearby_address(url)
 
 
-def is_near(url: str) -> bool:
+def is_nearby_address(url: str) -> bool:
     """Return whether the address is on this machine or in a private network, by its name alone."""
     host = urlsplit(url).hostname or ""
     try:
@@ -92,16 +92,16 @@ def is_near(url: str) -> bool:
     return address.is_private or address.is_loopback or address.is_link_local
 
 
-def asked(url: str, key: str, model: str) -> Server:
+def probe_server(url: str, key: str, model: str) -> Server:
     """Ask a server what it is and has; `model`: the one whose window matters."""
     root = url.rstrip("/").removesuffix("/v1")
 
-    def told(path: str, body: object = None) -> dict[str, Any]:
+    def fetch_or_empty(path: str, body: object = None) -> dict[str, Any]:
         with suppress(UserError):
-            return fetched(f"{root}{path}", bearer(key), body, _ANSWER_S)
+            return fetch_json(f"{root}{path}", bearer_header(key), body, _ANSWER_S)
         return {}
 
-    listed = _to_objects(told("/v1/models").get("data"))
+    listed = _to_objects(fetch_or_empty("/v1/models").get("data"))
     if not listed:
         return Server(url, True)
     owners = (str(one.get("owned_by")) for one in listed)
@@ -109,11 +109,11 @@ def asked(url: str, key: str, model: str) -> Server:
     kind: Kind = kinds[0] if kinds else ""
     models = {str(one.get("id")): _positive_number(one.get("max_model_len")) for one in listed}
     if kind == "llama.cpp":
-        own = object_of(told("/props").get("default_generation_settings"))
+        own = object_of(fetch_or_empty("/props").get("default_generation_settings"))
         models = dict.fromkeys(models, _positive_number(own.get("n_ctx")))
     elif kind == "ollama" and model:
-        models[model] = _ollama_window(told("/api/show", {"model": model}))
-    elif not kind and (own := _to_objects(told("/api/v0/models").get("data"))):
+        models[model] = _ollama_window(fetch_or_empty("/api/show", {"model": model}))
+    elif not kind and (own := _to_objects(fetch_or_empty("/api/v0/models").get("data"))):
         kind = "lm studio"
         models = {str(one.get("id")): _lm_studio_window(one) for one in own}
     return Server(url, True, kind, models)
@@ -162,7 +162,7 @@ _LONG = 500
 """Tokens of a request from which its reading is measured, and its estimate."""
 
 
-class Seen(BaseModel, defer_build=True):
+class Observations(BaseModel, defer_build=True):
     """What one model on one server was seen to do."""
 
     protocol: Literal["native", "xml", "json"] | None = None
@@ -187,7 +187,7 @@ class Seen(BaseModel, defer_build=True):
     """Attachments that its server refused (`attachments.py`)."""
 
 
-_SEEN = TypeAdapter(dict[str, Seen])
+_OBSERVATIONS = TypeAdapter(dict[str, Observations])
 
 
 class ModelFacts:
@@ -209,50 +209,52 @@ class ModelFacts:
 
     def server(self, model: str) -> Server:
         if model not in self._servers:
-            self._servers[model] = server_of(model, self._env, ask=self._ask)
+            self._servers[model] = find_server(model, self._env, ask=self._ask)
         return self._servers[model]
 
-    def window(self, model: str) -> tuple[int, bool]:
+    def context_window(self, model: str) -> tuple[int, bool]:
         """The window in tokens, and whether it is known: set, told by the server, or in the table of models."""
         if model not in self._windows:
             self._windows[model] = self._find_window(model)
         return self._windows[model]
 
-    def refused_as_too_long(self, model: str, text: str, size: int) -> None:
+    def learn_from_overflow(self, model: str, text: str, size: int) -> None:
         """Learn from a refusal: the window that it names, and how far the estimate `size` was off.
 
         Where it names none, the window is taken to be a little less than this request, for this drive.
         """
-        told = read_refusal(text)
-        window = told.window or round(_LESS * self.estimated(model, size))
+        told = read_overflow_limits(text)
+        window = told.window or round(_LESS * self.scale_estimate(model, size))
         if told.window:
-            self._known(model)  # of today, so that it counts with it
-            self.see(model, told_window=told.window)
-            self.counted(model, told.counted, size)
-        self._windows[model] = (min(window, self.limit(model)), True)
+            self._table_entry(model)  # of today, so that it counts with it
+            self.record_observations(model, told_window=told.window)
+            self.record_counted_tokens(model, told.counted, size)
+        self._windows[model] = (min(window, self.window_tokens(model)), True)
 
     def _find_window(self, model: str) -> tuple[int, bool]:
-        own = limit(self._settings, model, -1)
-        if (told := self.seen(model).told_window) and self.seen(model).table == edition():
+        own = configured_context_window(self._settings, model, -1)
+        if (told := self.observations(model).told_window) and self.observations(
+            model
+        ).table == table_edition():
             return min(told, own) if own > 0 else told, True
-        found = own if own > 0 else self._window_from_server(model)
-        if found is None and provider_of(model) in ("gemini", "script"):
-            return limit(self._settings, model), True
-        found = found or self._known(model).window
-        return found or limit(self._settings, model), found is not None
+        found = own if own > 0 else self._served_window(model)
+        if found is None and provider_name(model) in ("gemini", "script"):
+            return configured_context_window(self._settings, model), True
+        found = found or self._table_entry(model).window
+        return found or configured_context_window(self._settings, model), found is not None
 
-    def limit(self, model: str) -> int:
+    def window_tokens(self, model: str) -> int:
         """Return the window in tokens: as set, as its server says, as known by name."""
-        return self.window(model)[0]
+        return self.context_window(model)[0]
 
-    def unknown(self, model: str) -> str:
+    def take_unknown_model_notice(self, model: str) -> str:
         """Return what is assumed of a model that nobody knows, and how to set it: said once in its life. Empty:
         nothing is."""
-        window, is_known = self.window(model)
-        prices = provider_of(model) == "script" or self.prices(model)
-        if (is_known and prices) or self.seen(model).warned:
+        window, is_known = self.context_window(model)
+        prices = provider_name(model) == "script" or self.prices(model)
+        if (is_known and prices) or self.observations(model).warned:
             return ""
-        self.see(model, warned=True)
+        self.record_observations(model, warned=True)
         parts = (
             []
             if is_known
@@ -267,144 +269,148 @@ class ModelFacts:
         The first call of a day loads the table.
         """
         if model not in self._prices:
-            own, url = own_price(self._settings, model), url_of(model, self._env)
-            near = serves_nearby(model, url)
-            self._prices[model] = own or (FREE if near else self._known(model).prices)
+            own, url = configured_price(self._settings, model), server_url(model, self._env)
+            near = is_served_nearby(model, url)
+            self._prices[model] = own or (FREE if near else self._table_entry(model).prices)
         return self._prices[model]
 
-    def _known(self, model: str) -> Known:
-        kept = self.seen(model)
-        if kept.table == edition():
-            return Known(kept.window, kept.prices)
-        found = known(model, url_of(model, self._env))
-        self.see(model, table=edition(), window=found.window, prices=found.prices, told_window=None)
+    def _table_entry(self, model: str) -> TableEntry:
+        kept = self.observations(model)
+        if kept.table == table_edition():
+            return TableEntry(kept.window, kept.prices)
+        found = look_up_model(model, server_url(model, self._env))
+        self.record_observations(
+            model, table=table_edition(), window=found.window, prices=found.prices, told_window=None
+        )
         return found
 
-    def able(self, model: str) -> Able:
+    def abilities(self, model: str) -> Abilities:
         """Return what it can take and write: as settings say, else as its provider's package does."""
-        own, found = self._settings.entry(model), able(model)
+        own, found = self._settings.entry(model), read_abilities(model)
         takes = found.takes if own.takes is None else tuple(own.takes)
         refuses = found.refuses if own.takes is None else tuple(k for k in ABILITIES if k not in takes)
         return found._replace(output=own.output_limit or found.output, takes=takes, refuses=refuses)
 
-    def cost(self, model: str, usage: Usage) -> float | None:
+    def cost_usd(self, model: str, usage: Usage) -> float | None:
         """Return US dollars for a request; the provider's own figure where it gave one. None: unknown."""
         prices = self.prices(model) if usage.usd is None else None
-        return usage.usd if prices is None else cost_of(prices, usage)
+        return usage.usd if prices is None else request_cost(prices, usage)
 
-    def _window_from_server(self, model: str) -> int | None:
+    def _served_window(self, model: str) -> int | None:
         windows = self.server(model).models or {}
         # Llama.cpp serves one model, under whatever name it is asked for.
         only = next(iter(windows.values())) if len(windows) == 1 else None
         return windows.get(model.partition(":")[2]) or only
 
-    def first_token_s(self, model: str, elsewhere: float) -> float:
+    def first_token_timeout_s(self, model: str, elsewhere: float) -> float:
         own = self._settings.entry(model).first_token_timeout_s
         return own or (_NEAR_FIRST_S if self.server(model).near else elsewhere)
 
-    def api(self, model: str) -> str:
+    def openai_api(self, model: str) -> str:
         """Return which of OpenAI's APIs settings name for the model; empty: what the client chooses."""
         return self._settings.entry(model).api or ""
 
-    def constrains(self, model: str) -> bool:
+    def supports_json_schema(self, model: str) -> bool:
         own = self._settings.entry(model).response_format
-        return self.server(model).constrains if own is None else own
+        return self.server(model).supports_json_schema if own is None else own
 
-    def protocol(self, model: str, wanted: str) -> str:
+    def call_protocol(self, model: str, wanted: str) -> str:
         """Return how the model calls tools; `auto` only if that has to be found out."""
         if wanted != "auto":
             return wanted
         own = self._settings.entry(model).protocol
         if own or not self.server(model).near:
             return own or "native"
-        return self.seen(model).protocol or "auto"
+        return self.observations(model).protocol or "auto"
 
-    def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
+    def next_call_protocol(self, model: str, reply: Reply, silent: int) -> str:
         """Return how it calls tools from now on; `auto`: that isn't known yet."""
         found = reply.called
         if not found:
-            return ("json" if self.constrains(model) else "auto") if silent + 1 >= _TRIED else "auto"
-        if found != "native" and self.constrains(model):
+            return (
+                ("json" if self.supports_json_schema(model) else "auto") if silent + 1 >= _TRIED else "auto"
+            )
+        if found != "native" and self.supports_json_schema(model):
             found = "json"
-        self.see(model, protocol=found)
+        self.record_observations(model, protocol=found)
         # Tags are declared in a system prompt, which this conversation has already.
         return "auto" if found == "xml" else found
 
-    def is_small(self, model: str) -> bool:
+    def uses_small_prompt(self, model: str) -> bool:
         """Return whether the model gets the small prompt where nobody says which."""
         if own := self._settings.entry(model).prompt_profile:
             return own == "small"
         if not self.server(model).near:
             return False
-        speed = self.seen(model).read_per_s
-        return self.limit(model) < _SMALL_WINDOW or (speed is not None and speed < _SLOW_PER_S)
+        speed = self.observations(model).read_per_s
+        return self.window_tokens(model) < _SMALL_WINDOW or (speed is not None and speed < _SLOW_PER_S)
 
-    def read(self, model: str, tokens: int, seconds: float) -> None:
+    def record_answer_speed(self, model: str, tokens: int, seconds: float) -> None:
         """Note that a model answered, and how fast one nearby read a long request."""
         if model not in self._answered:
             self._answered.add(model)
-            self.see(model, answered=True)
+            self.record_observations(model, answered=True)
         if tokens >= _LONG and seconds > 0 and self.server(model).near:
-            self.see(model, read_per_s=float(f"{tokens / seconds:.1g}"))
+            self.record_observations(model, read_per_s=float(f"{tokens / seconds:.1g}"))
 
-    def estimated(self, model: str, tokens: int) -> int:
+    def scale_estimate(self, model: str, tokens: int) -> int:
         """Return the estimate of a request, by how far the last ones of this model were off."""
         return round(tokens * self._estimate_factor(model))
 
-    def counted(self, model: str, tokens: int, estimate: int) -> None:
+    def record_counted_tokens(self, model: str, tokens: int, estimate: int) -> None:
         """Note what the provider counted for a request whose plain estimate is given. Small changes aren't kept."""
         if estimate < _LONG or tokens <= 0:
             return
         found = min(max(tokens / estimate, 1 / _OFF), _OFF)
         if abs(found - self._estimate_factor(model)) > _KEPT:
             self._factors[model] = round(found, 2)
-            self.see(model, per_estimate=self._factors[model])
+            self.record_observations(model, per_estimate=self._factors[model])
 
     def _estimate_factor(self, model: str) -> float:
         if model not in self._factors:
-            self._factors[model] = self.seen(model).per_estimate or 1.0
+            self._factors[model] = self.observations(model).per_estimate or 1.0
         return self._factors[model]
 
-    def refused_parts(self, model: str) -> frozenset[str]:
+    def refused_attachments(self, model: str) -> frozenset[str]:
         """Return digests of the attachments that the model's server refused."""
         if model not in self._refused_parts:
-            self._refused_parts[model] = frozenset(self.seen(model).refused_parts)
+            self._refused_parts[model] = frozenset(self.observations(model).refused_parts)
         return self._refused_parts[model]
 
-    def refuse_parts(self, model: str, digests: Sequence[str]) -> None:
-        self._refused_parts[model] = self.refused_parts(model) | {*digests}
-        known = self.seen(model).refused_parts
-        self.see(model, refused_parts=[*known, *digests][-_PARTS_KEPT:])
+    def record_refused_attachments(self, model: str, digests: Sequence[str]) -> None:
+        self._refused_parts[model] = self.refused_attachments(model) | {*digests}
+        known = self.observations(model).refused_parts
+        self.record_observations(model, refused_parts=[*known, *digests][-_PARTS_KEPT:])
 
-    def seen(self, model: str) -> Seen:
-        return self._read_all_seen().get(self._seen_key(model), Seen())
+    def observations(self, model: str) -> Observations:
+        return self._read_observations().get(self._observation_key(model), Observations())
 
-    def see(self, model: str, **found: object) -> None:
-        if self._file is None or provider_of(model) == "script":
+    def record_observations(self, model: str, **found: object) -> None:
+        if self._file is None or provider_name(model) == "script":
             return
-        before = self.seen(model).model_dump()
+        before = self.observations(model).model_dump()
         if {**before, **found} == before:
             return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `models` may be the first command
         # Read again under the lock: another thread or process may have seen more by now.
         with lock_folder(self._file.parent, _WAIT_S):
-            known, key = self._read_all_seen(), self._seen_key(model)
-            known[key] = Seen.model_validate({**known.get(key, Seen()).model_dump(), **found})
+            known, key = self._read_observations(), self._observation_key(model)
+            known[key] = Observations.model_validate({**known.get(key, Observations()).model_dump(), **found})
             data = {name: one.model_dump(exclude_none=True) for name, one in known.items()}
             replace_file(self._file, json.dumps(data, indent=2).encode())
 
-    def _read_all_seen(self) -> dict[str, Seen]:
+    def _read_observations(self) -> dict[str, Observations]:
         """Return all that was seen; a file that can't be read counts as empty: it is learned again."""
         try:
-            return _SEEN.validate_json(self._file.read_bytes()) if self._file else {}
+            return _OBSERVATIONS.validate_json(self._file.read_bytes()) if self._file else {}
         except (OSError, ValidationError):
             return {}
 
-    def _seen_key(self, model: str) -> str:
+    def _observation_key(self, model: str) -> str:
         return f"{model} {self.server(model).url}".strip()
 
 
-def own_price(settings: Settings, model: str) -> Prices | None:
+def configured_price(settings: Settings, model: str) -> Prices | None:
     """Return what settings say, by the model's name, one of its aliases, or its provider."""
     if (found := settings.entry(model).price) is None:
         return None
@@ -412,12 +418,12 @@ def own_price(settings: Settings, model: str) -> Prices | None:
     return [Rates(0, found.input, found.output, cached, written)]
 
 
-def offered(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:
+def list_offered_models(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:
     """Return the models that settings name and credentials serve, then all those of servers nearby."""
     named = [settings.model.name, *settings.model.aliases, *(n for n in settings.models if ":" in n)]
-    resolved = dict.fromkeys(resolve(settings, name) for name in named)
-    found = [name for name in resolved if is_served(name, env)]
+    resolved = dict.fromkeys(resolve_model(settings, name) for name in named)
+    found = [name for name in resolved if has_credentials(name, env)]
     for provider in ("openai", "ollama"):
         served = facts.server(f"{provider}:").models or {}
         found += [f"{provider}:{name}" for name in served if f"{provider}:{name}" not in found]
-    return [name for name in found if provider_of(name) != "script"]
+    return [name for name in found if provider_name(name) != "script"]

@@ -17,11 +17,11 @@ from email.utils import parsedate_to_datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.services.models.keepalive import PutOff, told_of_bytes
+from interlock.services.models.keepalive import ExtendableTimeout, subscribe_to_bytes
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 
 if TYPE_CHECKING:
-    from interlock.services.models.refusals import Meaning, Told
+    from interlock.services.models.provider_errors import Meaning, ProviderError
 
 ATTEMPTS = 10
 """Maximum attempts in total (gemini-cli: 10)."""
@@ -51,7 +51,9 @@ class Backoff:
         base = min(_MAX_S, _START_S * _FACTOR ** (failures - 1))
         return base * (1 + self.random.uniform(-_JITTER, _JITTER)) * self.scale
 
-    def refusal(self, error: ModelError, failures: int, elapsed_s: float, delay_s: float, now: float) -> str:
+    def give_up_reason(
+        self, error: ModelError, failures: int, elapsed_s: float, delay_s: float, now: float
+    ) -> str:
         """Return why another attempt after `delay_s` is pointless and when to come back, or an empty string.
 
         `now` is Unix time.
@@ -90,7 +92,7 @@ _TOLERANCE = 0.05
 """Share by which a timer may be early, or bytes at the beginning of a wait be late."""
 
 
-async def raced(
+async def stream_with_timeouts(
     source: AsyncGenerator[T, None],
     *,
     stall_s: float,
@@ -114,11 +116,11 @@ async def raced(
             wait_s = stall_s if left_s is None else min(left_s, stall_s)
             # In this task: one of its own for each piece, and a wait for it, took 2 % of a turn.
             timer = asyncio.timeout(wait_s)
-            put_off = PutOff(timer, stall_s, deadline)
+            put_off = ExtendableTimeout(timer, stall_s, deadline)
             reminders = [*_schedule_reminders(loop, stall_s, wait_s, put_off, on_silence)]
             try:
                 async with timer:
-                    with told_of_bytes(put_off.hear):
+                    with subscribe_to_bytes(put_off.extend_for_bytes):
                         item = await anext(source, _END)
             except Exception as error:
                 if not timer.expired():
@@ -140,7 +142,7 @@ def _schedule_reminders(
     loop: asyncio.AbstractEventLoop,
     stall_s: float,
     limit_s: float,
-    put_off: PutOff,
+    put_off: ExtendableTimeout,
     on_silence: Callable[[float, float], None],
 ) -> Iterator[asyncio.TimerHandle]:
     """Report silence after each part of a stall but the last, as far as the wait lasts."""
@@ -191,7 +193,7 @@ _CAUSES = 5
 """Maximum length of the cause chain searched (gemini-cli: 5)."""
 
 
-def explain(error: Exception, model: str, now: float) -> ModelError:
+def to_model_error(error: Exception, model: str, now: float) -> ModelError:
     """Convert a client's exception to a `ModelError`; our own bugs are re-raised unchanged.
 
     `now` is Unix time, for dates in Retry-After.
@@ -202,27 +204,29 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
         raise error
     if isinstance(error, StalledError):
         return ModelError(f"Model {model!r} does not answer: {error}.", retryable=True, attempts=1)
-    from interlock.services.models.refusals import (
+    from interlock.services.models.provider_errors import (
         meaning_of_text,
-        read_error,
+        read_provider_error,
     )  # late: most runs fail at nothing
 
-    for cause in _causes(error):
-        if told := read_error(cause):
-            return _answered(told, cause, model, now)
+    for cause in _iterate_causes(error):
+        if told := read_provider_error(cause):
+            return _to_answered_error(told, cause, model, now)
         if _NEVER.search(f"{type(cause).__name__} {cause}"):
             says = f"Model {model!r} can't be asked: {_shorten_to_line(str(cause))} Correct its API key or its address."
             return ModelError(says)
-    for cause in _causes(error):
-        if _is_lost(cause):
-            inner = _innermost(cause)
+    for cause in _iterate_causes(error):
+        if _is_lost_connection(cause):
+            inner = _most_telling_cause(cause)
             why = _shorten_to_line(str(inner)).rstrip(".") or "no text"
             says = f"Model {model!r} could not be reached: {type(inner).__name__}: {why}."
             if advice := next((does for named, does in _TLS if named.search(why)), ""):
                 return ModelError(f"{says} {advice}")
-            if any(map(_was_sent_plain, _causes(error))) and _CLOSED.search(type(inner).__name__):
+            if any(map(_was_sent_without_tls, _iterate_causes(error))) and _CLOSED.search(
+                type(inner).__name__
+            ):
                 says += f" {_MAYBE_TLS}"
-            if any(map(_is_absent, _causes(error))):
+            if any(map(_is_unreachable, _iterate_causes(error))):
                 says += " Check the connection and the address."
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
             return ModelError(says, retryable=True)
@@ -240,7 +244,7 @@ def _add_advice(says: str, means: "Meaning") -> str:
     return f"{says}{end} {_ADVICE[means]}" if _ADVICE[means] else says
 
 
-def _answered(told: "Told", error: BaseException, model: str, now: float) -> ModelError:
+def _to_answered_error(told: "ProviderError", error: BaseException, model: str, now: float) -> ModelError:
     status, means = told.status, told.meaning
     text = f"Model {model!r} answered {status}: {_shorten_to_line(told.text) or 'no reason given.'}"
     says = _add_advice(text, means)
@@ -250,31 +254,35 @@ def _answered(told: "Told", error: BaseException, model: str, now: float) -> Mod
         return ModelError(says, status=status, terminal=True)
     if means == "overflow":
         return ModelError(says, status=status, overflow=True)
-    from interlock.services.models.refusals import details_of
+    from interlock.services.models.provider_errors import google_error_details
 
-    delay_s = _parse_server_delay(told.headers, details_of(getattr(error, "details", None)), now)
+    delay_s = _parse_server_delay(told.headers, google_error_details(getattr(error, "details", None)), now)
     return ModelError(says, status=status, retryable=means == "busy", retry_after_s=delay_s)
 
 
-def _is_lost(error: BaseException) -> bool:
+def _is_lost_connection(error: BaseException) -> bool:
     """Return whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
     lost = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError, UnicodeDecodeError)
     of_client = (c.__name__ for c in type(error).__mro__ if c.__module__.startswith("httpx"))
     return isinstance(error, lost) or type(error).__name__ in _TRANSPORT or not _LOST.isdisjoint(of_client)
 
 
-def _innermost(error: BaseException) -> BaseException:
+def _most_telling_cause(error: BaseException) -> BaseException:
     """Return the cause that says most: clients wrap it as "Connection error."."""
-    said = [c for c in _causes(error) if str(c) and (_is_lost(c) or type(c).__module__.startswith("http"))]
+    said = [
+        c
+        for c in _iterate_causes(error)
+        if str(c) and (_is_lost_connection(c) or type(c).__module__.startswith("http"))
+    ]
     return said[-1] if said else error
 
 
-def _was_sent_plain(error: BaseException) -> bool:
+def _was_sent_without_tls(error: BaseException) -> bool:
     """Return whether it is of a request that a client sent without TLS."""
     return str(getattr(getattr(error, "_request", None), "url", "")).startswith("http://")
 
 
-def _is_absent(error: BaseException) -> bool:
+def _is_unreachable(error: BaseException) -> bool:
     """Return whether nothing listens there or the host is unknown: long waiting won't help."""
     return isinstance(error, (ConnectionRefusedError, socket.gaierror)) or type(error).__name__ in _ABSENT
 
@@ -284,16 +292,16 @@ def _is_our_bug(error: Exception) -> bool:
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     roots = [name.partition(".")[0] for name in names]
     inner = next((root for root in reversed(roots) if root not in sys.stdlib_module_names), "")
-    return inner == "interlock" and not _is_lost(error) and type(error).__module__ in _PLAIN
+    return inner == "interlock" and not _is_lost_connection(error) and type(error).__module__ in _PLAIN
 
 
-def is_empty(error: Exception) -> bool:
+def is_empty_stream(error: Exception) -> bool:
     """Return whether LangChain reports a stream without chunks: for every provider, an answer without a finish
     reason."""
     return isinstance(error, ValueError) and "No generation chunks" in str(error)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
     at: BaseException | None = error
     for _ in range(_CAUSES):
         if at is None:

@@ -23,15 +23,15 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 from langchain_google_genai._common import get_user_agent
 
-from interlock.services.models.gemini_body import Encoded, GeminiBody, Json
-from interlock.services.models.names import prepare_response, quiet_clients, turn_tracing_off
-from interlock.services.models.network import client_environment
+from interlock.services.models.gemini_body import BodyEncoder, GeminiBody, Json
+from interlock.services.models.names import disable_tracing, prepare_response, silence_client_warnings
+from interlock.services.models.network import normalized_client_environment
 from interlock.services.models.request import (
     CallPiece,
     Chunk,
     ModelRequest,
-    ending,
-    usage_of,
+    normalize_finish_reason,
+    to_usage,
 )
 from interlock.state.errors import ModelError
 from interlock.state.messages import DataPart
@@ -45,7 +45,7 @@ _PLACE = ["contents of the request"]
 """Placeholder that the client encodes instead; a list, as it expects one."""
 
 
-async def _put_contents(request: Any) -> None:
+async def _insert_contents(request: Any) -> None:
     """Replace the placeholder with the encoded contents: a request hook of httpx, or of httpx2, which the SDK prefers.
 
     Raises `ModelError` for a redirect, which would carry the key and the conversation to where nobody sent them.
@@ -63,7 +63,7 @@ async def _put_contents(request: Any) -> None:
     request.headers["Content-Length"] = str(len(head) + len(_CONTENTS.get()) + len(rest))
 
 
-async def _keep_answer(response: Any) -> None:
+async def _keep_response(response: Any) -> None:
     """Keep the response, so that it can be closed: the SDK leaves that to the garbage collector."""
     _ANSWERS.get().append(response)
 
@@ -76,7 +76,7 @@ _BUDGETS = {"low": 1024, "medium": 8192, "high": 24_576}
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
-_HOOKS = {"request": [_put_contents], "response": [_keep_answer, prepare_response]}
+_HOOKS = {"request": [_insert_contents], "response": [_keep_response, prepare_response]}
 _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client requires a message; `extra_body` replaces it."""
 
@@ -114,10 +114,10 @@ class _Client(ChatGoogleGenerativeAI):
 class GeminiProvider:
     def __init__(self, model: str, key: str, base_url: str, tls: ssl.SSLContext | None = None) -> None:
         """`tls`: the trusted certificates; without it the client loads them itself, twice."""
-        turn_tracing_off()
-        quiet_clients()
-        self._ask(model)
-        with developer_api(), client_environment():
+        disable_tracing()
+        silence_client_warnings()
+        self._set_model(model)
+        with hide_vertex_variables(), normalized_client_environment():
             self._model = _Client(
                 model=model,
                 api_key=key,  # pyright: ignore[reportArgumentType]
@@ -144,13 +144,13 @@ class GeminiProvider:
     def for_model(self, model: str) -> "GeminiProvider":
         """Return another model on the same client; closing any of them closes it."""
         own = copy(self)
-        own._ask(model)
+        own._set_model(model)
         changes = {"model": model, "include_thoughts": _is_thinking_model(model), "profile": None}
         own._model = self._model.model_copy(update=changes)
         return own
 
-    def _ask(self, model: str) -> None:
-        self._body, self._encoded = GeminiBody(model), Encoded()
+    def _set_model(self, model: str) -> None:
+        self._body, self._encoded = GeminiBody(model), BodyEncoder()
         self._fixed = model in FIXED_SAMPLING
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
@@ -209,7 +209,7 @@ def _thinking_options(model: str, level: Thinking) -> dict[str, Any]:
 
 
 @contextmanager
-def developer_api() -> Generator[None]:
+def hide_vertex_variables() -> Generator[None]:
     """Hide variables that override the SDK's `vertexai=False` and then require a Google Cloud project."""
     names = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
     taken = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -222,7 +222,7 @@ def developer_api() -> Generator[None]:
 def _to_chunk(message: AIMessageChunk) -> Chunk:
     text, thought, signature = _split_content(message.content)
     finish = cast("str | None", message.response_metadata.get("finish_reason"))
-    reason, problem = ending("Gemini", finish, {"max_tokens": "length"})
+    reason, problem = normalize_finish_reason("Gemini", finish, {"max_tokens": "length"})
     feedback = cast("Mapping[str, Any] | None", message.response_metadata.get("prompt_feedback"))
     if blocked := (feedback or {}).get("block_reason"):
         name = str(getattr(blocked, "name", blocked))
@@ -230,13 +230,13 @@ def _to_chunk(message: AIMessageChunk) -> Chunk:
     sources = cast("Mapping[str, Any] | None", message.response_metadata.get("grounding_metadata"))
     return Chunk(
         text=text + _format_sources(sources or {}),
-        data=_pictures(message.content),
+        data=_extract_pictures(message.content),
         thought=thought,
         calls=_to_call_pieces(message),
         signature=signature,
         finish_reason=reason,
         problem=problem,
-        usage=usage_of(cast("Mapping[str, Any] | None", message.usage_metadata)),
+        usage=to_usage(cast("Mapping[str, Any] | None", message.usage_metadata)),
     )
 
 
@@ -254,7 +254,7 @@ def _split_content(content: Any) -> tuple[str, str, str | None]:
     return text, thought, signature
 
 
-def _pictures(content: Any) -> tuple[DataPart, ...]:
+def _extract_pictures(content: Any) -> tuple[DataPart, ...]:
     typed = (cast(Json, block) for block in content if isinstance(block, dict))
     pictures = (block["image_url"]["url"] for block in typed if block.get("type") == "image_url")
     urls = [str(url).partition(";base64,") for url in pictures]

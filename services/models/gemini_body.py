@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.services.models.request import OWN_ID, ModelRequest, PerMessage, PerTools, base64_of
+from interlock.services.models.request import OWN_ID, MessageCache, ModelRequest, ToolsCache, base64_data
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration
 
 Json = dict[str, Any]
@@ -22,13 +22,13 @@ class GeminiBody:
 
     def __init__(self, model: str) -> None:
         self._signed = not model.startswith(_UNSIGNED)
-        self._parts = PerMessage(_parts)
-        self._tools = PerTools(_declare_tools)
+        self._parts = MessageCache(_message_parts)
+        self._tools = ToolsCache(_declare_tools)
 
     def __call__(self, request: ModelRequest) -> Json:
         system = [m for m in request.messages if m.role == "system"]
         rest = [m for m in request.messages if m.role != "system"]
-        body: Json = {"contents": self._contents(rest)}
+        body: Json = {"contents": self._merge_contents(rest)}
         if system:
             body["systemInstruction"] = {"parts": [{"text": m.text} for m in system]}
         if request.feature == "web":
@@ -37,7 +37,7 @@ class GeminiBody:
             body["tools"] = [self._tools(request.tools)]
         return body
 
-    def _contents(self, messages: Sequence[Message]) -> list[Json]:
+    def _merge_contents(self, messages: Sequence[Message]) -> list[Json]:
         """Merge neighbours of one role: Gemini's roles must alternate, and answers directly follow their calls."""
         contents: list[Json] = []
         unsigned_from = _turn_start(messages) if self._signed else len(messages)
@@ -54,7 +54,7 @@ class GeminiBody:
         return contents
 
 
-class Encoded:
+class BodyEncoder:
     """Encodes a body as JSON, caching the last one's parts: the client would encode all of it for each request."""
 
     def __init__(self) -> None:
@@ -99,13 +99,13 @@ def _sign_first_call(parts: list[Json]) -> list[Json]:
     return [*parts[:first], {**parts[first], "thoughtSignature": NO_SIGNATURE}, *parts[first + 1 :]]
 
 
-def _parts(message: Message) -> list[Json]:
+def _message_parts(message: Message) -> list[Json]:
     """Convert a message. Thoughts aren't sent back, but their signatures are."""
     if message.role == "tool":
         return _answer_parts(message)
     content = message.content
     pieces = (TextPart(text=content),) if isinstance(content, str) else content
-    parts = [_text_or_data(piece) for piece in pieces if not isinstance(piece, TextPart) or piece.text]
+    parts = [_content_part(piece) for piece in pieces if not isinstance(piece, TextPart) or piece.text]
     if message.signature:
         if not parts or "text" not in parts[-1]:
             parts.append({"text": ""})
@@ -129,7 +129,7 @@ def _answer_parts(message: Message) -> list[Json]:
         **_id_field(message.tool_call_id),
     }
     data = () if isinstance(message.content, str) else message.content
-    return [{"functionResponse": response}, *(_text_or_data(p) for p in data if isinstance(p, DataPart))]
+    return [{"functionResponse": response}, *(_content_part(p) for p in data if isinstance(p, DataPart))]
 
 
 def _id_field(call_id: str | None) -> Json:
@@ -137,7 +137,7 @@ def _id_field(call_id: str | None) -> Json:
     return {} if not call_id or OWN_ID.fullmatch(call_id) else {"id": call_id}
 
 
-def _text_or_data(part: TextPart | DataPart) -> Json:
+def _content_part(part: TextPart | DataPart) -> Json:
     if isinstance(part, TextPart):
         return {"text": part.text}
-    return {"inlineData": {"mimeType": part.mime_type, "data": base64_of(part)}}
+    return {"inlineData": {"mimeType": part.mime_type, "data": base64_data(part)}}

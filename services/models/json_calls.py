@@ -27,7 +27,7 @@ from interlock.tools._json_calls import (
 _DONE = '{"text": "..."}, with what you did or found.'
 
 
-def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
+def with_json_call_rules(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
     """Return the messages with the tools and how to call them after the system prompt, which so stays a fixed
     beginning."""
     last = find_ending_tool(tools)
@@ -52,7 +52,7 @@ _BEGUN = re.compile(r"^[ \t]*(?:`{1,2}|<[a-z_]*)\Z", re.MULTILINE)
 """The end of a text that may become one."""
 
 
-async def constrained(
+async def extract_json_calls(
     pieces: AsyncGenerator[Chunk, None],
     tools: Sequence[ToolDeclaration],
     write: Callable[[str, str], AsyncGenerator[Chunk, None]],
@@ -68,7 +68,7 @@ async def constrained(
         async for chunk in pieces:
             cut = cut or chunk.finish_reason == "length"
             whole += chunk.text
-            ready = _text_so_far(whole)
+            ready = _partial_text(whole)
             yield replace(chunk, text=ready[shown:])
             shown = max(shown, len(ready))
     found = parse_json_object(whole)
@@ -100,7 +100,7 @@ async def constrained(
         yield Chunk(calls=_to_call_pieces([(name, args)] if call else ()))
 
 
-def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
+def file_request_messages(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
     """Return the request for the whole of a file: the task, the files and the last output, as code and without the
     calls."""
     seen = ModelKnowledge(messages)
@@ -150,7 +150,7 @@ async def _stream_file_call(
     yield Chunk(calls=_to_call_pieces([(call[0], {**call[1], what: blocks[-1]})]))
 
 
-def _text_so_far(whole: str) -> str:
+def _partial_text(whole: str) -> str:
     """Return the text of an object that is still being written."""
     match = _TEXT.match(whole)
     if match is None:
@@ -161,7 +161,7 @@ def _text_so_far(whole: str) -> str:
     return json.loads(f'"{text}"', strict=False)
 
 
-async def by_habit(
+async def extract_habitual_calls(
     pieces: AsyncGenerator[Chunk, None], tools: Sequence[ToolDeclaration]
 ) -> AsyncGenerator[Chunk, None]:
     """Take fenced or bare JSON calls out of the text; what may be one is held until the end."""

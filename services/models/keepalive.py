@@ -27,7 +27,7 @@ _HEARD: ContextVar[Callable[[bool], None] | None] = ContextVar("heard", default=
 
 
 @contextmanager
-def told_of_bytes(heard: Callable[[bool], None]) -> Generator[None]:
+def subscribe_to_bytes(heard: Callable[[bool], None]) -> Generator[None]:
     """Call `heard` for each piece of a body that this task receives meanwhile: whether it holds part of an answer."""
     around = _HEARD.get()
 
@@ -43,7 +43,7 @@ def told_of_bytes(heard: Callable[[bool], None]) -> Generator[None]:
         _HEARD.set(around)
 
 
-def report_bytes(response: Any) -> None:
+def report_body_bytes(response: Any) -> None:
     """Report the pieces of the response's body as they arrive."""
     made = _reporting_class(type(response).__module__.partition(".")[0])
     response.stream = made(response.stream)
@@ -56,12 +56,12 @@ def _reporting_class(client: str) -> Callable[[Any], Any]:
 
     class Reporting(stream_class):
         def __init__(self, source: Any) -> None:
-            self._source, self._lines = source, Lines()
+            self._source, self._lines = source, BodyLines()
 
         async def __aiter__(self) -> AsyncGenerator[bytes, None]:
             async for piece in self._source:
                 if (heard := _HEARD.get()) is not None:
-                    heard(self._lines.hold_data(piece))
+                    heard(self._lines.contains_data(piece))
                 yield piece
 
         async def aclose(self) -> None:
@@ -70,7 +70,7 @@ def _reporting_class(client: str) -> Callable[[Any], Any]:
     return Reporting
 
 
-class Lines:
+class BodyLines:
     """Reads the lines of a body, however it is cut, for what in them is part of an answer."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Lines:
         self._is_ping = False
         """Whether the event that is being read is a ping."""
 
-    def hold_data(self, piece: bytes) -> bool:
+    def contains_data(self, piece: bytes) -> bool:
         """Return whether the piece holds more than pings, comments and names."""
         found = False
         *whole, rest = piece.split(b"\n")
@@ -87,7 +87,7 @@ class Lines:
             found = self._is_data((self._begun + line[:_LOOKED]).rstrip(b"\r"), whole=True) or found
             self._begun = b""
         self._begun = (self._begun + rest[:_LOOKED])[:_LOOKED]
-        return bool(rest and self._is_data(self._begun, whole=False)) or found
+        return bool(rest and self._is_data(self._begun.rstrip(b"\r"), whole=False)) or found
 
     def _is_data(self, line: bytes, *, whole: bool) -> bool:
         if not line or line.startswith(b":"):
@@ -105,7 +105,7 @@ class Lines:
         return is_clear and not self._is_ping and not _PING.match(line)
 
 
-class PutOff:
+class ExtendableTimeout:
     """A time limit that bytes put off: by its whole length, but pings alone for no more than ten minutes."""
 
     def __init__(self, timer: asyncio.Timeout, limit_s: float, latest: float | None) -> None:
@@ -114,7 +114,7 @@ class PutOff:
         self._time = asyncio.get_running_loop().time
         self._said = self._heard = self._time()
 
-    def hear(self, is_data: bool) -> None:
+    def extend_for_bytes(self, is_data: bool) -> None:
         """Put the limit off for bytes that arrived now."""
         now = self._time()
         self._said = now if is_data else self._said

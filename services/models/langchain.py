@@ -21,47 +21,57 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from interlock.services.models.attachments import digest_of
-from interlock.services.models.caching import CachePlans, cache_key, marking, takes_marks
-from interlock.services.models.clients import client_options, with_own_client
-from interlock.services.models.effort import BEDROCK_FIELDS, effort_options, effort_untaken, is_thinking_on
-from interlock.services.models.ends import end_in, read_end
+from interlock.services.models.attachments import attachment_digest
+from interlock.services.models.caching import CachePlans, cache_key, supports_cache_marks, with_cache_marks
+from interlock.services.models.clients import http_client_options, with_own_http_client
+from interlock.services.models.effort import (
+    BEDROCK_FIELDS,
+    effort_options,
+    effort_unsupported_notice,
+    is_thinking_on,
+)
+from interlock.services.models.ends import finish_reason_in, interpret_finish_reason
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.installing import install_command
-from interlock.services.models.mended import BEGUN, mended, mending_options, ollamas_usage
-from interlock.services.models.names import (
-    PUBLIC,
-    ProviderSpec,
-    provider_of,
-    provider_spec,
-    quiet_clients,
-    turn_tracing_off,
-    url_of,
+from interlock.services.models.mended import (
+    INITIAL_USAGE,
+    fix_client_class,
+    fixed_class_options,
+    ollama_usage,
 )
-from interlock.services.models.network import client_environment
-from interlock.services.models.options import find_refused_option, without_refused
+from interlock.services.models.names import (
+    PUBLIC_URLS,
+    ProviderSpec,
+    disable_tracing,
+    provider_name,
+    provider_spec,
+    server_url,
+    silence_client_warnings,
+)
+from interlock.services.models.network import normalized_client_environment
+from interlock.services.models.options import drop_refused_options, find_refused_option
 from interlock.services.models.request import (
     OWN_ID,
     CallPiece,
     Chunk,
+    MessageCache,
     ModelRequest,
-    PerMessage,
-    base64_of,
-    usage_of,
+    base64_data,
+    to_usage,
 )
 from interlock.services.models.responses import ThoughtfulClient
 from interlock.services.models.thinking import (
-    Thinking,
+    ThoughtCollector,
     ThoughtTags,
-    is_of_openai,
-    reading_thoughts,
-    with_thinking,
+    class_reading_thoughts,
+    prepend_thinking,
+    speaks_openai_protocol,
 )
 from interlock.state.errors import UserError
 from interlock.state.messages import DataPart, Message, TextPart, Usage
 
 
-def converted(message: Message, model: str = "") -> BaseMessage:
+def to_langchain_message(message: Message, model: str = "") -> BaseMessage:
     """Convert one message. Thinking goes back only to the model that made it."""
     data = any(isinstance(part, DataPart) for part in message.content)
     content: Any = (
@@ -73,14 +83,16 @@ def converted(message: Message, model: str = "") -> BaseMessage:
         return HumanMessage(content)
     if message.role == "tool":
         status = "success" if message.status in (None, "success") else "error"
-        answered = call_id(message.tool_call_id or "", model)
+        answered = sent_call_id(message.tool_call_id or "", model)
         return ToolMessage(content, tool_call_id=answered, name=message.name, status=status)
     calls = [
-        {"type": "tool_call", "id": call_id(c.id, model), "name": c.name, "args": c.args}
+        {"type": "tool_call", "id": sent_call_id(c.id, model), "name": c.name, "args": c.args}
         for c in message.tool_calls
     ]
     made = AIMessage(content, tool_calls=calls)
-    return with_thinking(made, message.opaque) if message.opaque and message.opaque.model == model else made
+    return (
+        prepend_thinking(made, message.opaque) if message.opaque and message.opaque.model == model else made
+    )
 
 
 _STRICT = re.compile(r"(openai|azure):(?!.*/)|bedrock:.*(anthropic|amazon)\.")
@@ -88,7 +100,7 @@ _STRICT = re.compile(r"(openai|azure):(?!.*/)|bedrock:.*(anthropic|amazon)\.")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
 
-def call_id(own: str, model: str) -> str:
+def sent_call_id(own: str, model: str) -> str:
     """Return the id under which a call is sent: a server's own goes back unchanged."""
     is_taken = not OWN_ID.fullmatch(own) and (_CALL_ID.fullmatch(own) or not _STRICT.match(model))
     return own if is_taken else f"call_{hashlib.sha256(own.encode()).hexdigest()[:24]}"
@@ -97,10 +109,10 @@ def call_id(own: str, model: str) -> str:
 def _to_content_block(part: TextPart | DataPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    block = {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
+    block = {"type": part.type, "base64": base64_data(part), "mime_type": part.mime_type}
     if part.type == "image":
         return block
-    name = f"attachment-{digest_of(part)}"  # Bedrock takes no dot in it, OpenAI wants an ending
+    name = f"attachment-{attachment_digest(part)}"  # Bedrock takes no dot in it, OpenAI wants an ending
     return {**block, "name": name, "filename": f"{name}{guess_extension(part.mime_type) or ''}"}
 
 
@@ -116,11 +128,11 @@ _ADDING = ("ChatAnthropic", "ChatBedrockConverse")
 """Clients whose pieces hold parts of the usage. Others repeat a running total, if they tell it more than once."""
 
 
-def _add_up(pieces: list[AIMessageChunk]) -> AIMessageChunk:
+def _sum_chunks(pieces: list[AIMessageChunk]) -> AIMessageChunk:
     return pieces[0] + pieces[1:]
 
 
-def _to_chunk_message(message: BaseMessage) -> AIMessageChunk:
+def _to_message_chunk(message: BaseMessage) -> AIMessageChunk:
     """Return the message as a piece of a stream: clients of models that don't stream give the whole of it."""
     if isinstance(message, AIMessageChunk):
         return message
@@ -145,35 +157,35 @@ def _to_chunk_message(message: BaseMessage) -> AIMessageChunk:
 
 class LangChainProvider:
     def __init__(self, model: str, env: Mapping[str, str], facts: ModelFacts) -> None:
-        turn_tracing_off()
-        quiet_clients()
-        self._spec = _spec(model)
+        disable_tracing()
+        silence_client_warnings()
+        self._spec = _require_provider_spec(model)
         self._name = model
-        options = _options(model, self._spec, env)
-        if (api := facts.api(model)) and self._spec.cls in ("ChatOpenAI", "AzureChatOpenAI"):
+        options = _constructor_options(model, self._spec, env)
+        if (api := facts.openai_api(model)) and self._spec.cls in ("ChatOpenAI", "AzureChatOpenAI"):
             options["use_responses_api"] = api == "responses"
-        if is_of_openai(cls := marking(chat_class(model))):
+        if speaks_openai_protocol(cls := with_cache_marks(load_chat_class(model))):
             options["stream_chunk_timeout"] = None  # ours counts: it knows pings
             if facts.server(model).near:
                 options["timeout"] = None  # the client's own is 10 minutes
-            cls = reading_thoughts(cls)
+            cls = class_reading_thoughts(cls)
         if facts.server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
         if self._spec.cls == "ChatOpenAI":
-            cls = _lighter_class(cls)
-        cls = mended(cls)
-        with client_environment():
+            cls = _class_with_progress_and_cost(cls)
+        cls = fix_client_class(cls)
+        with normalized_client_environment():
             options |= _key_as_function(options) if self._spec.cls == "ChatOpenAI" else {}
-            options |= {**client_options(cls, options), **mending_options(cls, options)}
-            made: Any = with_own_client(cls)(**options)
+            options |= {**http_client_options(cls, options), **fixed_class_options(cls, options)}
+            made: Any = with_own_http_client(cls)(**options)
             getattr(made, "_async_client", None)  # Anthropic's is made when it is first used
-        if is_of_openai(cls):
+        if speaks_openai_protocol(cls):
             made.root_async_client = ThoughtfulClient(made.root_async_client)
         self._model: BaseChatModel = made
         self._plans = CachePlans()
-        self._told_effort = facts.seen(model).effort_told
-        self._facts, self._refused = facts, set(facts.seen(model).refuses)
-        self._messages = PerMessage(partial(converted, model=model))
+        self._told_effort = facts.observations(model).effort_told
+        self._facts, self._refused = facts, set(facts.observations(model).refuses)
+        self._messages = MessageCache(partial(to_langchain_message, model=model))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Make the request once, and again without an option that the server refuses, which is remembered."""
@@ -186,61 +198,63 @@ class LangChainProvider:
                         yield piece
                 return
             except Exception as error:
-                refused = "" if begun else find_refused_option(error, self._options(request))
+                refused = "" if begun else find_refused_option(error, self._request_options(request))
                 if not refused:
                     raise
             self._refused.add(refused)
-            self._facts.see(self._name, refuses=sorted(self._refused))
+            self._facts.record_observations(self._name, refuses=sorted(self._refused))
 
     async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Make one attempt. Calls are yielded at the end: their arguments arrive in pieces."""
         pieces: list[AIMessageChunk] = []
         usd: float | None = None
         begun: Usage | None = None
-        thinking, tags, end, total = Thinking(self._name), ThoughtTags(), "", None
+        thinking, tags, end, total = ThoughtCollector(self._name), ThoughtTags(), "", None
         async for piece in self._bind_request(request).astream(self._messages(request.messages)):
-            chunk = _to_chunk_message(piece)
-            end, total = end_in(chunk.response_metadata) or end, chunk.usage_metadata or total
+            chunk = _to_message_chunk(piece)
+            end, total = finish_reason_in(chunk.response_metadata) or end, chunk.usage_metadata or total
             pieces.append(chunk)
             if len(pieces) == _TOGETHER:
-                pieces = [_add_up(pieces)]
-            text, thought = tags.split(_chunk_text(chunk))
-            thought += thinking.take(chunk)
+                pieces = [_sum_chunks(pieces)]
+            text, thought = tags.split_piece(_chunk_text(chunk))
+            thought += thinking.take_chunk(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
             usd = chunk.response_metadata.pop(_COST, usd)
-            begun = chunk.response_metadata.pop(BEGUN, begun)
+            begun = chunk.response_metadata.pop(INITIAL_USAGE, begun)
             yield Chunk(text=text, thought=thought, progress=progress)  # also an empty one: the server lives
-        text, thought = tags.rest()
+        text, thought = tags.flush()
         yield Chunk(text=text, thought=thought, warning=self._effort_notice(request))
         if pieces:
-            whole = _add_up(pieces)
-            usage = usage_of(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
+            whole = _sum_chunks(pieces)
+            usage = to_usage(cast(Any, whole.usage_metadata if self._spec.cls in _ADDING else total))
             if usage and begun and not usage.input:
                 usage = begun.model_copy(update={"output": usage.output, "thoughts": usage.thoughts})
-            usage = usage or ollamas_usage(whole.response_metadata)
-            last = self._last_chunk(whole, end, usage, usd)
+            usage = usage or ollama_usage(whole.response_metadata)
+            last = self._build_last_chunk(whole, end, usage, usd)
             if thinking.refusal:
                 problem = f"{self._name} refused: {thinking.refusal}"
                 last = replace(last, finish_reason="refusal", problem=problem)
-            yield replace(last, opaque=thinking.opaque(whole))
+            yield replace(last, opaque=thinking.build_opaque(whole))
 
     def _caching_options(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options with which the provider caches the start of a conversation."""
-        plan = self._plans.plan(request)
+        plan = self._plans.plan_marks(request)
         if plan is None:
             return {}
-        if takes_marks(self._spec.cls, self._name.partition(":")[2]):
+        if supports_cache_marks(self._spec.cls, self._name.partition(":")[2]):
             return {"cache_control": plan}
         return {"prompt_cache_key": cache_key(request)} if self._spec.cls == "ChatOpenAI" else {}
 
-    def _options(self, request: ModelRequest) -> dict[str, Any]:
+    def _request_options(self, request: ModelRequest) -> dict[str, Any]:
         """Return the options that this model's server takes."""
-        warm = {"temperature": request.temperature} if self._facts.able(self._name).temperature else {}
+        warm = {"temperature": request.temperature} if self._facts.abilities(self._name).temperature else {}
         name = self._name.partition(":")[2]
         effort = effort_options(self._spec.cls, name, request.thinking, request.most)
         if effort and is_thinking_on(effort):
             warm = {}
-        return without_refused({**warm, **(effort or {}), **self._caching_options(request)}, self._refused)
+        return drop_refused_options(
+            {**warm, **(effort or {}), **self._caching_options(request)}, self._refused
+        )
 
     def _effort_notice(self, request: ModelRequest) -> str:
         """Return what is said, once, of a model that takes no thought level."""
@@ -250,11 +264,11 @@ class LangChainProvider:
         if taken is not None and not self._refused & taken.keys():
             return ""
         self._told_effort = True
-        self._facts.see(self._name, effort_told=True)
-        return effort_untaken(self._name, request.thinking)
+        self._facts.record_observations(self._name, effort_told=True)
+        return effort_unsupported_notice(self._name, request.thinking)
 
     def _bind_request(self, request: ModelRequest) -> Any:
-        options = self._options(request)
+        options = self._request_options(request)
         if request.schema is not None and self._spec.json == "format":
             options["format"] = dict(request.schema)
         elif request.schema is not None and self._spec.json:
@@ -270,8 +284,10 @@ class LangChainProvider:
             own = own.model_copy(update=fields)
         return (own.bind_tools(tools) if tools else own).bind(**options)
 
-    def _last_chunk(self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None) -> Chunk:
-        reason, problem, warning = read_end(self._name, end)
+    def _build_last_chunk(
+        self, whole: AIMessageChunk, end: str, usage: Usage | None, usd: float | None
+    ) -> Chunk:
+        reason, problem, warning = interpret_finish_reason(self._name, end)
         calls, broken = _to_call_pieces(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"
@@ -281,9 +297,9 @@ class LangChainProvider:
         return Chunk(calls=calls, finish_reason=reason, problem=problem, usage=usage, warning=warning)
 
 
-def chat_class(model: str) -> type[BaseChatModel]:
+def load_chat_class(model: str) -> type[BaseChatModel]:
     """Return the class that serves `provider:model`. Raises `UserError` if it can't be loaded or is no chat model."""
-    spec = _spec(model)
+    spec = _require_provider_spec(model)
     try:
         cls = getattr(import_module(spec.module), spec.cls, None)
     except ImportError as error:
@@ -306,7 +322,7 @@ _AS_IT_IS = ("messages", "tools", "response_format")
 
 
 @cache
-def _lighter_class(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+def _class_with_progress_and_cost(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     """Return the class with llama.cpp's progress, and OpenRouter's cost and cache writes: the client drops them.
 
     A request's large parts go with the fields that the client doesn't know. Of those it knows it looks at every value
@@ -345,27 +361,27 @@ def _key_as_function(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key as a function: so LangChain makes an asynchronous client only."""
     key = options.get("api_key")
 
-    async def told() -> Any:
+    async def api_key() -> Any:
         return key
 
-    return {"api_key": told} if key else {}
+    return {"api_key": api_key} if key else {}
 
 
-def _spec(model: str) -> ProviderSpec:
-    spec = provider_spec(provider_of(model))
+def _require_provider_spec(model: str) -> ProviderSpec:
+    spec = provider_spec(provider_name(model))
     if spec is None:
         raise UserError(f"No provider in {model!r}. Expected provider:model, for example openai:gpt-5.")
     return spec
 
 
-def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str, Any]:
+def _constructor_options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str, Any]:
     options: dict[str, Any] = {"model": model.partition(":")[2], **spec.fixed}
     options |= {field: env[name] for field, name in spec.fields.items() if env.get(name)}
     if spec.retries_off is not None:
         options["max_retries"] = spec.retries_off
     url = env.get(spec.url) if spec.url else None
     # Named even if it is the provider's own: else another variable could send the key elsewhere.
-    if address := url_of(model, env) or PUBLIC.get(provider_of(model), ""):
+    if address := server_url(model, env) or PUBLIC_URLS.get(provider_name(model), ""):
         options[spec.url_field] = (
             address.rstrip("/").removesuffix(spec.url_adds) if spec.url_adds else address
         )

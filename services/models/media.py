@@ -5,7 +5,7 @@ What a model can't take is replaced by a line that says so, to the model and onc
 
 from collections.abc import Sequence
 
-from interlock.services.models.known import Able
+from interlock.services.models.model_table import Abilities
 from interlock.state.messages import DataPart, Message, TextPart
 
 _ONLY_PICTURES = (
@@ -15,10 +15,10 @@ _ONLY_PICTURES = (
 _NAMES = {"images": "pictures", "PDFs": "PDF files", "audio": "audio"}
 
 
-class MediaPlaces:
+class AttachmentPlacer:
     """Places what a conversation holds besides text, for one model. Results are cached: messages are immutable."""
 
-    def __init__(self, model: str, cls: str, able: Able, *, tools: bool) -> None:
+    def __init__(self, model: str, cls: str, able: Abilities, *, tools: bool) -> None:
         """`cls`: the name of the client's class. `tools`: whether requests declare any."""
         self._model, self._cls, self._able = model, cls, able
         # Bedrock's client makes texts of results where no tools are declared.

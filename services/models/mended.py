@@ -7,26 +7,26 @@ from typing import Any, cast
 from interlock.services.models.vendors import REGION
 from interlock.state.messages import Usage
 
-BEGUN = "interlock_begun"
+INITIAL_USAGE = "interlock_begun"
 """Key of a piece's `response_metadata`: the usage that the beginning of Anthropic's stream tells."""
 _UNASKED = "unasked"
 """What `reasoning` is for Ollama where no level is set: its client drops the thoughts of models that think unasked."""
 _ARN = "arn:"
 
 
-def mended(cls: type[Any]) -> type[Any]:
+def fix_client_class(cls: type[Any]) -> type[Any]:
     """Return the client class without the faults that a subclass can mend."""
-    name = next((one.__name__ for one in cls.__mro__ if one.__name__ in _MENDS), "")
-    return _MENDS[name](cls) if name else cls
+    name = next((one.__name__ for one in cls.__mro__ if one.__name__ in _FIXES), "")
+    return _FIXES[name](cls) if name else cls
 
 
-def ollamas_usage(told: Mapping[str, Any]) -> Usage | None:
+def ollama_usage(told: Mapping[str, Any]) -> Usage | None:
     """Return what Ollama counted, which its client drops where a prompt was cached. `told`: a piece's metadata."""
     counts = [told.get(name) for name in ("prompt_eval_count", "eval_count")]
     return None if counts == [None, None] else Usage(input=counts[0] or 0, output=counts[1] or 0)
 
 
-def mending_options(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def fixed_class_options(cls: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that a mended class needs."""
     names = {one.__name__ for one in cls.__mro__}
     if "ChatOllama" in names:
@@ -43,7 +43,7 @@ def _model_vendor(model: str) -> str:
 
 
 @cache
-def _mend_anthropic(cls: type[Any]) -> type[Any]:
+def _fix_anthropic(cls: type[Any]) -> type[Any]:
     class Begun(cls):
         """Tells the input's tokens where only the beginning of a stream has them."""
 
@@ -54,14 +54,14 @@ def _mend_anthropic(cls: type[Any]) -> type[Any]:
                 told = event.message.usage
                 cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
                 total = (told.input_tokens or 0) + cached + written
-                made[0].response_metadata[BEGUN] = Usage(input=total, cached=cached, written=written)
+                made[0].response_metadata[INITIAL_USAGE] = Usage(input=total, cached=cached, written=written)
             return made
 
     return Begun
 
 
 @cache
-def _mend_bedrock(cls: type[Any]) -> type[Any]:
+def _fix_bedrock(cls: type[Any]) -> type[Any]:
     class Resolved(cls):
         """Knows whose model an application's profile stands for."""
 
@@ -75,7 +75,7 @@ def _mend_bedrock(cls: type[Any]) -> type[Any]:
 
 
 @cache
-def _mend_ollama(cls: type[Any]) -> type[Any]:
+def _fix_ollama(cls: type[Any]) -> type[Any]:
     class Thinking(cls):
         """Keeps thoughts also where no level was asked for."""
 
@@ -87,8 +87,8 @@ def _mend_ollama(cls: type[Any]) -> type[Any]:
     return Thinking
 
 
-_MENDS = {
-    "ChatAnthropic": _mend_anthropic,
-    "ChatBedrockConverse": _mend_bedrock,
-    "ChatOllama": _mend_ollama,
+_FIXES = {
+    "ChatAnthropic": _fix_anthropic,
+    "ChatBedrockConverse": _fix_bedrock,
+    "ChatOllama": _fix_ollama,
 }

@@ -20,9 +20,9 @@ from urllib.request import getproxies
 
 from interlock.services.models.effort import effort_options
 from interlock.services.models.installing import install_command
-from interlock.services.models.keepalive import report_bytes
-from interlock.services.models.network import check_proxies, trusted_file
-from interlock.services.models.whole_answers import read_as_stream
+from interlock.services.models.keepalive import report_body_bytes
+from interlock.services.models.network import check_proxies, find_certificate_file
+from interlock.services.models.unstreamed_answers import convert_to_stream
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL, SHORT, guess_provider
 from interlock.state.settings import Settings
@@ -124,7 +124,7 @@ PROVIDERS: dict[str, ProviderSpec] = {
         fixed={"vertexai": True, "location": "global"},
     ),
 }
-PUBLIC = {
+PUBLIC_URLS = {
     "openai": "https://api.openai.com/v1",
     "anthropic": "https://api.anthropic.com",
     "groq": "https://api.groq.com",
@@ -136,7 +136,7 @@ PUBLIC = {
     "openrouter": "https://openrouter.ai/api/v1",
 }
 """Providers' own addresses, as their clients take them."""
-GEMINI = ("gemini", "google", "google_genai")
+GEMINI_PREFIXES = ("gemini", "google", "google_genai")
 """Prefixes for Gemini's developer API, which needs none."""
 
 
@@ -151,18 +151,18 @@ def provider_spec(provider: str) -> ProviderSpec | None:
 _OLLAMA = "http://127.0.0.1:11434"
 
 
-def url_of(model: str, env: Mapping[str, str]) -> str:
+def server_url(model: str, env: Mapping[str, str]) -> str:
     """Return the address that settings or the environment give; empty: the provider's own."""
-    spec = provider_spec(provider_of(model))
+    spec = provider_spec(provider_name(model))
     url = env.get(spec.url, "") if spec and spec.url else ""
-    if provider_of(model) == "ollama":
+    if provider_name(model) == "ollama":
         url = url or _OLLAMA
     return url if not url or "://" in url else f"http://{url}"
 
 
-ROUTED = "pro"
+ROUTED_ALIAS = "pro"
 """Stands in for `auto` until a request is routed. The pipeline `route` chooses the model that answers."""
-ROLES = {
+ROLE_ALIASES = {
     "main": "auto",
     "classifier": "flash-lite",
     "next_speaker": "flash-lite",
@@ -182,7 +182,7 @@ DEFAULT_LIMIT = 1_048_576
 _LIMITS = (("gemma-4", 256_000),)
 
 
-def resolve(settings: Settings, name: str) -> str:
+def resolve_model(settings: Settings, name: str) -> str:
     """Resolve an alias. Raises `UserError` with the nearest names if it can't be a model, `ConfigError` for a cycle."""
     seen: list[str] = []
     at = name
@@ -196,7 +196,7 @@ def resolve(settings: Settings, name: str) -> str:
     return _to_canonical(settings, at)
 
 
-def role_model(settings: Settings, role: str) -> str:
+def model_for_role(settings: Settings, role: str) -> str:
     """Return the unresolved model name for a role.
 
     Settings take precedence over the role's default. If the main model isn't Gemini's (a script, another provider),
@@ -205,25 +205,25 @@ def role_model(settings: Settings, role: str) -> str:
     if named := settings.model.roles.get(role):
         return named
     main = settings.model.name
-    if role == "main" or provider_of(resolve(settings, main)) != "gemini":
+    if role == "main" or provider_name(resolve_model(settings, main)) != "gemini":
         return main
-    return ROLES.get(role, main)
+    return ROLE_ALIASES.get(role, main)
 
 
-def provider_of(model: str) -> str:
+def provider_name(model: str) -> str:
     """Return `gemini`, `script` or the provider of a resolved name."""
     provider, colon, _ = model.partition(":")
     return provider if colon else "gemini"
 
 
-def thinks(model: str) -> bool:
+def supports_thinking_level(model: str) -> bool:
     """Return whether `model.thinking` counts for a resolved model."""
-    provider, spec = provider_of(model), provider_spec(provider_of(model))
+    provider, spec = provider_name(model), provider_spec(provider_name(model))
     takes = spec and effort_options(spec.cls, model.partition(":")[2], "high")
     return provider == "gemini" or takes is not None
 
 
-def limit(settings: Settings, model: str, told: int | None = None) -> int:
+def configured_context_window(settings: Settings, model: str, told: int | None = None) -> int:
     """Return the context window in tokens: as set for it, else what its server `told`, else the built-in value."""
     own = settings.entry(model).context_window or told
     return own or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
@@ -232,7 +232,7 @@ def limit(settings: Settings, model: str, told: int | None = None) -> int:
 def _find_alias(settings: Settings, name: str) -> str | None:
     if name in settings.model.aliases:
         return settings.model.aliases[name]
-    return ROUTED if name == "auto" else SHORT.get(name)
+    return ROUTED_ALIAS if name == "auto" else SHORT.get(name)
 
 
 def _to_canonical(settings: Settings, name: str) -> str:
@@ -240,15 +240,17 @@ def _to_canonical(settings: Settings, name: str) -> str:
     if not colon:
         if found := guess_provider(name):
             return name.removeprefix("models/") if found == "gemini" else f"{found}:{name}"
-        raise UserError(f"No model {name!r}.{_nearest(settings, name)} {_EXPECTED}")
+        raise UserError(f"No model {name!r}.{_suggest_nearest(settings, name)} {_EXPECTED}")
     if provider == "script":
         return _absolute_script(model)
     if not model:
         raise UserError(f"No model in {name!r}. Expected provider:model, for example openai:gpt-5.")
-    if provider in GEMINI:
+    if provider in GEMINI_PREFIXES:
         return model.removeprefix("models/")
     if provider_spec(provider) is None:
-        raise UserError(f"No provider {provider!r} in {name!r}.{_nearest(settings, provider)} {_EXPECTED}")
+        raise UserError(
+            f"No provider {provider!r} in {name!r}.{_suggest_nearest(settings, provider)} {_EXPECTED}"
+        )
     return name
 
 
@@ -262,7 +264,7 @@ def _absolute_script(file: str) -> str:
     return f"script:{Path(file).expanduser().absolute()}"
 
 
-def with_whole_path(name: str | None) -> str | None:
+def with_absolute_script_path(name: str | None) -> str | None:
     """Return the model as it was typed, but a script's file by its whole path: who drives the run may be in another
     folder."""
     return _absolute_script(name.removeprefix("script:")) if name and name.startswith("script:") else name
@@ -272,7 +274,7 @@ def _no_script_error(file: str) -> UserError:
     return UserError(f"No script file {file!r}. Expected -m script:FILE with a YAML or JSON list of replies.")
 
 
-def _nearest(settings: Settings, name: str) -> str:
+def _suggest_nearest(settings: Settings, name: str) -> str:
     known = ["auto", *settings.model.aliases, *SHORT, *settings.model.aliases.values(), *PROVIDERS, "script"]
     return nearest(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
 
@@ -289,17 +291,17 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
     Raises `CredentialsError` if it lacks a key, `UserError` if it lacks a package, or a script its file.
     """
     name = model or settings.model.name
-    resolved = resolve(settings, name)
-    provider = provider_of(resolved)
+    resolved = resolve_model(settings, name)
+    provider = provider_name(resolved)
     if provider == "script":
         if not Path(file := resolved.partition(":")[2]).is_file():
             raise _no_script_error(file)
         return
     check_proxies(os.environ)
-    trusted_file(os.environ)
-    check_address(resolved, env)
+    find_certificate_file(os.environ)
+    check_server_address(resolved, env)
     if provider == "gemini":
-        if gemini_key(env) is None:
+        if find_gemini_key(env) is None:
             if name == "auto" and (url := env.get("OPENAI_BASE_URL")):
                 raise CredentialsError(
                     f"No model was named. OPENAI_BASE_URL names a server at {url}: name one of its models with "
@@ -313,13 +315,13 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
             what = f"for model {resolved!r}" if name != "auto" else "and no model was named"
             raise CredentialsError(f"No API key {what}: {' or '.join(GEMINI_KEYS)} is missing. {_WAYS}")
         return
-    check_package(resolved)
+    require_package(resolved)
     spec = provider_spec(provider)
     if missing := [name for name in (spec.needs if spec else ()) if not env.get(name)]:
         raise CredentialsError(
             f"Model {resolved!r} needs {' and '.join(missing)}. Set it, or use another -m."
         )
-    if spec is not None and not is_served(resolved, env):
+    if spec is not None and not has_credentials(resolved, env):
         either = f"{spec.key} or {spec.url}" if spec.url else spec.key
         raise CredentialsError(
             f"No API key for model {resolved!r}: {either} is expected. Set it, or use another -m."
@@ -331,11 +333,11 @@ def _first_provider_with_key(env: Mapping[str, str]) -> str:
     return next((name for name, spec in PROVIDERS.items() if spec.key and env.get(spec.key)), "")
 
 
-def is_served(model: str, env: Mapping[str, str]) -> bool:
+def has_credentials(model: str, env: Mapping[str, str]) -> bool:
     """Return whether the environment has what the provider of a resolved model asks for: a key, or an address."""
-    provider = provider_of(model)
+    provider = provider_name(model)
     if provider == "gemini":
-        return gemini_key(env) is not None
+        return find_gemini_key(env) is not None
     spec = provider_spec(provider)
     if spec is None or not all(env.get(name) for name in spec.needs):
         return spec is None
@@ -345,14 +347,14 @@ def is_served(model: str, env: Mapping[str, str]) -> bool:
 _WEB = re.compile(r"https?://[^/]", re.I)
 
 
-def check_address(model: str, env: Mapping[str, str]) -> None:
+def check_server_address(model: str, env: Mapping[str, str]) -> None:
     """Raise `UserError` for an address, and `CredentialsError` for a key, that no client can send.
 
     Without a scheme it isn't known whether the key would be sent encrypted.
     """
-    spec = provider_spec(provider_of(model))
+    spec = provider_spec(provider_name(model))
     keys, variable = (spec.key,) if spec else GEMINI_KEYS, spec.url if spec else "GOOGLE_GEMINI_BASE_URL"
-    url = url_of(model, env) if provider_of(model) == "ollama" else env.get(variable, "")
+    url = server_url(model, env) if provider_name(model) == "ollama" else env.get(variable, "")
     if url and not _WEB.match(url):
         bare = re.sub(r"^\w*:?//", "", url)
         scheme = "http" if re.match(r"localhost|127\.|\[::1\]", bare) else "https"
@@ -362,7 +364,7 @@ def check_address(model: str, env: Mapping[str, str]) -> None:
             if bare
             else f"{variable}={url!r} names no server."
         )
-    own = PUBLIC.get(provider_of(model), "" if spec else GEMINI_URL)
+    own = PUBLIC_URLS.get(provider_name(model), "" if spec else GEMINI_URL)
     if url.lower().startswith("http://") and urlsplit(url).hostname == urlsplit(own).hostname:
         raise UserError(f"{variable}={url!r} would send the key unencrypted. Set it to https{url[4:]}")
     for name in keys:
@@ -374,34 +376,34 @@ def check_address(model: str, env: Mapping[str, str]) -> None:
             )
 
 
-def check_package(model: str) -> None:
+def require_package(model: str) -> None:
     """Raise `UserError` with the command that installs it if the package for `provider:model` is missing."""
-    spec = provider_spec(provider_of(model))
+    spec = provider_spec(provider_name(model))
     if spec is None or find_spec(spec.module.partition(".")[0]) is None:
-        package = spec.package if spec else provider_of(model)
+        package = spec.package if spec else provider_name(model)
         raise UserError(
             f"Model {model!r} needs a package that isn't installed. Run: {install_command(package)}"
         )
 
 
-def gemini_key(env: Mapping[str, str]) -> str | None:
+def find_gemini_key(env: Mapping[str, str]) -> str | None:
     """Return the first key that is set, gemini-cli's name first."""
     return next((env[name] for name in GEMINI_KEYS if env.get(name)), None)
 
 
-def scripts_in(settings: Settings) -> set[str]:
+def scripts_named_in_settings(settings: Settings) -> set[str]:
     """Return the scripts that settings name as models, by their whole paths."""
-    named = map(with_whole_path, (settings.model.name, *settings.model.aliases.values()))
+    named = map(with_absolute_script_path, (settings.model.name, *settings.model.aliases.values()))
     return {name for name in named if name and name.startswith("script:")}
 
 
-def tls(url: str) -> ssl.SSLContext:
+def make_tls_context(url: str) -> ssl.SSLContext:
     """Build the same context as the client would. Loading certificates takes 35 ms, concurrently with the import."""
     if url.startswith("http://") and not getproxies():
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one, in case a redirect leads elsewhere
     import certifi
 
-    file, folder = trusted_file(os.environ) or certifi.where(), os.environ.get("SSL_CERT_DIR")
+    file, folder = find_certificate_file(os.environ) or certifi.where(), os.environ.get("SSL_CERT_DIR")
     return ssl.create_default_context(cafile=file, capath=folder)
 
 
@@ -420,11 +422,11 @@ async def prepare_response(response: Any) -> None:
     if own and _ACKNOWLEDGE is not None:
         with suppress(OSError):  # the connection is lost: reading the body says so
             own.setsockopt(socket.IPPROTO_TCP, _ACKNOWLEDGE, 1)
-    report_bytes(response)
-    await read_as_stream(response)
+    report_body_bytes(response)
+    await convert_to_stream(response)
 
 
-def turn_tracing_off() -> None:
+def disable_tracing() -> None:
     """Disable tracing in this process. LangGraph traces too, so the engine calls this before building a graph."""
     import langsmith
 
@@ -439,7 +441,7 @@ _CHATTY = (
 """Packages that tell of their own working on stderr."""
 
 
-def quiet_clients() -> None:
+def silence_client_warnings() -> None:
     """Silence warnings that clients print to stderr; what matters is reported as errors and problems."""
     for name in _CHATTY:
         logging.getLogger(name).addHandler(logging.NullHandler())

@@ -24,7 +24,7 @@ _DESKTOPS = re.compile(r"socks://", re.I)
 """How desktops write the address of a SOCKS 5 proxy; clients refuse it."""
 
 
-def trusted_file(env: Mapping[str, str]) -> str:
+def find_certificate_file(env: Mapping[str, str]) -> str:
     """Return the file of trusted certificates that the environment asks for; empty: that of the client.
 
     Raises `UserError` if a variable names a file that can't be read.
@@ -73,19 +73,19 @@ def check_proxies(env: Mapping[str, str]) -> None:
             raise UserError(f"{name}={shown} needs a package that isn't installed. Run: pip install socksio")
 
 
-def described(env: Mapping[str, str]) -> list[str]:
+def describe_network_settings(env: Mapping[str, str]) -> list[str]:
     """Return a line for what the environment says of proxies, and one for certificates. Raises `UserError`."""
     check_proxies(env)
     shown = [f"{name}={re.sub(r'//[^/@]*@', '//', env[name])}" for name in _PROXIES if env.get(name)]
     around = env.get("NO_PROXY") or env.get("no_proxy")
     lines = [f"proxy: {', '.join(shown)}" + (f"; not for {around}" if around else "")] if shown else []
-    trusted_file(env)
+    find_certificate_file(env)
     named = [f"{name}={env[name]}" for name in (*_REPLACES, _ADDS) if env.get(name)]
     return [*lines, *([f"certificates: {', '.join(named)}"] if named else [])]
 
 
 @contextmanager
-def client_environment() -> Generator[None]:
+def normalized_client_environment() -> Generator[None]:
     """Show clients that are made meanwhile certificates and proxies under names and in forms that they all know.
 
     Raises `UserError` as `trusted_file` and `check_proxies` do.
@@ -93,7 +93,7 @@ def client_environment() -> Generator[None]:
     check_proxies(os.environ)
     changes = {name: _DESKTOPS.sub("socks5://", v) for name in _PROXIES if (v := os.environ.get(name))}
     changes["AWS_MAX_ATTEMPTS"] = "1"  # each attempt is ours: Bedrock's client takes this from nowhere else
-    if file := trusted_file(os.environ):
+    if file := find_certificate_file(os.environ):
         changes |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), file)
     changes = {name: value for name, value in changes.items() if os.environ.get(name) != value}
     before = {name: os.environ.get(name) for name in changes}

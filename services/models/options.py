@@ -25,6 +25,6 @@ def find_refused_option(error: Exception, sent: Collection[str]) -> str:
     return next((name for name, named in _OPTIONS.items() if name in sent and named.search(text)), "")
 
 
-def without_refused(options: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+def drop_refused_options(options: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
     """Return the options that the model takes."""
     return {name: value for name, value in options.items() if name not in refused}

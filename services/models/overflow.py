@@ -19,20 +19,20 @@ _LEAST, _MOST = 256, 50_000_000
 """Tokens that a window can have."""
 
 
-class Refusal(NamedTuple):
+class OverflowLimits(NamedTuple):
     """What a server says of a request that is too long; 0: it doesn't."""
 
     window: int
     counted: int
 
 
-def read_refusal(text: str) -> Refusal:
+def read_overflow_limits(text: str) -> OverflowLimits:
     """Return the window and the request's tokens that the text of a refusal names."""
     found = (match for limit in _LIMITS for match in limit.finditer(text))
     window = next((n for match in found if _LEAST <= (n := _parse_number(match[1])) <= _MOST), 0)
     numbers = [n for match in _COUNTS.finditer(text) if (n := _parse_number(match[1])) <= _MOST]
     counted = max((n for n in numbers if n > window), default=0) if window else 0
-    return Refusal(window, counted)
+    return OverflowLimits(window, counted)
 
 
 def _parse_number(text: str) -> int:

@@ -7,7 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.services.models.names import check_address, check_package, gemini_key, provider_of, tls
+from interlock.services.models.names import (
+    check_server_address,
+    find_gemini_key,
+    make_tls_context,
+    provider_name,
+    require_package,
+)
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.services.packages import version_problem
@@ -37,7 +43,7 @@ class Providers:
         self._known: dict[str, Provider] = {}
         self._gemini: GeminiProvider | None = None
 
-    async def get(self, model: str) -> Provider:
+    async def provider_for(self, model: str) -> Provider:
         """Return the provider. Raises `UserError` if its package is missing, `CredentialsError` without a key."""
         if self._fake is not None:
             return self._fake
@@ -54,16 +60,16 @@ class Providers:
 
     async def _connect(self, model: str) -> Provider:
         """Import in a thread: it takes up to a second, and the loop must stay responsive to cancellation."""
-        provider = provider_of(model)
+        provider = provider_name(model)
         if provider == "script":
             if self._scripts is not None and model not in self._scripts:
                 raise UserError(
                     f"The run names {model!r}, a file of this worker that its own settings don't name."
                 )
             return ScriptProvider(Path(model.partition(":")[2]))
-        check_address(model, self._env)
+        check_server_address(model, self._env)
         if provider != "gemini":
-            check_package(model)
+            require_package(model)
             return (await asyncio.to_thread(with_room(_import_langchain), model))(
                 model, self._env, self._facts
             )
@@ -73,7 +79,7 @@ class Providers:
         return self._gemini.for_model(model)  # one client for all of its models: creating one takes 0.1 s
 
     async def _connect_gemini(self, model: str) -> "GeminiProvider":
-        key = gemini_key(self._env)
+        key = find_gemini_key(self._env)
         if key is None:
             raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
         url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
@@ -95,11 +101,11 @@ async def _make_tls_in_thread(url: str) -> ssl.SSLContext:
     """Return a TLS context, made in a thread that ends: a second idle one in the loop's pool is woken in vain with
     the first, 3 % of a turn."""
     with ThreadPoolExecutor(1) as own:
-        return await asyncio.get_running_loop().run_in_executor(own, tls, url)
+        return await asyncio.get_running_loop().run_in_executor(own, make_tls_context, url)
 
 
 def _import_langchain(model: str) -> "type[LangChainProvider]":
-    from interlock.services.models.langchain import LangChainProvider, chat_class
+    from interlock.services.models.langchain import LangChainProvider, load_chat_class
 
-    chat_class(model)
+    load_chat_class(model)
     return LangChainProvider

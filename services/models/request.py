@@ -107,7 +107,7 @@ T = TypeVar("T")
 _SLACK = 512
 
 
-class PerMessage(Generic[T]):
+class MessageCache(Generic[T]):
     """Caches by message identity: messages are immutable, and the transcript loads each only once."""
 
     def __init__(self, make: Callable[[Message], T]) -> None:
@@ -122,21 +122,21 @@ class PerMessage(Generic[T]):
         if not begins_with(messages, before):
             before, found = list[Message](), list[T]()
         new = messages[len(before) :]
-        found = [*found, *map(self._one, new)]
+        found = [*found, *map(self._compute_once, new)]
         before.extend(new)
         self._last = (before, found)
         if len(known) > 2 * len(messages) + _SLACK:
             self._known = {id(m): known[id(m)] for m in messages if id(m) in known}
         return found
 
-    def _one(self, message: Message) -> T:
+    def _compute_once(self, message: Message) -> T:
         entry = self._known.get(id(message))
         if entry is None:
             entry = self._known[id(message)] = (message, self._make(message))
         return entry[1]
 
 
-class PerTools(Generic[T]):
+class ToolsCache(Generic[T]):
     """Caches the result for the last request's tools, which are usually unchanged."""
 
     def __init__(self, make: Callable[[Sequence[ToolDeclaration]], T]) -> None:
@@ -155,7 +155,7 @@ _WRITTEN = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_t
 """Input written to a cache: LangChain counts it under the first name, or by how long it is kept."""
 
 
-def usage_of(metadata: Mapping[str, Any] | None) -> Usage | None:
+def to_usage(metadata: Mapping[str, Any] | None) -> Usage | None:
     """Convert LangChain's `usage_metadata`; in a stream, what the chunk adds. Output includes thoughts."""
     if metadata is None:
         return None
@@ -174,13 +174,15 @@ def _sum_details(details: Mapping[str, int | None], *names: str) -> int:
     return sum(details.get(f"{tier}{name}") or 0 for tier in _TIERS for name in names)
 
 
-def base64_of(part: DataPart) -> str:
+def base64_data(part: DataPart) -> str:
     if part.data is not None:
         return part.data
     return base64.b64encode(Path(part.path or "").read_bytes()).decode()
 
 
-def ending(who: str, finish: str | None, names: Mapping[str, str]) -> tuple[str | None, str | None]:
+def normalize_finish_reason(
+    who: str, finish: str | None, names: Mapping[str, str]
+) -> tuple[str | None, str | None]:
     """Return the normalized finish reason, and a problem unless it is that of a regular answer."""
     reason = names.get(finish.lower(), finish.lower()) if finish else None
     problem = None if reason in (None, "stop", "length") else f"{who} stopped the answer: {finish}."
@@ -195,8 +197,8 @@ class RequestHash:
     """sha256 of everything that determines an answer: model, messages, tools, schema, temperature, thinking."""
 
     def __init__(self) -> None:
-        self._digests = PerMessage(_message_digest)
-        self._tools = PerTools(lambda tools: b"".join(t.model_dump_json().encode() for t in tools))
+        self._digests = MessageCache(_message_digest)
+        self._tools = ToolsCache(lambda tools: b"".join(t.model_dump_json().encode() for t in tools))
 
     def __call__(self, request: ModelRequest) -> str:
         total = hashlib.sha256(f"{request.model}\n{request.temperature!r}\n{request.schema!r}\n".encode())
@@ -307,8 +309,8 @@ class Answer:
         self.shown = False
         """Output was streamed to people: the request can't be repeated silently."""
 
-    def add(self, chunk: Chunk) -> list[ModelItem]:
-        self._calls.extend(call for call in chunk.calls if not self._is_refusing(call))
+    def add_chunk(self, chunk: Chunk) -> list[ModelItem]:
+        self._calls.extend(call for call in chunk.calls if not self._refuse_deep_arguments(call))
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
         self._opaque = chunk.opaque or self._opaque
@@ -328,7 +330,7 @@ class Answer:
         self.shown = self.shown or bool(items)
         return items
 
-    def _is_refusing(self, call: CallPiece) -> bool:
+    def _refuse_deep_arguments(self, call: CallPiece) -> bool:
         """Return whether its arguments could not be read again once they are stored."""
         if nested_deeper(call.args, _DEEPEST):
             self._refused = (
@@ -341,13 +343,13 @@ class Answer:
         """How tools were called."""
         return self._calls[0].how if self._calls else ""
 
-    def cut(self, error: ModelError) -> None:
+    def mark_cut_off(self, error: ModelError) -> None:
         """Mark the answer as cut off: no finish reason, and no calls, as they may be incomplete."""
         self._calls.clear()
         self.finish_reason = None
         self.problem = f"The answer was cut off: {error}"
 
-    def abandon(self, why: str, request: Sequence[Message]) -> None:
+    def mark_abandoned(self, why: str, request: Sequence[Message]) -> None:
         """Mark the answer as abandoned by the caller. If the provider hasn't reported usage, it is estimated."""
         self._calls.clear()
         self.finish_reason, self.problem = "abandoned", why
@@ -355,7 +357,7 @@ class Answer:
             spent = sum(map(estimate_message, request))
             self.usage = Usage(input=spent, output=estimate_tokens(f"{self._thought}{self._text}"))
 
-    def message(self, ordinal: int, taken: set[str]) -> Message:
+    def build_message(self, ordinal: int, taken: set[str]) -> Message:
         """Build the message. Calls without an id, or with one in `taken`, get `<ordinal>.<index>` as theirs."""
         taken = set(taken)
         calls: list[ToolCall] = []
@@ -400,7 +402,9 @@ def _add_usage(a: Usage, b: Usage) -> Usage:
     )
 
 
-async def tagged(pieces: AsyncGenerator[Chunk, None], tools: TaggedTools) -> AsyncGenerator[Chunk, None]:
+async def extract_tagged_calls(
+    pieces: AsyncGenerator[Chunk, None], tools: TaggedTools
+) -> AsyncGenerator[Chunk, None]:
     """Strip tags from the text and yield the calls at the end. A call that was cut off makes the answer malformed."""
     parser, reason, problem = tools.make_parser(), None, None
     async with aclosing(pieces):

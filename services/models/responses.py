@@ -20,26 +20,26 @@ class ThoughtfulClient:
         return getattr(self._client, name)
 
     @property
-    def responses(self) -> "_Responses":
-        return _Responses(self._client.responses)
+    def responses(self) -> "_ResponsesApi":
+        return _ResponsesApi(self._client.responses)
 
 
-class _Responses:
+class _ResponsesApi:
     def __init__(self, responses: Any) -> None:
         self._responses = responses
 
     async def create(self, **payload: Any) -> Any:
         answer = await self._responses.create(**payload)
-        return _Events(answer) if payload.get("stream") else answer
+        return _EventsWithThoughts(answer) if payload.get("stream") else answer
 
 
-class _Events:
+class _EventsWithThoughts:
     """The events of an answer. Plain thoughts become the beginnings of items, which the client converts."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
 
-    async def __aenter__(self) -> "_Events":
+    async def __aenter__(self) -> "_EventsWithThoughts":
         await self._source.__aenter__()
         return self
 
@@ -53,7 +53,7 @@ class _Events:
             if event.type == _RAW:
                 told.add(event.item_id)
                 if event.item_id not in begun_whole:
-                    yield _to_added_thought(
+                    yield _make_thought_event(
                         event.item_id, event.delta, event.content_index, event.output_index
                     )
                 continue
@@ -63,11 +63,11 @@ class _Events:
                     begun_whole.add(item.id)
                 elif item.id not in told | begun_whole:
                     for at, part in enumerate(parts):
-                        yield _to_added_thought(item.id, part.text, at, event.output_index)
+                        yield _make_thought_event(item.id, part.text, at, event.output_index)
             yield event
 
 
-def _to_added_thought(item: str, text: str, at: int, output_index: int) -> "_Added":
+def _make_thought_event(item: str, text: str, at: int, output_index: int) -> "_Added":
     return _Added(_RawThought(item, text, at), output_index)
 
 
@@ -90,7 +90,7 @@ class _Added:
     type: str = "response.output_item.added"
 
 
-def complete_input(items: Sequence[Any]) -> list[Any]:
+def complete_responses_input(items: Sequence[Any]) -> list[Any]:
     """Return the input as the protocol wants it: pictures with their detail, and answers' texts as plain messages.
 
     A message made of output needs the id of that output.

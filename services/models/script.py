@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_validator
 
-from interlock.services.models.request import OWN_ID, CallPiece, Chunk, ModelRequest, PerMessage
+from interlock.services.models.request import OWN_ID, CallPiece, Chunk, MessageCache, ModelRequest
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
 from interlock.state.messages import Frozen, Message, Opaque, Usage, estimate_message
 from interlock.state.text import estimate_tokens, first_fault
@@ -43,7 +43,7 @@ class ScriptedError(Frozen):
     message: str = ""
 
 
-class Scripted(Frozen):
+class ScriptEntry(Frozen):
     """One entry of a script."""
 
     role: str = "main"
@@ -72,7 +72,7 @@ class Scripted(Frozen):
 
     @field_validator("expect")
     @classmethod
-    def _compiles(cls, value: str | None) -> str | None:
+    def _check_expect_pattern(cls, value: str | None) -> str | None:
         try:
             re.compile(value or "")
         except re.error as error:
@@ -80,7 +80,7 @@ class Scripted(Frozen):
         return value
 
 
-def read_script(path: Path) -> Sequence[Scripted]:
+def read_script(path: Path) -> Sequence[ScriptEntry]:
     """Read all entries. Raises `UserError` naming the file, the entry (from 0) and the field."""
     return _parse_entries(path, _read_script_text(path))
 
@@ -95,10 +95,10 @@ def _read_script_text(path: Path) -> str:
 
 
 @lru_cache(maxsize=2)
-def _parse_entries(path: Path, text: str) -> Sequence[Scripted]:
+def _parse_entries(path: Path, text: str) -> Sequence[ScriptEntry]:
     """Return a script's entries; kept, as each prompt of a conversation asks for them."""
     try:
-        return TypeAdapter(list[Scripted]).validate_python(_parse_yaml_or_json(path, text))
+        return TypeAdapter(list[ScriptEntry]).validate_python(_parse_yaml_or_json(path, text))
     except ValidationError as error:
         where, what = first_fault(error)
         raise UserError(
@@ -121,7 +121,7 @@ def _parse_yaml_or_json(path: Path, text: str) -> Any:
         raise UserError(f"Script {str(path)!r} isn't valid YAML or JSON: {line}.") from error
 
 
-def entry_of(message: Message, **more: Any) -> Scripted:
+def to_script_entry(message: Message, **more: Any) -> ScriptEntry:
     """Return the entry for a reply's message; `more` holds the entry's other fields."""
     calls = (
         ScriptedCall(
@@ -134,26 +134,26 @@ def entry_of(message: Message, **more: Any) -> Scripted:
     )
     said = {"text": message.text, "thought": message.thought or "", "tool_calls": tuple(calls)}
     kept = {"signature": message.signature, "opaque": message.opaque}
-    return Scripted.model_validate({**said, **kept, **more})
+    return ScriptEntry.model_validate({**said, **kept, **more})
 
 
-def write_reply(path: Path, message: Message, **more: Any) -> None:
+def append_reply_entry(path: Path, message: Message, **more: Any) -> None:
     """Like `write_entry`, for a reply's message; `more` holds the entry's other fields."""
-    write_entry(path, entry_of(message, **more))
+    append_entry(path, to_script_entry(message, **more))
 
 
-def write_entry(path: Path, entry: Scripted) -> None:
+def append_entry(path: Path, entry: ScriptEntry) -> None:
     """Append one entry in a single write: the file stays a valid list, even after a kill."""
     with path.open("ab", buffering=0) as file:
         file.write(_dump_yaml_entry(_entry_fields(entry)).encode())
 
 
-def write_script(path: Path, entries: Sequence[Scripted]) -> None:
+def write_script(path: Path, entries: Sequence[ScriptEntry]) -> None:
     """Write a whole script as JSON, which is read and written much faster than YAML."""
     path.write_text(json.dumps([_entry_fields(entry) for entry in entries]), encoding="utf-8")
 
 
-def _entry_fields(entry: Scripted) -> dict[str, Any]:
+def _entry_fields(entry: ScriptEntry) -> dict[str, Any]:
     return entry.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -192,9 +192,9 @@ class ScriptProvider:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._replies: dict[tuple[str, str], list[list[Scripted]]] | None = None
+        self._replies: dict[tuple[str, str], list[list[ScriptEntry]]] | None = None
         self._met: dict[tuple[str, str, int], int] = {}
-        self._sizes = PerMessage(estimate_message)
+        self._sizes = MessageCache(estimate_message)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play one entry. Raises `ScriptError` if there is none, or if the request doesn't match `expect`."""
@@ -209,9 +209,9 @@ class ScriptProvider:
         for piece in _split_text(entry):
             yield Chunk(text=piece)
             await asyncio.sleep(0)
-        yield self._last_chunk(entry, request)
+        yield self._build_last_chunk(entry, request)
 
-    def _next_entry(self, request: ModelRequest) -> Scripted:
+    def _next_entry(self, request: ModelRequest) -> ScriptEntry:
         """Return the next unused error before the reply with this ordinal, else the reply."""
         key = (request.agent, request.role, request.ordinal)
         groups = self._reply_groups().get(key[:2], [])
@@ -228,15 +228,15 @@ class ScriptProvider:
         self._met[key] = met + 1
         return group[met]
 
-    def _reply_groups(self) -> dict[tuple[str, str], list[list[Scripted]]]:
+    def _reply_groups(self) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
         if self._replies is None:
             self._replies = _load_groups(self._path, _read_script_text(self._path))
         return self._replies
 
-    def _require_expected(self, entry: Scripted, request: ModelRequest) -> None:
+    def _require_expected(self, entry: ScriptEntry, request: ModelRequest) -> None:
         if entry.expect is None:
             return
-        text = request_text(request)
+        text = new_request_text(request)
         if re.search(entry.expect, text, re.DOTALL) is None:
             short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
             raise ScriptError(
@@ -244,24 +244,24 @@ class ScriptProvider:
                 f"match expect {entry.expect!r}; it says {short!r}."
             )
 
-    def _last_chunk(self, entry: Scripted, request: ModelRequest) -> Chunk:
+    def _build_last_chunk(self, entry: ScriptEntry, request: ModelRequest) -> Chunk:
         return Chunk(
             calls=tuple(CallPiece(c.name, c.args, c.id, c.signature) for c in entry.tool_calls),
             signature=entry.signature,
             opaque=entry.opaque,
             finish_reason=entry.finish_reason,
             problem=entry.problem,
-            usage=entry.usage or self._estimated(entry, request),
+            usage=entry.usage or self._estimate_usage(entry, request),
         )
 
-    def _estimated(self, entry: Scripted, request: ModelRequest) -> Usage:
+    def _estimate_usage(self, entry: ScriptEntry, request: ModelRequest) -> Usage:
         calls = "".join(f"{c.name}{c.args}" for c in entry.tool_calls)
         thoughts = estimate_tokens(entry.thought)
         tokens = estimate_tokens(entry.text) + estimate_tokens(calls)
         return Usage(input=sum(self._sizes(request.messages)), output=tokens + thoughts, thoughts=thoughts)
 
 
-def request_text(request: ModelRequest) -> str:
+def new_request_text(request: ModelRequest) -> str:
     """Return the text searched by `expect`: everything after the model's last answer, tool answers as `name: text`."""
     new: list[Message] = []
     for message in reversed(request.messages):
@@ -272,15 +272,15 @@ def request_text(request: ModelRequest) -> str:
 
 
 @lru_cache(maxsize=2)
-def _load_groups(path: Path, text: str) -> dict[tuple[str, str], list[list[Scripted]]]:
+def _load_groups(path: Path, text: str) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
     """Kept, as the entries are."""
     return _group_entries(_parse_entries(path, text))
 
 
-def _group_entries(entries: Sequence[Scripted]) -> dict[tuple[str, str], list[list[Scripted]]]:
+def _group_entries(entries: Sequence[ScriptEntry]) -> dict[tuple[str, str], list[list[ScriptEntry]]]:
     """Group by (agent, role) and ordinal: errors followed by their reply. Trailing errors form their own group."""
-    grouped: dict[tuple[str, str], list[list[Scripted]]] = {}
-    waiting: dict[tuple[str, str], list[Scripted]] = {}
+    grouped: dict[tuple[str, str], list[list[ScriptEntry]]] = {}
+    waiting: dict[tuple[str, str], list[ScriptEntry]] = {}
     for entry in entries:
         who = (entry.agent, entry.role)
         waiting.setdefault(who, []).append(entry)
@@ -295,7 +295,7 @@ def _group_entries(entries: Sequence[Scripted]) -> dict[tuple[str, str], list[li
     return grouped
 
 
-def _split_text(entry: Scripted) -> list[str]:
+def _split_text(entry: ScriptEntry) -> list[str]:
     """Split the text into `chunks` pieces of about equal length."""
     size = -(-len(entry.text) // entry.chunks)
     return [entry.text[i : i + size] for i in range(0, len(entry.text), size)] if size else []

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from interlock.services.models.effort import is_thinking_deepseek
-from interlock.services.models.responses import complete_input
+from interlock.services.models.responses import complete_responses_input
 from interlock.state.messages import Opaque
 from interlock.state.text import clean_json
 
@@ -37,7 +37,7 @@ _REASONING = re.compile(r"gpt-[5-9]|o\d|codex|computer-use")
 """OpenAI's models that encrypt their thinking; others refuse to be asked for it."""
 
 
-class Thinking:
+class ThoughtCollector:
     """Gathers the thoughts of one answer while it streams."""
 
     def __init__(self, model: str) -> None:
@@ -48,10 +48,10 @@ class Thinking:
         self.refusal = ""
         """What OpenAI's models say in place of an answer that they refuse."""
 
-    def take(self, chunk: AIMessageChunk) -> str:
+    def take_chunk(self, chunk: AIMessageChunk) -> str:
         """Return the text of thoughts that a piece adds, and keep what must go back."""
         delta: dict[str, Any] = chunk.response_metadata.pop(_DELTA, {})
-        self.refusal += f"{delta.get('refusal', '')}{''.join(_refusals(chunk))}"
+        self.refusal += f"{delta.get('refusal', '')}{''.join(_iterate_refusals(chunk))}"
         for entry in cast("list[Any]", delta.get("reasoning_details") or ()):
             if isinstance(entry, dict):
                 self._add_detail(cast("dict[str, Any]", entry))
@@ -73,7 +73,7 @@ class Thinking:
             joins = key in _JOINED and isinstance(value, str)
             last[key] = f"{last.get(key) or ''}{value}" if joins else (value or last.get(key))
 
-    def opaque(self, whole: AIMessageChunk) -> Opaque | None:
+    def build_opaque(self, whole: AIMessageChunk) -> Opaque | None:
         """Return what the provider wants back of the whole answer; None: nothing."""
         content = cast("list[Any]", whole.content) if isinstance(whole.content, list) else []
         found = [cast("dict[str, Any]", block) for block in content if isinstance(block, dict)]
@@ -106,7 +106,7 @@ def _raw_reasoning(chunk: AIMessageChunk) -> str:
     return "".join(str(part.get("text", "")) for part in parts if part.get("type") == "reasoning_text")
 
 
-def _refusals(chunk: AIMessageChunk) -> Iterator[str]:
+def _iterate_refusals(chunk: AIMessageChunk) -> Iterator[str]:
     """Yield the texts of refusals in a piece of Responses."""
     for block in cast("list[Any]", chunk.content) if isinstance(chunk.content, list) else ():
         if isinstance(block, dict) and (text := cast("dict[str, Any]", block).get("refusal")):
@@ -152,7 +152,7 @@ def _drop_join_fields(block: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def with_thinking(made: AIMessage, opaque: Opaque) -> AIMessage:
+def prepend_thinking(made: AIMessage, opaque: Opaque) -> AIMessage:
     """Return the message with the thinking that belongs to it, in front of its text."""
     content: Any = made.content
     fields = {name: value for name, value in opaque.fields.items() if name != _PHASE}
@@ -165,13 +165,13 @@ def with_thinking(made: AIMessage, opaque: Opaque) -> AIMessage:
     return AIMessage(content, tool_calls=made.tool_calls, additional_kwargs=more)
 
 
-def is_of_openai(cls: type[Any]) -> bool:
+def speaks_openai_protocol(cls: type[Any]) -> bool:
     """Return whether a client class is built on that of OpenAI's protocol."""
     return any(one.__name__ == "BaseChatOpenAI" for one in cls.__mro__)
 
 
 @cache
-def reading_thoughts(cls: type[Any]) -> type[Any]:
+def class_reading_thoughts(cls: type[Any]) -> type[Any]:
     """Return the class of OpenAI's protocol with the thoughts that its client drops, and with those that go back."""
 
     class Reading(cls):
@@ -187,7 +187,7 @@ def reading_thoughts(cls: type[Any]) -> type[Any]:
                     if fields := getattr(message, "additional_kwargs", {}).get(_FIELDS):
                         made.update(fields)
             if isinstance(items := payload.get("input"), list):
-                payload["input"] = complete_input(cast("list[Any]", items))
+                payload["input"] = complete_responses_input(cast("list[Any]", items))
             if "input" in payload and _REASONING.search(str(payload.get("model", ""))):
                 payload["include"] = [*(payload.get("include") or ()), "reasoning.encrypted_content"]
             return payload
@@ -204,7 +204,7 @@ def reading_thoughts(cls: type[Any]) -> type[Any]:
             made: Any = own._convert_chunk_to_generation_chunk(chunk, *rest)
             told = {name: delta[name] for name in _TOLD if delta.get(name)}
             if made is not None and told:
-                made.message.additional_kwargs.pop("reasoning_content", None)  # `take` reads it once
+                made.message.additional_kwargs.pop("reasoning_content", None)  # `take_chunk` reads it once
                 made.message.response_metadata[_DELTA] = told
             return made
 
@@ -236,7 +236,7 @@ class ThoughtTags:
         self._state: Literal["before", "inside", "gap", "after"] = "before"
         self._thoughts: list[str] = []
 
-    def split(self, text: str) -> tuple[str, str]:
+    def split_piece(self, text: str) -> tuple[str, str]:
         """Return the text and the thoughts that a piece adds; what may still become a tag is held back."""
         if self._state == "gap" and (text := text.lstrip("\n")):
             self._state = "after"
@@ -248,23 +248,23 @@ class ThoughtTags:
             if not begun or (len(begun) < len(self._OPEN) and self._OPEN.startswith(begun)):
                 return "", ""
             if not begun.startswith(self._OPEN):
-                return self._end(), ""
+                return self._take_held(), ""
             self._state, self._held = "inside", begun[len(self._OPEN) :]
         thought, found, rest = self._held.partition(self._CLOSE)
         if found:
             self._held, self._state = "", "gap"  # the line breaks between them belong to neither
-            return self.split(rest)[0], thought
+            return self.split_piece(rest)[0], thought
         kept = next((n for n in range(len(self._CLOSE) - 1, 0, -1) if thought.endswith(self._CLOSE[:n])), 0)
         self._held = thought[len(thought) - kept :]
         self._thoughts.append(thought[: len(thought) - kept])
         return "", self._thoughts[-1]
 
-    def rest(self) -> tuple[str, str]:
+    def flush(self) -> tuple[str, str]:
         """Return what is still held back when the answer ends; thoughts that never ended are its text, too."""
         inside = self._state == "inside"
-        held = self._end()
+        held = self._take_held()
         return (f"{''.join(self._thoughts)}{held}", held) if inside else (held, "")
 
-    def _end(self) -> str:
+    def _take_held(self) -> str:
         held, self._held, self._state = self._held, "", "after"
         return held

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from interlock.services.models.names import ROLES, provider_of, resolve, role_model
+from interlock.services.models.names import ROLE_ALIASES, model_for_role, provider_name, resolve_model
 from interlock.state.settings import Settings
 
 _HAIKU = "{region}anthropic.claude-haiku-4-5-20251001-v1:0"
@@ -33,9 +33,9 @@ def ends_reliably(model: str) -> bool:
     return bool(_SAYS_ALL.match(model))
 
 
-def small_model(main: str, role: str) -> str:
+def vendor_small_model(main: str, role: str) -> str:
     """Return the small model of the vendor of `main`, a resolved name, for what a role asks; empty: there is none."""
-    tier = ROLES.get(role, "")
+    tier = ROLE_ALIASES.get(role, "")
     if tier not in ("flash", "flash-lite"):
         return ""
     provider, _, name = main.partition(":")
@@ -47,15 +47,15 @@ def small_model(main: str, role: str) -> str:
     return ""
 
 
-def helper_models(settings: Settings, role: str, *, near: bool) -> tuple[str, str]:
+def choose_helper_model(settings: Settings, role: str, *, near: bool) -> tuple[str, str]:
     """Return the model that a role asks, and the one asked in its place if that can't be had (empty: none).
 
     `near`: the main model's server is on this machine or network, and has its own models only.
     """
-    asked = resolve(settings, role_model(settings, role))
-    main = resolve(settings, role_model(settings, "main"))
+    asked = resolve_model(settings, model_for_role(settings, role))
+    main = resolve_model(settings, model_for_role(settings, "main"))
     chosen = role in settings.model.roles or role == "main" or asked != main
-    if chosen or near or provider_of(main) in ("gemini", "script"):
+    if chosen or near or provider_name(main) in ("gemini", "script"):
         return asked, ""
-    small = small_model(main, role)
+    small = vendor_small_model(main, role)
     return (small, main) if small and small != main else (main, "")

@@ -25,7 +25,7 @@ from interlock.engine.store.saver import Serde
 from interlock.engine.travel import replay
 from interlock.engine.travel.replay import Point, divergence, recorded_run
 from interlock.graphs.graph import Graph
-from interlock.graphs.session_hooks import rooted_of
+from interlock.graphs.session_hooks import cached_session_graph
 
 Replies = list[dict[str, Any]]
 
@@ -272,11 +272,11 @@ def test_a_changed_edge_is_named_with_its_step(desk: Desk, monkeypatch: pytest.M
         route(graph, source, router, {**targets, **swapped})
 
     monkeypatch.setattr(Graph, "route", with_other_ways)
-    rooted_of.cache_clear()
+    cached_session_graph.cache_clear()
     try:
         found = desk("replay", run, "--json").json["divergence"]
     finally:
-        rooted_of.cache_clear()
+        cached_session_graph.cache_clear()
     assert found["step"] == expected - 1, "the state before it names the node that is due"
     assert found["keys"] == ["branch:to:finish", "branch:to:next-speaker"]
 

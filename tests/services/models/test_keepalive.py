@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from serving import Quiet, serving
 
 from interlock.services.models import keepalive
-from interlock.services.models.keepalive import Lines
+from interlock.services.models.keepalive import BodyLines
 
 LIMIT_S, PAUSE_S = 2.0, 0.3
 """The pauses are longer together than the limit, and each is much shorter, so that a busy machine may add to it."""
@@ -192,9 +192,9 @@ async def test_silence_after_bytes_ends_a_request(bench: Any, slow: Slow) -> Non
 def test_pings_are_no_data_however_they_are_cut(cuts: list[int]) -> None:
     whole = b"".join([*PINGS, b"id: 7\nretry: 10\n\n"])
     edges = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
-    lines = Lines()
-    assert not any(lines.hold_data(whole[a:b]) for a, b in itertools.pairwise(edges))
-    assert lines.hold_data(b'data: {"choices": []}\n')
+    lines = BodyLines()
+    assert not any(lines.contains_data(whole[a:b]) for a, b in itertools.pairwise(edges))
+    assert lines.contains_data(b'data: {"choices": []}\n')
 
 
 @pytest.mark.parametrize(
@@ -210,4 +210,4 @@ def test_pings_are_no_data_however_they_are_cut(cuts: list[int]) -> None:
     ],
 )
 def test_the_beginning_of_a_line_says_whether_it_is_data(piece: bytes, is_data: bool) -> None:
-    assert Lines().hold_data(piece) is is_data
+    assert BodyLines().contains_data(piece) is is_data

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
-from interlock.services.models.request import ModelRequest, PerMessage, RequestHash
+from interlock.services.models.request import MessageCache, ModelRequest, RequestHash
 from interlock.state.messages import Message, ToolCall
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -118,7 +118,7 @@ async def test_the_server_sees_what_the_body_says(gemini: Any, fake_gemini: Fake
 
 def test_a_record_is_converted_once_and_forgotten_when_it_is_no_longer_asked_with() -> None:
     made: list[str] = []
-    memo = PerMessage(lambda m: made.append(m.text) or m.text)
+    memo = MessageCache(lambda m: made.append(m.text) or m.text)
     history = [Message(role="user", content=str(n)) for n in range(2000)]
     for end in (10, 20, 2000):
         assert memo(history[:end]) == [m.text for m in history[:end]]

@@ -16,8 +16,8 @@ from serving import Quiet, serving
 from interlock.services.files.filesystem import lock_folder
 from interlock.services.models import facts
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.known import Known
-from interlock.services.models.request import usage_of
+from interlock.services.models.model_table import TableEntry
+from interlock.services.models.request import to_usage
 from interlock.state.settings import Settings
 
 OPENROUTER = {"OPENAI_BASE_URL": "https://openrouter.ai/api/v1", "OPENAI_API_KEY": "k"}
@@ -58,9 +58,9 @@ ROUTED, OWN = "openai:anthropic/claude-sonnet-4.5", "openai:qwen3-coder"
     ],
 )
 def test_a_request_costs_what_the_provider_bills(model: str, used: dict[str, Any], billed: float) -> None:
-    env, usage = {ROUTED: OPENROUTER, OWN: LOCAL}.get(model, {}), usage_of(used)
+    env, usage = {ROUTED: OPENROUTER, OWN: LOCAL}.get(model, {}), to_usage(used)
     assert usage
-    assert ModelFacts(Settings(), env).cost(model, usage) == pytest.approx(billed / 1e6, rel=0.01)
+    assert ModelFacts(Settings(), env).cost_usd(model, usage) == pytest.approx(billed / 1e6, rel=0.01)
 
 
 @pytest.mark.anyio
@@ -90,7 +90,7 @@ async def test_openais_protocol_is_billed_as_it_counts(
     if model == "openai:gpt-5":  # asked at its own address it isn't free
         assert usage.thoughts == 256
         unbilled = usage.model_copy(update={"usd": None})
-        usage = usage.model_copy(update={"usd": ModelFacts(Settings(), {}).cost(model, unbilled)})
+        usage = usage.model_copy(update={"usd": ModelFacts(Settings(), {}).cost_usd(model, unbilled)})
     assert usage.usd == pytest.approx(billed / 1e6, rel=0.01)
 
 
@@ -134,11 +134,11 @@ async def test_anthropics_format_is_billed_as_it_counts(bench: Any) -> None:
 def test_the_providers_own_figure_wins_then_that_of_the_settings() -> None:
     price = {"input": 1, "output": 2, "cached": 0.5, "cacheWrite": 4}
     facts = ModelFacts(Settings.model_validate({"models": {"gemini": {"price": price}}}), {})
-    usage = usage_of(tokens(1_000_000, 1_000_000, cached=200_000, cache_creation=100_000))
+    usage = to_usage(tokens(1_000_000, 1_000_000, cached=200_000, cache_creation=100_000))
     assert usage
-    assert facts.cost("gemini-2.5-pro", usage) == pytest.approx(0.7 + 0.1 + 0.4 + 2)
-    assert facts.cost("gemini-2.5-pro", usage.model_copy(update={"usd": 0.25})) == 0.25
-    assert facts.cost("openai:never-heard-of", usage) is None
+    assert facts.cost_usd("gemini-2.5-pro", usage) == pytest.approx(0.7 + 0.1 + 0.4 + 2)
+    assert facts.cost_usd("gemini-2.5-pro", usage.model_copy(update={"usd": 0.25})) == 0.25
+    assert facts.cost_usd("openai:never-heard-of", usage) is None
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_the_providers_own_figure_wins_then_that_of_the_settings() -> None:
     [("openai:gpt-5", 400_000), ("anthropic:claude-sonnet-4-5", 200_000), ("gemini-2.5-pro", 1_048_576)],
 )
 def test_a_window_is_known_by_the_models_name(model: str, window: int) -> None:
-    assert ModelFacts(Settings(), {}).window(model) == (window, True)
+    assert ModelFacts(Settings(), {}).context_window(model) == (window, True)
     own = Settings.model_validate({"models": {model: {"contextWindow": 5_000}}})
-    assert ModelFacts(own, {}).limit(model) == 5_000
+    assert ModelFacts(own, {}).window_tokens(model) == 5_000
 
 
 def test_a_state_directory_loads_the_table_of_models_once_a_day(
@@ -156,14 +156,18 @@ def test_a_state_directory_loads_the_table_of_models_once_a_day(
 ) -> None:
     def told() -> tuple[object, ...]:
         of = ModelFacts(Settings(), {}, tmp_path)
-        return of.window("openai:gpt-5"), [*(of.prices("openai:gpt-5") or ())], of.prices("openai:nobody")
+        return (
+            of.context_window("openai:gpt-5"),
+            [*(of.prices("openai:gpt-5") or ())],
+            of.prices("openai:nobody"),
+        )
 
     first = told()
     with monkeypatch.context() as patched:
-        patched.setattr(facts, "known", pytest.fail)
+        patched.setattr(facts, "look_up_model", pytest.fail)
         assert told() == first and first[1]
-    monkeypatch.setattr(facts, "edition", lambda: "tomorrow")
-    monkeypatch.setattr(facts, "known", Mock(return_value=Known(7, None)))
+    monkeypatch.setattr(facts, "table_edition", lambda: "tomorrow")
+    monkeypatch.setattr(facts, "look_up_model", Mock(return_value=TableEntry(7, None)))
     assert told() == ((7, True), [], None)
 
 
@@ -176,29 +180,33 @@ def test_what_is_learned_of_a_model_at_once_is_all_kept(
     @contextmanager
     def waited(*given: Any) -> Generator[None]:
         monkeypatch.setattr(facts, "lock_folder", lock_folder)
-        other.see("openai:mine", per_estimate=1.5)
+        other.record_observations("openai:mine", per_estimate=1.5)
         with lock_folder(*given):
             yield
 
     monkeypatch.setattr(facts, "lock_folder", waited)
-    of.see("openai:mine", answered=True)
-    assert of.seen("openai:mine") == facts.Seen(answered=True, per_estimate=1.5)
+    of.record_observations("openai:mine", answered=True)
+    assert of.observations("openai:mine") == facts.Observations(answered=True, per_estimate=1.5)
 
 
 def test_of_an_unknown_model_one_line_says_what_is_assumed_and_how_to_set_it(tmp_path: Path) -> None:
     facts = ModelFacts(Settings(), {}, tmp_path)
-    line = facts.unknown("openai:never-heard-of")
+    line = facts.take_unknown_model_notice("openai:never-heard-of")
     assert "1,048,576 tokens is assumed (models.NAME.contextWindow)" in line and "models.NAME.price" in line
-    assert facts.unknown("openai:never-heard-of") == "" == facts.unknown("gemini-2.5-pro")
+    assert (
+        facts.take_unknown_model_notice("openai:never-heard-of")
+        == ""
+        == facts.take_unknown_model_notice("gemini-2.5-pro")
+    )
     entry = {"contextWindow": 9_000, "price": {"input": 1, "output": 2}}
     own = Settings.model_validate({"models": {"openai:mine": entry}})
-    assert ModelFacts(own, {}, tmp_path).unknown("openai:mine") == ""
+    assert ModelFacts(own, {}, tmp_path).take_unknown_model_notice("openai:mine") == ""
 
 
 def test_settings_say_what_a_model_can_take_and_write() -> None:
     own = {"outputLimit": 4_000, "takes": ["tools", "images"]}
     settings = Settings.model_validate({"models": {"openai:own": own}})
-    assert ModelFacts(settings, {}).able("openai:own")[:2] == (4_000, ("tools", "images"))
+    assert ModelFacts(settings, {}).abilities("openai:own")[:2] == (4_000, ("tools", "images"))
     with pytest.raises(ValidationError, match="takes"):
         Settings.model_validate({"models": {"openai:own": {"takes": ["smells"]}}})
 
@@ -206,11 +214,11 @@ def test_settings_say_what_a_model_can_take_and_write() -> None:
 def test_an_estimate_learns_from_what_a_provider_counted_and_keeps_it(tmp_path: Path) -> None:
     model = "openai:qwen"
     facts = ModelFacts(Settings(), LOCAL, tmp_path, ask=False)
-    facts.counted(model, 130, 100)
-    assert facts.estimated(model, 1_000) == 1_000, "a short request says little"
-    facts.counted(model, 1_300, 1_000)
-    assert facts.estimated(model, 1_000) == 1_300
-    assert ModelFacts(Settings(), LOCAL, tmp_path, ask=False).estimated(model, 1_000) == 1_300
-    facts.counted(model, 90_000, 1_000)
-    assert facts.estimated(model, 1_000) == 3_000, "what can't be is no measure"
-    assert facts.estimated("openai:other", 1_000) == 1_000
+    facts.record_counted_tokens(model, 130, 100)
+    assert facts.scale_estimate(model, 1_000) == 1_000, "a short request says little"
+    facts.record_counted_tokens(model, 1_300, 1_000)
+    assert facts.scale_estimate(model, 1_000) == 1_300
+    assert ModelFacts(Settings(), LOCAL, tmp_path, ask=False).scale_estimate(model, 1_000) == 1_300
+    facts.record_counted_tokens(model, 90_000, 1_000)
+    assert facts.scale_estimate(model, 1_000) == 3_000, "what can't be is no measure"
+    assert facts.scale_estimate("openai:other", 1_000) == 1_000

@@ -138,7 +138,7 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
     from google.genai.types import Content
     from langchain_google_genai.chat_models import _parse_chat_history
 
-    from interlock.services.models.langchain import converted
+    from interlock.services.models.langchain import to_langchain_message
 
     call = Message(
         role="assistant",
@@ -158,7 +158,7 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
         Message(role="user", content="thanks"),
     ]
     request = ModelRequest("gemini-2.5-pro", history, (), None, 1.0, "", "main", 0)
-    system, contents = _parse_chat_history([converted(m) for m in history], model="gemini-2.5-pro")
+    system, contents = _parse_chat_history([to_langchain_message(m) for m in history], model="gemini-2.5-pro")
     ours = GeminiBody("gemini-2.5-pro")(request)
     assert [Content.model_validate(c) for c in ours["contents"]] == contents
     assert system is not None and Content.model_validate(ours["systemInstruction"]).parts == system.parts

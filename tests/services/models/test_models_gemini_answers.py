@@ -95,7 +95,7 @@ async def test_certificates_are_read_once_and_only_for_tls_and_are_always_asked_
         monkeypatch.delenv(proxy.upper(), raising=False)
     env = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url}
     providers = Providers(env, None, ModelFacts(Settings.model_validate({}), env))
-    provider: Any = await providers.get("gemini-2.5-pro")
+    provider: Any = await providers.provider_for("gemini-2.5-pro")
     client = provider._model.client._api_client
     used = [client._httpx_client, client._async_httpx_client]
     contexts = [c._transport._pool._ssl_context for c in used]

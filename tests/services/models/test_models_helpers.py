@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.known import able
-from interlock.services.models.vendors import ends_reliably, helper_models, small_model
+from interlock.services.models.model_table import read_abilities
+from interlock.services.models.vendors import choose_helper_model, ends_reliably, vendor_small_model
 from interlock.state.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -30,12 +30,14 @@ US, EU = "bedrock:us.anthropic.claude-", "bedrock:eu.anthropic.claude-"
     ],
 )
 def test_a_role_of_a_small_model_asks_the_vendors_own(main: str, role: str, small: str) -> None:
-    assert small_model(main, role) == small
+    assert vendor_small_model(main, role) == small
     settings = Settings.model_validate({"model": {"name": main}})
-    assert helper_models(settings, role, near=False) == ((small, main) if small else (main, ""))
-    assert helper_models(settings, role, near=True) == (main, ""), "a server nearby has its own models only"
+    assert choose_helper_model(settings, role, near=False) == ((small, main) if small else (main, ""))
+    assert choose_helper_model(settings, role, near=True) == (main, ""), (
+        "a server nearby has its own models only"
+    )
     chosen = Settings.model_validate({"model": {"name": main, "roles": {role: "openai:mine"}}})
-    assert helper_models(chosen, role, near=False) == ("openai:mine", "")
+    assert choose_helper_model(chosen, role, near=False) == ("openai:mine", "")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_a_role_of_a_small_model_asks_the_vendors_own(main: str, role: str, smal
 )
 def test_a_model_that_reasons_is_sent_no_temperature(model: str, warm: bool) -> None:
     pytest.importorskip("langchain_openai")
-    assert able(model).temperature is warm
+    assert read_abilities(model).temperature is warm
 
 
 def test_the_ends_of_some_vendors_are_reliable() -> None:
@@ -69,13 +71,15 @@ async def test_an_option_that_is_refused_is_left_out_from_then_on(
     settings = {"model": {"name": name}}
     facts = ModelFacts(Settings.model_validate(settings), {}, tmp_path)
     run = bench(settings=settings, facts=facts)
-    model = (await run.models._providers.get(name))._model
+    model = (await run.models._providers.provider_for(name))._model
     fine = [{"content": "ok", "response_metadata": {"stop_reason": "end_turn"}}]
     model.turns += [ValueError("Unsupported value: 'temperature' does not support 0.0"), fine, fine]
     for _ in range(2):
         assert (await run.ask("hi")).text == "ok"
     assert ["temperature" in options for options in model.options] == [True, False, False]
-    assert ModelFacts(Settings(), {}, tmp_path).seen(name).refuses == ["temperature"], "for other runs, too"
+    assert ModelFacts(Settings(), {}, tmp_path).observations(name).refuses == ["temperature"], (
+        "for other runs, too"
+    )
     sys.modules.pop("sample_chat")
 
 
@@ -86,11 +90,13 @@ async def test_a_small_model_that_cannot_be_had_is_replaced_by_the_main_one(
 
     monkeypatch.syspath_prepend(Path(__file__).parent)
     small, main = "sample_chat.SampleChat:small", "sample_chat.SampleChat:main"
-    monkeypatch.setattr(vendors, "small_model", lambda _main, _role: small)
+    monkeypatch.setattr(vendors, "vendor_small_model", lambda _main, _role: small)
     run = bench(settings={"model": {"name": main}})
     fine = [{"content": "{}", "response_metadata": {"stop_reason": "end_turn"}}]
-    (await run.models._providers.get(small))._model.turns.append(ValueError("no access to this model"))
-    (await run.models._providers.get(main))._model.turns += [fine, fine]
+    (await run.models._providers.provider_for(small))._model.turns.append(
+        ValueError("no access to this model")
+    )
+    (await run.models._providers.provider_for(main))._model.turns += [fine, fine]
     replies = [(await run.ask("hi", role="summarizer", schema={"type": "object"})).reply for _ in range(2)]
     assert [reply.model for reply in replies] == [main, main], "and isn't asked again"
     sys.modules.pop("sample_chat")

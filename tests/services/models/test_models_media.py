@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interlock.services.models.known import Able
-from interlock.services.models.media import MediaPlaces
+from interlock.services.models.media import AttachmentPlacer
+from interlock.services.models.model_table import Abilities
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 
@@ -17,8 +17,8 @@ PICTURE = DataPart(type="image", mime_type="image/png", data=base64.b64encode(b"
 PDF = DataPart(type="file", mime_type="application/pdf", data=base64.b64encode(b"%PDF").decode())
 ASKED = Message(role="assistant", tool_calls=(ToolCall(id="a", name="look"), ToolCall(id="b", name="ls")))
 LS = Message(role="tool", tool_call_id="b", name="ls", content="x")
-TAKES_ALL = Able(takes=("images", "PDFs"), in_results=("images", "PDFs"), is_known=True)
-NO_PICTURES = Able(refuses=("images", "PDFs"), is_known=True)
+TAKES_ALL = Abilities(takes=("images", "PDFs"), in_results=("images", "PDFs"), is_known=True)
+NO_PICTURES = Abilities(refuses=("images", "PDFs"), is_known=True)
 
 
 def looked(*parts: DataPart) -> list[Message]:
@@ -37,14 +37,14 @@ def kinds(message: Message) -> list[str]:
         ("ChatBedrockConverse", TAKES_ALL, True, ["text", "image", "file"], []),
         ("ChatBedrockConverse", TAKES_ALL, False, ["text", "text", "text"], ["text", "image", "file"]),
         ("ChatOpenAI", TAKES_ALL, True, ["text", "text", "text"], ["text", "image", "file"]),
-        ("ChatGroq", Able(), True, ["text", "text", "text"], ["text", "image"]),
+        ("ChatGroq", Abilities(), True, ["text", "text", "text"], ["text", "image"]),
         ("ChatOpenAI", NO_PICTURES, True, ["text", "text", "text"], []),
     ],
 )
 def test_data_goes_where_the_provider_takes_it(
-    cls: str, able: Able, tools: bool, inside: list[str], after: list[str]
+    cls: str, able: Abilities, tools: bool, inside: list[str], after: list[str]
 ) -> None:
-    places = MediaPlaces("some:model", cls, able, tools=tools)
+    places = AttachmentPlacer("some:model", cls, able, tools=tools)
     sent = places(looked(PICTURE, PDF))
     assert kinds(sent[2]) == inside
     assert [m.role for m in sent[3:]] == ["tool", *(["user"] if after else [])], "results stay together"
@@ -52,7 +52,7 @@ def test_data_goes_where_the_provider_takes_it(
 
 
 def test_what_a_model_takes_none_of_is_said_to_it_and_once_to_the_person() -> None:
-    places = MediaPlaces("some:model", "ChatOpenAI", NO_PICTURES, tools=True)
+    places = AttachmentPlacer("some:model", "ChatOpenAI", NO_PICTURES, tools=True)
     prompt = Message(role="user", content=(TextPart(text="What is this?"), PICTURE))
     first, second = places([prompt]), places([prompt])
     assert first[0] is second[0] and "takes no pictures" in first[0].text
@@ -66,7 +66,7 @@ async def test_the_client_is_given_the_picture_and_the_person_hears_of_what_is_l
     monkeypatch.syspath_prepend(Path(__file__).parent)
     name = "sample_chat.SampleChat:x1"
     run = bench(settings={"model": {"name": name}, "models": {name: {"takes": ["images"]}}})
-    model = (await run.models._providers.get(name))._model
+    model = (await run.models._providers.provider_for(name))._model
     model.turns.append([{"content": "ok", "response_metadata": {"stop_reason": "end_turn"}}])
     asked = await run.ask(*looked(PICTURE, PDF))
     (request,) = model.asked

@@ -14,11 +14,11 @@ from interlock.services.models.effort import BEDROCK_FIELDS, effort_options
 from interlock.services.models.installing import install_command
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
-    ROLES,
+    ROLE_ALIASES,
     check_credentials,
-    limit,
-    resolve,
-    role_model,
+    configured_context_window,
+    model_for_role,
+    resolve_model,
 )
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.settings import Settings
@@ -32,37 +32,40 @@ def settings(**model: Any) -> Settings:
 
 @pytest.mark.parametrize(("name", "model", "given"), TABLE["names"])
 def test_names_resolve(name: str, model: str, given: dict[str, Any]) -> None:
-    assert resolve(settings(**given), name) == model
+    assert resolve_model(settings(**given), name) == model
 
 
 @pytest.mark.parametrize(("name", "told"), TABLE["no models"])
 def test_what_cannot_be_a_model_is_told_with_the_nearest_names(name: str, told: str) -> None:
     with pytest.raises(UserError) as caught:
-        resolve(settings(), name)
+        resolve_model(settings(), name)
     assert told in str(caught.value) and caught.value.exit_code == 2
     with pytest.raises(ConfigError, match="a → b → a"):
-        resolve(settings(aliases={"a": "b", "b": "a"}), "a")
+        resolve_model(settings(aliases={"a": "b", "b": "a"}), "a")
 
 
 def test_a_script_is_named_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s.yaml").write_text("[]")
     monkeypatch.chdir(tmp_path)
-    assert resolve(settings(), "script:s.yaml") == f"script:{tmp_path / 's.yaml'}"
+    assert resolve_model(settings(), "script:s.yaml") == f"script:{tmp_path / 's.yaml'}"
 
 
 def test_roles_have_aliases_and_settings_decide() -> None:
     """Helpers use the main model where it isn't Gemini's."""
-    assert {role: role_model(settings(), role) for role in ROLES} == ROLES
-    assert role_model(settings(roles={"compressor": "pro"}), "compressor") == "pro"
-    assert role_model(settings(name="gemini-2.5-flash"), "main") == "gemini-2.5-flash"
+    assert {role: model_for_role(settings(), role) for role in ROLE_ALIASES} == ROLE_ALIASES
+    assert model_for_role(settings(roles={"compressor": "pro"}), "compressor") == "pro"
+    assert model_for_role(settings(name="gemini-2.5-flash"), "main") == "gemini-2.5-flash"
     elsewhere = settings(name="openai:gpt-5", roles={"loop_check": "flash"})
-    assert [role_model(elsewhere, r) for r in ("classifier", "loop_check")] == ["openai:gpt-5", "flash"]
+    assert [model_for_role(elsewhere, r) for r in ("classifier", "loop_check")] == ["openai:gpt-5", "flash"]
 
 
 def test_a_models_window_is_known_or_a_million() -> None:
     windows = {"pro": {"contextWindow": 5000}, "openai:gpt-5": {"contextWindow": 400_000}}
     ours = Settings.model_validate({"models": windows})
-    found = {m: limit(ours, m) for m in ("gemini-2.5-pro", "openai:gpt-5", "gemini-x", "gemma-4-27b")}
+    found = {
+        m: configured_context_window(ours, m)
+        for m in ("gemini-2.5-pro", "openai:gpt-5", "gemini-x", "gemma-4-27b")
+    }
     assert [*found.values()] == [5000, 400_000, DEFAULT_LIMIT, 256_000]
 
 
@@ -123,7 +126,7 @@ def test_large_and_small_are_those_of_the_default_models_vendor(
     given: dict[str, Any] = {"workspace": tmp_path / "w", "home": tmp_path, "trusted": True}
     loaded = load_settings(**given, env=env, overrides=over)
     names = [flag or "auto", "flash"]
-    assert [resolve(loaded.settings, name) for name in names][: len(means)] == means
+    assert [resolve_model(loaded.settings, name) for name in names][: len(means)] == means
     assert [said in line for line in loaded.warnings] == [True] * bool(said)
 
 

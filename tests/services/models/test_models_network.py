@@ -16,8 +16,13 @@ from serving import Quiet, over_tls, serving
 
 from interlock.services.config.formats import DotEnv, load_dotenv
 from interlock.services.models.names import PROVIDERS
-from interlock.services.models.network import check_proxies, client_environment, described, trusted_file
-from interlock.services.models.probe import models_at
+from interlock.services.models.network import (
+    check_proxies,
+    describe_network_settings,
+    find_certificate_file,
+    normalized_client_environment,
+)
+from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import ModelError, UserError
 
 pytestmark = pytest.mark.anyio
@@ -101,7 +106,7 @@ def test_a_key_is_tested_at_the_address_it_is_for(
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     spec = PROVIDERS[provider]
     with pytest.raises(UserError, match="teapot"):
-        models_at(provider, {spec.url: url, **({spec.key: "sk-own"} if spec.key else {})})
+        list_provider_models(provider, {spec.url: url, **({spec.key: "sk-own"} if spec.key else {})})
     assert ["sk-own" in key for key in keys] == [bool(spec.key)]
 
 
@@ -138,7 +143,7 @@ def test_a_proxy_that_no_client_can_use_is_named_without_its_password() -> None:
     assert "secret" not in str(caught.value)
     for good in ("socks5://127.0.0.1:9", "socks5h://h:1", "socks://127.0.0.1:9/", "http://h:3128", "h:3128"):
         check_proxies({"ALL_PROXY": good})
-    told = described(
+    told = describe_network_settings(
         {"ALL_PROXY": "socks5://me:secret@h:1", "NO_PROXY": "localhost", "SSL_CERT_FILE": __file__}
     )
     assert told == [
@@ -150,14 +155,14 @@ def test_a_proxy_that_no_client_can_use_is_named_without_its_password() -> None:
 def test_a_file_of_certificates_that_is_missing_is_named() -> None:
     for name in CERTIFICATES:
         with pytest.raises(UserError, match=f"{name} names '/no/such'"):
-            trusted_file({name: "/no/such"})
+            find_certificate_file({name: "/no/such"})
 
 
 def test_clients_see_forms_that_they_know_and_the_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     import httpx
 
     monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:9")
-    with client_environment():
+    with normalized_client_environment():
         assert os.environ["ALL_PROXY"] == "socks5://127.0.0.1:9"
         httpx.Client().close()
     assert os.environ["ALL_PROXY"] == "socks://127.0.0.1:9"
@@ -167,8 +172,9 @@ def test_clients_see_forms_that_they_know_and_the_environment_stays(monkeypatch:
 def test_a_process_that_is_killed_leaves_no_file_of_certificates(tmp_path: Path) -> None:
     more = put(tmp_path / "more.pem", Path(certifi.where()).read_text())
     code = (
-        "import os; from interlock.services.models.network import trusted_file; "
-        "size = len(open(trusted_file(os.environ), 'rb').read()); print(size, flush=True); os.kill(os.getpid(), 9)"
+        "import os; from interlock.services.models.network import find_certificate_file; "
+        "size = len(open(find_certificate_file(os.environ), 'rb').read()); print(size, flush=True); "
+        "os.kill(os.getpid(), 9)"
     )
     (temporary := tmp_path / "temporary").mkdir()
     env = {"NODE_EXTRA_CA_CERTS": str(more), "TMPDIR": str(temporary), "PATH": os.environ["PATH"]}

@@ -94,8 +94,8 @@ async def test_it_gives_up_after_so_many_attempts_or_when_its_patience_ends(
         await gemini([{"error": 503}] * 20, patience_s=0).ask("hi")
     backoff = Backoff(patience_s=150)
     error = ModelError("x", retryable=True)
-    assert not backoff.refusal(error, 5, elapsed_s=120, delay_s=29, now=0)
-    assert "Given up after 5 attempts" in backoff.refusal(error, 5, elapsed_s=120, delay_s=31, now=0)
+    assert not backoff.give_up_reason(error, 5, elapsed_s=120, delay_s=29, now=0)
+    assert "Given up after 5 attempts" in backoff.give_up_reason(error, 5, elapsed_s=120, delay_s=31, now=0)
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -212,7 +212,7 @@ async def stopped_once(run: Any, holds: Callable[[list[Any]], object]) -> list[A
 )
 async def test_a_stop_ends(gemini: Any, fake_gemini: FakeGemini, replies: Any, came: list[type]) -> None:
     run = gemini(replies, delay_scale=1)
-    await run.models._providers.get("gemini-2.5-pro")  # so that the import isn't what is cancelled
+    await run.models._providers.provider_for("gemini-2.5-pro")  # so that the import isn't what is cancelled
 
     def holds(arrived: list[Any]) -> bool:
         return bool(fake_gemini.requests) and {*came} <= {*map(type, arrived)}

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import call
 
-from interlock.services.models.script import Scripted, ScriptedCall, ScriptedError, read_script, write_entry
+from interlock.services.models.script import (
+    ScriptedCall,
+    ScriptedError,
+    ScriptEntry,
+    append_entry,
+    read_script,
+)
 from interlock.state.errors import UserError
 from interlock.state.messages import Usage
 
@@ -97,7 +103,7 @@ calls = st.builds(
 )
 counts = st.integers(0, 10**9)
 scripted = st.builds(
-    Scripted,
+    ScriptEntry,
     role=texts,
     agent=texts,
     ordinal=st.none() | st.integers(0, 999),
@@ -115,11 +121,11 @@ scripted = st.builds(
 @settings(max_examples=settings.default.max_examples // 3)  # each is read from YAML up to three times
 @given(entries=st.lists(scripted, min_size=1, max_size=3))
 def test_what_is_written_is_what_is_read(
-    tmp_path_factory: pytest.TempPathFactory, entries: list[Scripted]
+    tmp_path_factory: pytest.TempPathFactory, entries: list[ScriptEntry]
 ) -> None:
     path = tmp_path_factory.mktemp("recorded") / "recorded.yaml"
     for count, entry in enumerate(entries, 1):
-        write_entry(path, entry)
+        append_entry(path, entry)
         assert read_script(path) == entries[:count]  # readable after every entry
     assert [list(c.args) for e in read_script(path) for c in e.tool_calls] == [
         list(c.args) for e in entries for c in e.tool_calls

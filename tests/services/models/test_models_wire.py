@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from local_server import Local
 from serving import Quiet, serving
 
-from interlock.services.models.names import PUBLIC
-from interlock.services.models.probe import models_at
+from interlock.services.models.names import PUBLIC_URLS
+from interlock.services.models.provider_api import list_provider_models
 from interlock.state.errors import UserError
 
 pytestmark = pytest.mark.anyio
@@ -258,17 +258,20 @@ def test_models_are_listed_with_one_key_of_a_provider(provider: str, server: Ser
 
 def test_a_list_of_models_may_stand_in_no_object(server: Server) -> None:
     server.lists_bare = True
-    assert models_at("together", {"TOGETHER_API_KEY": "k", "TOGETHER_API_BASE": server.url}) == ["one", "two"]
+    assert list_provider_models("together", {"TOGETHER_API_KEY": "k", "TOGETHER_API_BASE": server.url}) == [
+        "one",
+        "two",
+    ]
 
 
 def test_a_key_is_tried_where_models_are_listed_without(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.lists_for_all = True
-    monkeypatch.setitem(PUBLIC, "openrouter", server.url)
-    assert models_at("openrouter", {"OPENROUTER_API_KEY": "k"}) == ["one", "two"]
+    monkeypatch.setitem(PUBLIC_URLS, "openrouter", server.url)
+    assert list_provider_models("openrouter", {"OPENROUTER_API_KEY": "k"}) == ["one", "two"]
     with pytest.raises(UserError, match="The key was refused"):
-        models_at("openrouter", {"OPENROUTER_API_KEY": "wrong"})
+        list_provider_models("openrouter", {"OPENROUTER_API_KEY": "wrong"})
 
 
 def test_a_refused_key_is_named_where_models_are_listed(server: Server, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 from local_server import Local, delta
 
-from interlock.services.models.ends import end_in, read_end
-from interlock.services.models.langchain import converted
-from interlock.services.models.thinking import Thinking, ThoughtTags
+from interlock.services.models.ends import finish_reason_in, interpret_finish_reason
+from interlock.services.models.langchain import to_langchain_message
+from interlock.services.models.thinking import ThoughtCollector, ThoughtTags
 from interlock.state.errors import ModelError
 from interlock.state.messages import Message, Opaque, ToolCall, ToolDeclaration
 
@@ -37,7 +37,7 @@ CALL = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
     ],
 )
 def test_each_providers_end_is_found(metadata: dict[str, Any], end: str) -> None:
-    assert end_in(metadata) == end
+    assert finish_reason_in(metadata) == end
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_each_providers_end_is_found(metadata: dict[str, Any], end: str) -> None
 def test_an_end_says_what_becomes_of_the_answer(
     end: str, reason: str | None, is_problem: bool, is_warned: bool
 ) -> None:
-    found, problem, warning = read_end("some:model", end)
+    found, problem, warning = interpret_finish_reason("some:model", end)
     assert (found, bool(problem), bool(warning)) == (reason, is_problem, is_warned)
 
 
 def test_a_full_window_is_an_overflow() -> None:
     with pytest.raises(ModelError, match="fills the model's window") as raised:
-        read_end("some:model", "model_context_window_exceeded")
+        interpret_finish_reason("some:model", "model_context_window_exceeded")
     assert raised.value.overflow
 
 
@@ -221,20 +221,20 @@ async def test_answers_of_another_model_go_to_deepseek_with_empty_thoughts(
 )
 def test_signed_thinking_survives_the_record_and_goes_only_to_its_model(block: dict[str, Any]) -> None:
     whole = AIMessageChunk(content=[{**block, "index": 0}, {"type": "text", "text": "Yes.", "index": 1}])
-    opaque = Thinking("some:model").opaque(whole)
+    opaque = ThoughtCollector("some:model").build_opaque(whole)
     message = Message(
         role="assistant", content="Yes.", tool_calls=(ToolCall(id="c1", name="read"),), opaque=opaque
     )
     again = Message.model_validate_json(message.model_dump_json(exclude_defaults=True))
-    sent = converted(again, "some:model")
+    sent = to_langchain_message(again, "some:model")
     assert isinstance(sent, AIMessage) and sent.content == [block, {"type": "text", "text": "Yes."}]
     assert [call["id"] for call in sent.tool_calls] == ["c1"]
-    assert converted(again, "other:model").content == "Yes."
+    assert to_langchain_message(again, "other:model").content == "Yes."
 
 
 def test_unsigned_thinking_stays_here_and_old_records_are_unchanged() -> None:
     whole = AIMessageChunk(content=[{"type": "thinking", "thinking": "I look.", "index": 0}])
-    assert Thinking("some:model").opaque(whole) is None
+    assert ThoughtCollector("some:model").build_opaque(whole) is None
     old = Message(role="assistant", content="Yes.")
     assert "opaque" not in old.model_dump_json(exclude_defaults=True)
     assert Opaque(model="m").blocks == ()
@@ -259,7 +259,7 @@ def test_tags_at_the_beginning_are_thoughts_however_the_text_is_cut(
     tags, found, thoughts, at = ThoughtTags(), "", "", 0
     while at < len(said):
         size = data.draw(st.integers(1, 9))
-        more, thinks = tags.split(said[at : at + size])
+        more, thinks = tags.split_piece(said[at : at + size])
         found, thoughts, at = found + more, thoughts + thinks, at + size
-    more, thinks = tags.rest()
+    more, thinks = tags.flush()
     assert (found + more, thoughts + thinks) == (text, thought)

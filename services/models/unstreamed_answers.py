@@ -1,4 +1,4 @@
-"""whole_answers: a plain answer to a request for a stream, as some gateways send it, read as a stream."""
+"""unstreamed_answers: a plain answer to a request for a stream, as some gateways send it, read as a stream."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ _SHOWN = 200
 """Characters shown of an answer that can't be read."""
 
 
-async def read_as_stream(response: Any) -> None:
+async def convert_to_stream(response: Any) -> None:
     """Replace a plain answer by the events of a stream: a response hook of httpx and httpx2."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code != 200 or kind not in ("application/json", "text/html", "text/plain"):
@@ -24,7 +24,7 @@ async def read_as_stream(response: Any) -> None:
     await response.stream.aclose()
     text: str = type(response)(200, headers=response.headers, content=raw).text
     is_stream = text.lstrip().startswith(("data:", "event:"))  # under another name
-    events = text if is_stream else "".join(map(_format_event, _to_events(path, text)))
+    events = text if is_stream else "".join(map(_format_event, _to_stream_events(path, text)))
     for name in ("content-encoding", "content-length"):
         response.headers.pop(name, None)
     response.headers["content-type"] = _STREAMED
@@ -36,7 +36,7 @@ def _format_event(data: Json) -> str:
     return f"{name}data: {json.dumps(data)}\n\n"
 
 
-def _to_events(path: str, text: str) -> list[Json]:
+def _to_stream_events(path: str, text: str) -> list[Json]:
     """Return the events that a whole answer stands for, or an error that says what came instead."""
     try:
         whole: Any = json.loads(text)
@@ -98,7 +98,7 @@ def _message_events(whole: Json) -> Iterator[Json]:
     begun: Json = {**whole, "content": [], **dict.fromkeys(end)}
     yield {"type": "message_start", "message": begun}
     for at, block in enumerate(whole["content"]):
-        start, deltas = _block_parts(block)
+        start, deltas = _split_block(block)
         yield {"type": "content_block_start", "index": at, "content_block": start}
         for delta in deltas:
             yield {"type": "content_block_delta", "index": at, "delta": delta}
@@ -107,7 +107,7 @@ def _message_events(whole: Json) -> Iterator[Json]:
     yield {"type": "message_stop"}
 
 
-def _block_parts(block: Json) -> tuple[Json, list[Json]]:
+def _split_block(block: Json) -> tuple[Json, list[Json]]:
     """Return how a block begins, and what is added to it."""
     if block.get("type") == "text":
         return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]

@@ -1,10 +1,17 @@
-"""probe: asks a provider which models a key or an address gives access to."""
+"""provider_api: asks a provider which models a key or an address gives access to."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
-from interlock.services.models.names import GEMINI, PROVIDERS, PUBLIC, gemini_key, tls, url_of
-from interlock.services.models.network import client_environment
+from interlock.services.models.names import (
+    GEMINI_PREFIXES,
+    PROVIDERS,
+    PUBLIC_URLS,
+    find_gemini_key,
+    make_tls_context,
+    server_url,
+)
+from interlock.services.models.network import normalized_client_environment
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
 from interlock.state.text import object_of, one_line, visible
@@ -15,15 +22,15 @@ _LISTED = {"anthropic": "/v1/models", "groq": "/openai/v1/models", "ollama": "/a
 _AZURE = PROVIDERS["azure"].fixed["api_version"]
 
 
-def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
+def list_provider_models(provider: str, env: Mapping[str, str]) -> list[str]:
     """Return the models that a provider offers with this environment. Raise `UserError` with what is wrong, in one
     line."""
-    if provider in GEMINI:
-        return gemini_models(
-            (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/"), gemini_key(env) or ""
+    if provider in GEMINI_PREFIXES:
+        return list_gemini_models(
+            (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/"), find_gemini_key(env) or ""
         )
     spec = PROVIDERS[provider]
-    own = url_of(f"{provider}:", env) or PUBLIC.get(provider, "")
+    own = server_url(f"{provider}:", env) or PUBLIC_URLS.get(provider, "")
     if spec.own_login or not own:
         raise UserError(
             f"{provider!r} finds its own credentials; Interlock can't test them. Try a model with -m."
@@ -34,22 +41,24 @@ def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
         base = base.removesuffix("/v1")
     key = env.get(spec.key, "") if spec.key else ""
     if provider == "ollama":
-        return _listed_ids(fetched(f"{base}{path}", {}), "models", "name")
+        return _listed_ids(fetch_json(f"{base}{path}", {}), "models", "name")
     if provider == "azure":
         return _listed_ids(
-            fetched(f"{base}/openai/models?api-version={_AZURE}", {"api-key": key}), "data", "id"
+            fetch_json(f"{base}/openai/models?api-version={_AZURE}", {"api-key": key}), "data", "id"
         )
     headers = (
-        {"x-api-key": key, "anthropic-version": "2023-06-01"} if provider == "anthropic" else bearer(key)
+        {"x-api-key": key, "anthropic-version": "2023-06-01"}
+        if provider == "anthropic"
+        else bearer_header(key)
     )
-    if provider == "openrouter" and base == PUBLIC[provider]:  # it lists its models for everybody
-        fetched(f"{base}/key", headers)
-    return _listed_ids(fetched(f"{base}{path}", headers), "data", "id")
+    if provider == "openrouter" and base == PUBLIC_URLS[provider]:  # it lists its models for everybody
+        fetch_json(f"{base}/key", headers)
+    return _listed_ids(fetch_json(f"{base}{path}", headers), "data", "id")
 
 
-def gemini_models(base: str, key: str) -> list[str]:
+def list_gemini_models(base: str, key: str) -> list[str]:
     """Gemini's models that answer prompts. Raises `UserError`."""
-    found = fetched(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key}).get("models", [])
+    found = fetch_json(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key}).get("models", [])
     names = [
         str(one.get("name", "")).removeprefix("models/")
         for one in map(object_of, found)
@@ -58,7 +67,7 @@ def gemini_models(base: str, key: str) -> list[str]:
     return [name for name in names if name.startswith("gemini-")]
 
 
-def bearer(key: str) -> dict[str, str]:
+def bearer_header(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -66,15 +75,15 @@ def _listed_ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
     return [str(one[name]) for one in map(object_of, data.get(listed) or []) if name in one]
 
 
-def fetched(
+def fetch_json(
     url: str, headers: Mapping[str, str], body: object = None, wait_s: float = _WAIT_S
 ) -> dict[str, Any]:
     """Return the server's JSON response. Raise `UserError` with its message, in one line."""
     import httpx
 
     try:
-        with client_environment():
-            made = httpx.Client(timeout=wait_s, verify=tls(url))
+        with normalized_client_environment():
+            made = httpx.Client(timeout=wait_s, verify=make_tls_context(url))
         with made as client:
             answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:

@@ -1,4 +1,4 @@
-"""known: what the table of genai-prices says of models, and what requests cost by it.
+"""model_table: what the table of genai-prices says of models, and what requests cost by it.
 
 Loading the table takes 0.03 s in a run, 0.2 s in a process that has loaded nothing, and 6 to 19 MB: a state directory
 keeps for a day what it says of a model (`facts.py`).
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.services.models.names import provider_of, provider_spec
+from interlock.services.models.names import provider_name, provider_spec
 from interlock.state.messages import Usage
 
 if TYPE_CHECKING:
@@ -47,48 +47,52 @@ Prices = Sequence[Rates]
 FREE: Prices = (Rates(0, 0.0, 0.0, 0.0, 0.0),)
 
 
-def cost_of(prices: Prices, usage: Usage) -> float:
+def request_cost(prices: Prices, usage: Usage) -> float:
     """Return US dollars for one request: a tier's rates hold for all of its tokens."""
     return next((rates for rates in reversed(prices) if usage.input > rates.above), prices[0]).cost(usage)
 
 
-def source() -> str:
+def price_table_version() -> str:
     """Return the table and its version, which is how old it is."""
     return f"genai-prices {version('genai-prices')}"
 
 
-class Known(NamedTuple):
+class TableEntry(NamedTuple):
     """A model by name."""
 
     window: int | None
     prices: Prices | None
 
 
-_UNKNOWN = Known(None, None)
+_UNKNOWN = TableEntry(None, None)
 
 
 @cache
-def edition() -> str:
+def table_edition() -> str:
     """Return which table, and which day: prices change."""
     spec = find_spec("genai_prices")
     found = Path(spec.origin).with_name("data.py").stat() if spec and spec.origin else None
     return f"{datetime.now(UTC):%F} {found.st_mtime_ns if found else 0}"
 
 
-def known(model: str, url: str = "") -> Known:
+def look_up_model(model: str, url: str = "") -> TableEntry:
     """Return what is known of a resolved model today; all None if the table hasn't got it. `url`: the server's
     address."""
-    if provider_of(model) == "script":
+    if provider_name(model) == "script":
         return _UNKNOWN
     found = _find_model_info(model, url)
-    return Known(found.context_window, _prices(found.get_prices(datetime.now(UTC)))) if found else _UNKNOWN
+    return (
+        TableEntry(found.context_window, _to_prices(found.get_prices(datetime.now(UTC))))
+        if found
+        else _UNKNOWN
+    )
 
 
 @cache
 def _find_model_info(model: str, url: str) -> "ModelInfo | None":
     # Imported by name: pyright would take a minute to read the 30,000 lines of the list's value.
     providers: list[Provider] = import_module("genai_prices.data").providers
-    own = _PROVIDERS.get(provider_of(model), provider_of(model))
+    own = _PROVIDERS.get(provider_name(model), provider_name(model))
     behind = next((one for one in providers if url and re.match(one.api_pattern, url)), None)
     provider = behind or next((one for one in providers if one.id == own), None)
     return (
@@ -109,7 +113,7 @@ ABILITIES = tuple(_ABILITIES.values())
 _IN_RESULTS = {"image_tool_message": "images", "pdf_tool_message": "PDFs"}
 
 
-class Able(NamedTuple):
+class Abilities(NamedTuple):
     """What the profile that LangChain's package brings says of a model."""
 
     output: int | None = None
@@ -128,16 +132,16 @@ _FIXED = re.compile(r"gpt-([5-9]|\d\d)(?!.*chat)|o\d|codex")
 """Models of OpenAI that reason: their server refuses a temperature, or takes one only where they don't."""
 
 
-def able(model: str) -> Able:
+def read_abilities(model: str) -> Abilities:
     """Of a resolved model; nothing if its provider's package has no profile of it."""
-    name = provider_of(model)
+    name = provider_name(model)
     module = "langchain_google_genai" if name == "gemini" else getattr(provider_spec(name), "module", "")
     spec = find_spec(module) if module else None
     file = Path(spec.origin or "").parent / "data" / "_profiles.py" if spec else None
     own = model.partition(":")[2] or model
     warm = not _FIXED.match(own.rpartition("/")[2].removeprefix("openai."))
     if file is None or not file.is_file():
-        return Able(temperature=warm)
+        return Abilities(temperature=warm)
     profiles = _read_profiles(file)
     # Names with a date, which the table hasn't got, mean the model without one.
     dated = (key for key in sorted(profiles, key=len, reverse=True) if own.startswith(f"{key}-2"))
@@ -146,7 +150,7 @@ def able(model: str) -> Able:
     in_results = tuple(word for key, word in _IN_RESULTS.items() if profile.get(key) and word in takes)
     warm = warm and profile.get("temperature") is not False
     refuses = tuple(word for key, word in _ABILITIES.items() if profile.get(key) is False)
-    return Able(profile.get("max_output_tokens"), takes, in_results, refuses, warm, bool(profile))
+    return Abilities(profile.get("max_output_tokens"), takes, in_results, refuses, warm, bool(profile))
 
 
 @cache
@@ -156,15 +160,15 @@ def _read_profiles(file: Path) -> dict[str, dict[str, Any]]:
     return next(ast.literal_eval(one.value) for one in body if isinstance(one, ast.AnnAssign) and one.value)
 
 
-def _prices(prices: "ModelPrice") -> Prices | None:
+def _to_prices(prices: "ModelPrice") -> Prices | None:
     if prices.input_mtok is None or prices.output_mtok is None:
         return None
     parts = (prices.input_mtok, prices.output_mtok, prices.cache_read_mtok, prices.cache_write_mtok)
     starts = sorted({0, *(tier.start for price in parts for tier in getattr(price, "tiers", ()))})
-    return [_rates_from(start, *parts) for start in starts]
+    return [_rates_at(start, *parts) for start in starts]
 
 
-def _rates_from(start: int, *parts: Any) -> Rates:
+def _rates_at(start: int, *parts: Any) -> Rates:
     first, output, cached, written = (_price_at(price, start) for price in parts)
     plain = first or 0.0
     return Rates(start, plain, output or 0.0, *(plain if one is None else one for one in (cached, written)))

@@ -1,4 +1,4 @@
-"""refusals: what providers' errors mean, by their status, their codes and their words. Data first, then its readers.
+"""provider_errors: what providers' errors mean, by status, code and words. Data first, then its readers.
 
 Uses only what all clients' exceptions share, so that no client is imported.
 """
@@ -15,7 +15,7 @@ Meaning = Literal["key", "used_up", "overflow", "absent", "busy", ""]
 
 
 @dataclass(frozen=True)
-class Sign:
+class ErrorSign:
     """What an error means that has one of these statuses and says this; 0 is an error without a status."""
 
     means: Meaning
@@ -23,17 +23,17 @@ class Sign:
     says: re.Pattern[str]
 
 
-def _sign(means: Meaning, statuses: tuple[int, ...], *words: str) -> Sign:
-    return Sign(means, statuses, re.compile("|".join(words), re.I))
+def _make_sign(means: Meaning, statuses: tuple[int, ...], *words: str) -> ErrorSign:
+    return ErrorSign(means, statuses, re.compile("|".join(words), re.I))
 
 
-SIGNS = (
-    _sign(
+ERROR_SIGNS = (
+    _make_sign(
         *("used_up", (402, 429)),
         *("Per(Day|Month)", "Daily", "QUOTA_EXHAUSTED", r"\bper[- _](day|month)\b", "ByDay"),
     ),
-    _sign("used_up", (402,), ""),
-    _sign(
+    _make_sign("used_up", (402,), ""),
+    _make_sign(
         *("used_up", (0, 400, 403, 412, 429)),
         *(
             "insufficient_?quota",
@@ -60,8 +60,8 @@ SIGNS = (
             "key limit exceeded",
         ),
     ),
-    _sign("overflow", (429,), r"request too large[\s\S]*tokens per min"),
-    _sign(
+    _make_sign("overflow", (429,), r"request too large[\s\S]*tokens per min"),
+    _make_sign(
         *("overflow", (0, 400, 413, 422, 500)),
         *(
             "context_length_exceeded",
@@ -84,8 +84,8 @@ SIGNS = (
         r"total number of tokens .{0,40}cannot exceed",
         r"decrease input length",
     ),
-    _sign("overflow", (413,), ""),
-    _sign(
+    _make_sign("overflow", (413,), ""),
+    _make_sign(
         *("key", (0, 400)),
         *(r"API[ _-]?key (not valid|expired|not found)", "API_KEY_INVALID", r"invalid.{0,8}api.key"),
         *("incorrect api key", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "AccessDenied"),
@@ -96,17 +96,17 @@ SIGNS = (
             "token .{0,20}(has )?expired and refresh failed",
         ),
     ),
-    _sign("", (403,), "moderation", r"\bflagged\b"),
-    _sign("key", (401, 403), ""),
-    _sign("absent", (404,), ""),
-    _sign(
+    _make_sign("", (403,), "moderation", r"\bflagged\b"),
+    _make_sign("key", (401, 403), ""),
+    _make_sign("absent", (404,), ""),
+    _make_sign(
         *("absent", (0, 400)),
         *("model_not_found", "model (identifier|id) is invalid", "is not a valid model", "model not exist"),
         *("invalid model:", "on-demand throughput isn.t supported"),
     ),
 )
 """In order: the first that fits counts."""
-RETRIED = frozenset({408, 409, 424, 425, 429, 498, 499})
+RETRIED_STATUSES = frozenset({408, 409, 424, 425, 429, 498, 499})
 """Statuses below 500 after which the same request may succeed."""
 _CODES = (
     (r"rate.?limit|throttling|too.?many.?requests|modelnotready|resource_exhausted", 429),
@@ -156,7 +156,7 @@ _TELLING = frozenset(
 
 
 @dataclass(frozen=True)
-class Told:
+class ProviderError:
     """What a provider's error says."""
 
     status: int
@@ -168,14 +168,16 @@ class Told:
 
     @property
     def meaning(self) -> Meaning:
-        fits = (sign for sign in SIGNS if self.status in sign.statuses and sign.says.search(self.evidence))
+        fits = (
+            sign for sign in ERROR_SIGNS if self.status in sign.statuses and sign.says.search(self.evidence)
+        )
         sign = next(fits, None)
         if sign and sign.means == "overflow" and self.status == 413 and names_attachment(self.evidence):
             return ""
-        return sign.means if sign else "busy" if self.status in RETRIED or self.status >= 500 else ""
+        return sign.means if sign else "busy" if self.status in RETRIED_STATUSES or self.status >= 500 else ""
 
 
-def read_error(error: BaseException) -> Told | None:
+def read_provider_error(error: BaseException) -> ProviderError | None:
     """Return what a client's exception tells of the provider's error; None if it isn't of a provider."""
     response = getattr(error, "response", None)
     body: Any = getattr(error, "body", None)
@@ -183,14 +185,14 @@ def read_error(error: BaseException) -> Told | None:
         body = cast("Mapping[str, Any]", response)
     if body is None:
         body = getattr(error, "details", None) or _quoted_body(str(error))
-    said = [*_telling_strings(body)]
+    said = [*_explaining_strings(body)]
     evidence = "\n".join([str(error), *said])
     status = _http_status(error, body) or _status_from_codes(error, body)
     if not status:
         return None
     text = _body_message(body) or str(getattr(error, "message", "") or error)
     quoted = _QUOTED.search(text)
-    return Told(status, quoted[2] if quoted else text, evidence, _response_headers(error))
+    return ProviderError(status, quoted[2] if quoted else text, evidence, _response_headers(error))
 
 
 def _quoted_body(text: str) -> Any:
@@ -204,7 +206,7 @@ def _quoted_body(text: str) -> Any:
 
 def meaning_of_text(text: str) -> Meaning:
     """Return what an error means of which only the text is known."""
-    return Told(0, text, text, {}).meaning
+    return ProviderError(0, text, text, {}).meaning
 
 
 def _http_status(error: BaseException, body: Any) -> int:
@@ -254,7 +256,7 @@ def _body_message(body: Any) -> str:
     return next((text for text in choices if isinstance(text, str) and text), "")
 
 
-def details_of(body: Any) -> list[Mapping[str, Any]]:
+def google_error_details(body: Any) -> list[Mapping[str, Any]]:
     """Return Google's `error.details` (RetryInfo, QuotaFailure, ErrorInfo), or an empty list for other bodies."""
     found = _inner_error(body).get("details")
     if not isinstance(found, list):
@@ -273,16 +275,16 @@ def _to_mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _telling_strings(value: Any) -> Iterator[str]:
+def _explaining_strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from _telling_strings(item)
+            yield from _explaining_strings(item)
     else:
         for name, item in _to_mapping(value).items():
             if name in _TELLING:
-                yield from _telling_strings(item)
+                yield from _explaining_strings(item)
 
 
 def _response_headers(error: BaseException) -> Mapping[str, str]:
