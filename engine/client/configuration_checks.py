@@ -247,12 +247,12 @@ class HookCheck:
 
         Raises `UntrustedError` if only ignored files have hooks for the event.
         """
-        hooks = self._prepared.hooks.selected(
+        hooks = self._prepared.hooks.select_hooks(
             event, *event_subjects(event, self._subject(event, payload), payload)
         )
         if not hooks and not self._prepared.trusted:
             check_hooks_trusted(event, self._around.workspace, self._prepared.options)
-        stdin = self._around.input(event, payload)
+        stdin = self._around.build_input(event, payload)
         return {
             "event": event,
             "subject": self._subject(event, payload),

@@ -130,7 +130,7 @@ def _check_snapshots(root: Path, settings: "Settings") -> Finding:
     if not shutil.which("git"):
         return Finding("note", "snapshots", f"none: {NO_GIT.rstrip('.')}. Until then {lost}")
     try:
-        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count()
+        files = WorkspaceTree(open_workspace(root, settings), settings.snapshots).count_files()
     except InterlockError as error:
         return Finding("note", "snapshots", f"none: {str(error).rstrip('.')}: {lost}")
     return Finding("ok", "snapshots", f"{counted(files, 'file')} of this folder are saved around each change")

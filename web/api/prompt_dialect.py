@@ -88,7 +88,7 @@ class PromptDialect(Dialect):
 
 def dialect_of_workflow(workflow: Pipeline) -> Dialect:
     """Return how programs speak to a workflow."""
-    return workflow.dialect(Dialect, PromptDialect)
+    return Dialect() if workflow.speaks_langgraph else PromptDialect(workflow.prompt_field or "")
 
 
 def to_langchain_messages(found: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
