@@ -73,7 +73,7 @@ class RepetitionDetector:
 
     def __init__(self) -> None:
         self.noise = ""
-        """What the last piece made noise, as `Noise.feed` says."""
+        """What the last piece made noise, as `NoiseDetector.feed` says."""
         self._noise = NoiseDetector()
         self._ticks = ""
         """Backticks at the end of a piece: a fence may continue in the next one."""

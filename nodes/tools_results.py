@@ -28,7 +28,7 @@ from interlock.state.tools import ExecuteState
 
 CALL = ("message", "index", "attempt")
 MODES = ("approval_mode", "chosen_mode")
-"""What `mode_for` reads."""
+"""What `approval_mode_for` reads."""
 """Keys that identify an attempt at a call."""
 _REASON = 2000
 """Characters of a hook's reason kept in state and requests; the decision record has all of it."""

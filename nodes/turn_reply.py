@@ -56,7 +56,7 @@ class StreamWatch:
     def __init__(
         self, history: Sequence[Message], keys: Sequence[str], limit: int = 0, loops: bool = True
     ) -> None:
-        """`limit` and `loops`: as of `Stream`."""
+        """`limit` and `loops`: as of `StreamDetector`."""
         self.keys = list(keys)
         self._history, self._loops = history, loops
         self._stream = StreamDetector(limit, loops)
