@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.engine.store import Store, explained
+from interlock.engine.store import Store, explain_store_errors
 from interlock.fleet import queue_schema
 from interlock.fleet.checkout import fleet_settings
 from interlock.fleet.postgres_schema import for_administrators
@@ -22,7 +22,7 @@ _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only 
 def set_up(home: Path) -> None:
     """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
     store = Store(home).open()
-    with explained(store.path), queue_schema.explained():
+    with explain_store_errors(store.path), queue_schema.explained():
         queue_schema.make_queue(store.path)
         with closing(store.connect()) as conn:
             queue_schema.make_indexes(conn)
@@ -35,7 +35,7 @@ def work(
     from interlock.fleet.worker import Worker  # which needs the extra
 
     set_up(home)
-    with explained(Store(home).path), queue_schema.explained():
+    with explain_store_errors(Store(home).path), queue_schema.explained():
         asyncio.run(Worker(home, queues, concurrency, report, start).work())
 
 
