@@ -158,12 +158,6 @@ def _parse_mountinfo(mountinfo: str) -> list[_MountRow]:
                 unescape_field(point),
                 options.split(","),
                 system.split(" ")[0],
-                parent,
-                device,
-                unescape_field(root),
-                unescape_field(point),
-                options.split(","),
-                system.split(" ")[0],
             )
         )
     return rows
