@@ -167,7 +167,7 @@ def _found(configuration: "Configuration") -> Iterator[Finding]:
 
 
 def _brought(configuration: "Configuration", settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.mcp.spec import specs_of
+    from interlock.services.mcp.spec import server_specs
 
     root, home = configuration.sources.root, configuration.sources.home
     agents, problems = configuration.agents
@@ -184,7 +184,7 @@ def _brought(configuration: "Configuration", settings: "Settings") -> Iterator[F
             why = "the folder isn't trusted (interlock trust)"
         text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
         yield Finding("note" if why else "ok", "processors", place(text))
-    servers = specs_of(settings, root).values()
+    servers = server_specs(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
     for server in servers:
