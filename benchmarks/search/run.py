@@ -22,7 +22,7 @@ from interlock.services.index.index import WorkspaceIndex, open_index
 from interlock.services.index.ranking import significant_words
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.search import Asked
-from interlock.tools._syntax import detect_language
+from interlock.tools.code_definitions import detect_language
 
 sys.path.insert(0, str(Path(__file__).parent))
 from search_corpus import PACKAGES, Question, installed, questions, static_model

@@ -19,7 +19,7 @@ from interlock.services.process.supervisor import describe_escapes, describe_pro
 from interlock.services.secrets.environment import withheld_variables
 from interlock.state.errors import InterlockError, SandboxError, UserError
 from interlock.state.text import amount, counted, place
-from interlock.tools._syntax import EXTRA, grammar_modules, is_parser_installed
+from interlock.tools.code_definitions import EXTRA, grammar_modules, is_parser_installed
 
 if TYPE_CHECKING:
     from interlock.services.configuration import Configuration

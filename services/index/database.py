@@ -17,7 +17,7 @@ from interlock.services.files.disk import (
     to_disk_error,
 )
 from interlock.state.errors import StoreError
-from interlock.tools._syntax import is_parser_installed
+from interlock.tools.code_definitions import is_parser_installed
 
 VERSION = "3" if is_parser_installed() else "3, cut by lines"
 """Version of schema, chunks and words; an index of another version is rebuilt."""

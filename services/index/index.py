@@ -29,7 +29,7 @@ from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
 from interlock.state.workspace import Workspace
-from interlock.tools._syntax import load_languages
+from interlock.tools.code_definitions import load_languages
 
 T = TypeVar("T")
 _BATCH_FILES, _BATCH_BYTES = 200, 1 << 20

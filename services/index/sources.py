@@ -17,8 +17,8 @@ from interlock.services.files.ignore import is_generated_folder
 from interlock.services.index.ranking import word_columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._opening import open_regular_file, resolve_allowed_file
-from interlock.tools._syntax import Definition, detect_language, find_definitions
+from interlock.tools.code_definitions import Definition, detect_language, find_definitions
+from interlock.tools.workspace_files import open_regular_file, resolve_allowed_file
 
 LEAST, MOST = 50, 1000
 """Characters per chunk; shorter ones are merged with a neighbour or dropped."""

@@ -1,4 +1,4 @@
-"""exchanges: what became of each request to a server: whether it was sent, whether a message answered it, and if not, why.
+"""exchanges: what became of each request to a server: was it sent, did a message answer it, and if not, why.
 
 The SDK reports a timeout, a lost connection or an HTTP status as if the server had answered with an error: same class,
 same codes. What passes over the streams tells the two apart.

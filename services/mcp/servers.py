@@ -31,7 +31,7 @@ from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
 from interlock.state.text import misfit, visible, visible_json
 from interlock.state.tooling import Outputs, ToolInfo, ToolRun
-from interlock.tools._content import LARGEST_MEDIA, to_media_part
+from interlock.tools.file_content import LARGEST_MEDIA, to_media_part
 
 Keep = Callable[[str, JsonValue], None]
 """Records a request and its answer."""

@@ -74,7 +74,7 @@ def test_without_the_extra_code_is_cut_by_lines_and_one_line_says_what_to_instal
     call: Calls, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [c.name for c in cut_into_chunks(SOURCE.encode(), "python")] == ["long", "K"]
-    monkeypatch.setattr("interlock.tools._syntax.find_spec", lambda _: None)
+    monkeypatch.setattr("interlock.tools.code_definitions.find_spec", lambda _: None)
     assert "list_code_definition_names" not in {n for n, tool in TOOLS.items() if tool.installed()}
     needs = "list_code_definition_names needs the extra `code`: install interlock-agent[code]."
     assert call.failed("not_installed", "list_code_definition_names", path="src") == needs
