@@ -275,7 +275,7 @@ def test_a_clones_repository_is_read_without_its_links_settings_and_other_reposi
     put(hooked / "a.txt", "two\n")
     git("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/", "commit", "-qam", "mine", at=hooked)
     kept = Commits.from_bytes(read(hooked) or b"")
-    assert kept.at == git("-c", "core.fsmonitor=false", "rev-parse", "HEAD", at=hooked)
+    assert kept.head_commit == git("-c", "core.fsmonitor=false", "rev-parse", "HEAD", at=hooked)
     assert not (tmp_path / "ran").exists()
     restore_commits(kept, again := clone("again"))
     assert git("log", "--format=%s", at=again) == "mine\nfirst"

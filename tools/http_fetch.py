@@ -1,4 +1,4 @@
-"""http_fetch: GET with redirects, with the limits that untrusted servers require. Imported when something is fetched."""
+"""http_fetch: GET with redirects, within the limits that untrusted servers require. Imported when needed."""
 
 import asyncio
 import zlib
