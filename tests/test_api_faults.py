@@ -17,7 +17,7 @@ from patience import HANG_S, sampled, until
 from websockets.sync.client import connect
 
 from interlock.graphs import PIPELINES
-from interlock.web.api import streams
+from interlock.web.api import drive_streams
 
 FRIEND = "http://localhost:3000"
 
@@ -317,7 +317,7 @@ def _memory(ours: Ours) -> int:
 
 
 def test_a_reader_that_takes_nothing_for_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(drive_streams, "PATIENCE_S", 0.01)
     cut = list[bool]()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -332,7 +332,7 @@ def test_a_reader_that_takes_nothing_for_long_is_cut(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(HANG_S)
 
     scope = {"type": "http", "asgi": {"spec_version": "2.3"}, "state": {"cut": lambda: cut.append(True)}}
-    asyncio.run(streams.Streaming(pieces())(scope, receive, stuck))
+    asyncio.run(drive_streams.EventStreamResponse(pieces())(scope, receive, stuck))
     assert cut == [True]
 
 

@@ -16,8 +16,8 @@ from patience import until
 
 from interlock.cli.warm.forked import FORKER, Child
 from interlock.engine.client import Options, served
-from interlock.web import drives
-from interlock.web.driver import Work
+from interlock.web import drive_launcher
+from interlock.web.drive_process import DriveJob
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_a_drive_killed_before_it_gets_its_work_is_reported_as_dead(tmp_path: Pa
         child.wait()
 
     try:
-        with pytest.raises(drives.DiedError, match="died before it began"):
-            asyncio.run(drives.begin(Work(Options(home=tmp_path), "r-1"), kill))
+        with pytest.raises(drive_launcher.DriveDiedError, match="died before it began"):
+            asyncio.run(drive_launcher.start_drive(DriveJob(Options(home=tmp_path), "r-1"), kill))
     finally:
         FORKER.end()
 

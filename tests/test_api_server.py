@@ -27,7 +27,7 @@ from interlock.engine.client.threads import Waiting, decision_of
 from interlock.engine.store import Store
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.state.calls import ApprovalRequest, CallView
-from interlock.web.api.shown import response_schema
+from interlock.web.api.prompt_dialect import answer_schema
 
 JOURNEYS = [Path(__file__).parent / name for name in ("api_journey.mjs", "api_hook.mjs")]
 
@@ -348,7 +348,7 @@ def test_the_schema_of_an_unknown_outcome_names_its_answers() -> None:
     call = CallView(id="1.0", name="run_shell_command", args={"command": "git push"})
     about = {"key": "k", "call": call, "reason": "", "preview": ""}
     request = ApprovalRequest(kind="outcome", choices=("proceed_once", "reject"), **about)
-    fields = response_schema(request)["properties"]
+    fields = answer_schema(request)["properties"]
     assert fields["text"]["enum"] == ["redo", "skip"]
     assert "proceed_once: redo" in fields["choice"]["description"]
     for said, choice in (("redo", "proceed_once"), ("skip", "reject"), ({"choice": "reject"}, "reject")):

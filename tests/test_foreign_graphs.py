@@ -36,7 +36,7 @@ from interlock.graphs.stored_values import StorableTypes
 from interlock.nodes import guarded_tools
 from interlock.state.deps import Deps
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
-from interlock.web.looks import state as state_on_page
+from interlock.web.page_views import get_state as state_on_page
 
 AGENT = '''
 """Plans, and carries its plan out."""
@@ -1376,7 +1376,7 @@ def test_equal_guarded_calls_are_told_apart_by_their_tool_call(
     put(Path("last"), "second")
     with monkeypatch.context() as patch:
         if earlier:
-            patch.setattr(guarded_tools, "_key_of", numbered)
+            patch.setattr(guarded_tools, "_invocation_key", numbered)
         parked = run_sync(f"{file}:graph", {"messages": "go"}, options=options)
     calls = {request["call"]: request["id"] for request in parked.pending}
     assert set(calls) == {"first", "second"}

@@ -17,49 +17,56 @@ from starlette.staticfiles import StaticFiles
 
 from interlock.engine.client import Client, Options
 from interlock.state.errors import UserError
-from interlock.web import acts, looks, stats, stream
-from interlock.web.answers import RefusedError, body, failed, routed, whole
-from interlock.web.apart import Apart
-from interlock.web.api.routes import routes as api_routes
-from interlock.web.api.visitors import TheirRoutes, Visitors
+from interlock.web import page_actions, page_events, page_views
+from interlock.web.api.app_auth import AppAuth, AppRoutes
+from interlock.web.api.routes import build_api_routes as api_routes
+from interlock.web.endpoints import (
+    BODY_LIMIT,
+    RefusedError,
+    build_routes,
+    error_response,
+    is_shell_path,
+    read_body,
+    read_raw_body,
+)
 from interlock.web.guard import Access, Guard, Tokens
-from interlock.web.paths import BODY_LIMIT, is_shell
-from interlock.web.prompts import Prompts
-from interlock.web.served import Served
+from interlock.web.isolated_process import IsolatedRunner
+from interlock.web.page_context import PageContext
+from interlock.web.run_resumer import RunResumer
 
 _STATIC = Path(__file__).parent / "static"
 
 TABLE = """
-GET   /api/me                         view    looks.me
-GET   /api/stats                      view    stats.stats
-GET   /api/changes                    view    stream.changes
-GET   /api/requests                   view    looks.requests
-GET   /api/requests/{id}              view    looks.request
-GET   /api/requests/{id}/file         view    looks.request_file
-GET   /api/workflows                  view    looks.workflows
-GET   /api/workflows/{name}           view    looks.workflow
-GET   /api/workflows/{name}/diagram   view    looks.workflow_diagram
-GET   /api/runs                       view    looks.runs
-GET   /api/runs/{run}                 view    looks.run
-GET   /api/runs/{run}/events          view    stream.events
-GET   /api/runs/{run}/diagram         view    looks.diagram
-GET   /api/runs/{run}/path            view    looks.path
-GET   /api/runs/{run}/prompt          view    looks.takes_prompt
-GET   /api/runs/{run}/steps           view    looks.steps
-GET   /api/runs/{run}/calls           view    looks.calls
-GET   /api/runs/{run}/calls/{call}/output  view    looks.output
-GET   /api/runs/{run}/state           view    looks.state
-GET   /api/runs/{run}/seen            view    looks.seen
-GET   /api/runs/{run}/diff            view    looks.diff
-POST  /api/runs/{run}/replay          view    looks.replay
-GET   /api/runs/{run}/export          view    looks.export
-POST  /api/runs                       drive   acts.start
-POST  /api/runs/{run}/decide          decide  acts.decide
-POST  /api/runs/{run}/prompt          drive   acts.prompt
-POST  /api/runs/{run}/stop            drive   acts.stop
-POST  /api/runs/{run}/fork            drive   acts.fork
-POST  /api/runs/{run}/rewind          drive   acts.rewind
-POST  /api/runs/{run}/undo            drive   acts.undo
+GET   /api/me                         view    views.get_person
+GET   /api/stats                      view    views.get_statistics
+GET   /api/changes                    view    events.stream_changes
+GET   /api/requests                   view    views.list_requests
+GET   /api/requests/{id}              view    views.get_request
+GET   /api/requests/{id}/file         view    views.get_request_file
+GET   /api/workflows                  view    views.list_workflows
+GET   /api/workflows/{name}           view    views.get_workflow_form
+GET   /api/workflows/{name}/diagram   view    views.get_workflow_diagram
+GET   /api/runs                       view    views.list_runs
+GET   /api/runs/{run}                 view    views.get_run
+GET   /api/runs/{run}/events          view    events.stream_run_events
+GET   /api/runs/{run}/diagram         view    views.get_run_diagram
+GET   /api/runs/{run}/path            view    views.get_run_path
+GET   /api/runs/{run}/prompt          view    views.get_takes_prompt
+GET   /api/runs/{run}/steps           view    views.list_steps
+GET   /api/runs/{run}/calls           view    views.list_calls
+GET   /api/runs/{run}/calls/{call}/output  view    views.get_call_output
+GET   /api/runs/{run}/state           view    views.get_state
+GET   /api/runs/{run}/seen            view    views.get_seen_conversation
+GET   /api/runs/{run}/diff            view    views.get_diff
+POST  /api/runs/{run}/replay          view    views.replay_run
+GET   /api/runs/{run}/export          view    views.export_run
+POST  /api/runs                       drive   actions.start_run
+POST  /api/runs/{run}/decide          decide  actions.decide_requests
+POST  /api/runs/{run}/prompt          drive   actions.send_prompt
+POST  /api/runs/{run}/stop            drive   actions.stop_run
+POST  /api/runs/{run}/fork            drive   actions.fork_run
+POST  /api/runs/{run}/rewind          drive   actions.rewind_run
+POST  /api/runs/{run}/undo            drive   actions.undo_changes
 """
 
 
@@ -68,69 +75,73 @@ class Page:
 
     def __init__(self, options: Options, access: Access) -> None:
         self.options, self.client = options, Client(options)
-        self.served = Served(options, self.client, Apart(), Prompts(options))
+        self.served = PageContext(options, self.client, IsolatedRunner(), RunResumer(options))
         self.tokens, self._port = Tokens(options.home), access.port
         theirs = self.client.listed_app()
-        visitors = Visitors(theirs) if theirs and theirs.auth else None
+        visitors = AppAuth(theirs) if theirs and theirs.auth else None
         routes, resume = api_routes(self.client, theirs, visitors)
-        self._theirs = [TheirRoutes(theirs.routes, visitors)] if theirs and theirs.routes else []
+        self._theirs = [AppRoutes(theirs.routes, visitors)] if theirs and theirs.routes else []
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
             if not access.only_reads:
                 resume()
-                self.served.prompts.resume()
+                self.served.prompts.resume_earlier()
             async with AsyncExitStack() as stack:
                 if theirs and theirs.routes:
                     await stack.enter_async_context(theirs.routes.router.lifespan_context(theirs.routes))
                 yield
 
-        app = Starlette(routes=[*routes, *self._routes()], lifespan=lifespan)
+        app = Starlette(routes=[*routes, *self._build_routes()], lifespan=lifespan)
         self.guard = Guard(app, self.tokens, access, visitors)
 
-    def _routes(self) -> list[BaseRoute]:
-        owners = {"looks": looks, "acts": acts, "stats": stats, "stream": stream}
+    def _build_routes(self) -> list[BaseRoute]:
+        owners = {
+            "views": page_views,
+            "actions": page_actions,
+            "events": page_events,
+        }
         return [
-            Route("/login", self.login, methods=["POST"]),
-            Route("/proof", self.proof, methods=["POST"]),
-            Route("/ok", _ok),
-            *routed(TABLE, owners, self.served),
+            Route("/login", self.log_in, methods=["POST"]),
+            Route("/proof", self.prove_home, methods=["POST"]),
+            Route("/ok", _answer_ok),
+            *build_routes(TABLE, owners, self.served),
             Mount("/static", StaticFiles(directory=_STATIC)),
             *self._theirs,
-            Route("/{path:path}", _shell),
+            Route("/{path:path}", _serve_shell),
         ]
 
-    async def login(self, request: Request) -> Response:
+    async def log_in(self, request: Request) -> Response:
         """Exchange the token of the address for one of the tab."""
         try:
-            given = (await whole(request)).decode(errors="replace")
+            given = (await read_raw_body(request)).decode(errors="replace")
         except RefusedError as error:
-            return failed(error.status, error)
-        if not (self.tokens.spent(given) or await self._is_page(given)):
-            detail = "Too many wrong tokens. Wait a minute." if self.guard.locked else "Wrong token."
-            return JSONResponse({"detail": detail}, 429 if self.guard.locked else 401)
-        return JSONResponse({"token": self.tokens.for_tab(self._port)})
+            return error_response(error.status, error)
+        if not (self.tokens.redeem_sign_in_code(given) or await self._is_page_token(given)):
+            detail = "Too many wrong tokens. Wait a minute." if self.guard.is_locked else "Wrong token."
+            return JSONResponse({"detail": detail}, 429 if self.guard.is_locked else 401)
+        return JSONResponse({"token": self.tokens.create_tab_token(self._port)})
 
-    async def proof(self, request: Request) -> Response:
+    async def prove_home(self, request: Request) -> Response:
         """Show a tab that it was this home's server that gave it its token, before it sends that again."""
         try:
-            given = await body(request)
+            given = await read_body(request)
         except RefusedError as error:
-            return failed(error.status, error)
+            return error_response(error.status, error)
         about, challenge = (str(given.get(name)) for name in ("about", "challenge"))
-        return JSONResponse({"proof": self.tokens.proof(about, challenge, self._port)})
+        return JSONResponse({"proof": self.tokens.answer_challenge(about, challenge, self._port)})
 
-    async def _is_page(self, token: str) -> bool:
+    async def _is_page_token(self, token: str) -> bool:
         """Whether it is the token of the page: those of programs and tabs sign no browser in."""
-        return await self.guard.known(token) is not None and self.tokens.is_page(token)
+        return await self.guard.person_of_token(token) is not None and self.tokens.is_page_token(token)
 
 
-async def _ok(_: Request) -> Response:
+async def _answer_ok(_: Request) -> Response:
     return JSONResponse({"ok": True})
 
 
-async def _shell(request: Request) -> Response:
-    if not is_shell(request.url.path):
+async def _serve_shell(request: Request) -> Response:
+    if not is_shell_path(request.url.path):
         return JSONResponse({"detail": "Not Found"}, 404)
     return FileResponse(_STATIC / "index.html", media_type="text/html")
 
@@ -141,29 +152,29 @@ _SENDING = 128 * 1024
 """Bytes that the system holds for a reader that takes nothing; by default it lets that grow to some megabytes."""
 
 
-def run(options: Options, access: Access, opened: bool) -> int:
+def serve_page(options: Options, access: Access, opened: bool) -> int:
     """Serve, and print the address first. Raises `UserError` if the port is taken."""
-    listening = _listening(access.port)
+    listening = _listen(access.port)
     port = listening.getsockname()[1]
     page = Page(options, access._replace(port=port))
     at = f"http://127.0.0.1:{port}"
-    address = f"{at}/#token={page.tokens.page}"
+    address = f"{at}/#token={page.tokens.page_token}"
     sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
     if access.proxy:
-        sys.stdout.write(f"Through the proxy: https://{access.proxy.host}/#token={page.tokens.page}\n")
+        sys.stdout.write(f"Through the proxy: https://{access.proxy.host}/#token={page.tokens.page_token}\n")
     if access.only_reads:
         sys.stdout.write(f"Nobody can decide or change anything here. {access.only_reads}\n")
     sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
-    if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):
+    if opened and not webbrowser.open(f"{at}/#token={page.tokens.create_sign_in_code()}"):
         sys.stdout.write("No browser was found. Open the address yourself.\n")
         sys.stdout.flush()
-    with _found(options.home, at):
-        uvicorn.Server(_config(page)).run(sockets=[listening])
+    with _publish_address(options.home, at):
+        uvicorn.Server(_server_config(page)).run(sockets=[listening])
     return 0
 
 
-def _config(page: Page) -> uvicorn.Config:
+def _server_config(page: Page) -> uvicorn.Config:
     return uvicorn.Config(
         page.guard,
         log_level="error",
@@ -177,7 +188,7 @@ def _config(page: Page) -> uvicorn.Config:
     )
 
 
-def _listening(port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
@@ -191,7 +202,7 @@ def _listening(port: int) -> socket.socket:
 
 
 @contextmanager
-def _found(home: Path, at: str) -> Generator[None]:
+def _publish_address(home: Path, at: str) -> Generator[None]:
     """Lets `interlock` say where a run that parks can be decided (`served_at`)."""
     file = home / "server.address"
     file.write_text(f"{os.getpid()} {at}\n")

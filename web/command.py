@@ -15,7 +15,7 @@ from interlock.state.errors import UserError
 _READ_ONLY = "The server was started with --read-only."
 
 
-def _origin(text: str) -> str:
+def _parse_origin(text: str) -> str:
     """A site as browsers name it. Raises `ArgumentTypeError`."""
     if not re.fullmatch(r"https?://[\w.\-\[\]:]+", text):
         raise ArgumentTypeError(f"{text!r} isn't an origin. Expected one like http://localhost:3000")
@@ -34,7 +34,7 @@ def _origin(text: str) -> str:
         "let this other site's scripts use the API with a token (repeatable)",
         action="append",
         default=[],
-        type=_origin,
+        type=_parse_origin,
     ),
     option("--role ROLE", "with token new: view, decide or drive (default: view)", default="view"),
     partial(add_running_flags, serving=True),
@@ -42,32 +42,32 @@ def _origin(text: str) -> str:
 )
 def serve(args: Args) -> int | None:
     if args.words:
-        return _token(args)
+        return _manage_tokens(args)
     from interlock.engine.client.fleet import is_on_server
-    from interlock.web.app import run
+    from interlock.web.app import serve_page
     from interlock.web.guard import Access, Proxy
 
     args.detach = args.detach or is_on_server(state_home())
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(options_from(args), interactive=True, door="page", serves_others=True)
     only_reads = _READ_ONLY if args.read_only else Client(options).only_reads
-    return run(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
+    return serve_page(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
 
 
-def _token(args: Args) -> None:
+def _manage_tokens(args: Args) -> None:
     from interlock.web.guard import Tokens
     from interlock.web.roles import ROLES
 
     tokens, words = Tokens(state_home()), list(args.words)
     if words == ["token", "list"]:
-        for name, kept in tokens.named().items():
+        for name, kept in tokens.program_tokens().items():
             out().print(f"{name}  {kept['role']}")
     elif words[:2] == ["token", "new"] and len(words) == 3:
         if args.role not in ROLES:
             raise UserError(f"No role {args.role!r}. Expected one of {', '.join(ROLES)}.")
-        sys.stdout.write(tokens.add(words[2], args.role) + "\n")
+        sys.stdout.write(tokens.create_token(words[2], args.role) + "\n")
     elif words[:2] == ["token", "rm"] and len(words) == 3:
-        if not tokens.remove(words[2]):
+        if not tokens.revoke_token(words[2]):
             raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")
     else:
         raise UserError(

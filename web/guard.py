@@ -17,11 +17,11 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from interlock.engine.client.served import all_served, change, serve, unserve
 from interlock.services.files.disk import replace_private_file
 from interlock.state.errors import InterlockError
-from interlock.web.paths import BODY_LIMIT, is_shell
+from interlock.web.endpoints import BODY_LIMIT, is_shell_path
 from interlock.web.roles import Person
 
 if TYPE_CHECKING:
-    from interlock.web.api.visitors import Visitors
+    from interlock.web.api.app_auth import AppAuth
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -31,14 +31,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
 """Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
-_AGAIN_S = 2.0
+_RECHECK_S = 2.0
 """Seconds for which a stream isn't checked again."""
-_NAME = 100
+_MAX_NAME = 100
 """Characters of a person's name."""
 _OPEN = ("/login", "/proof", "/ok")
-_OF_TAB = "tab."
+_TAB_PREFIX = "tab."
 """Begins the tokens of tabs."""
-_SIGNED_S = 30 * 24 * 3600
+_TAB_LIFETIME_S = 30 * 24 * 3600
 """Seconds for which a tab stays signed in."""
 _NO_WORKER = "self.skipWaiting(); self.addEventListener('activate', () => self.registration.unregister());"
 """In place of a service worker, which only another program that had the port before can have registered."""
@@ -68,71 +68,73 @@ class Tokens:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @property
-    def page(self) -> str:
+    def page_token(self) -> str:
         """Kept, so that tabs stay signed in when the server starts again."""
         if not self._page.exists():
             replace_private_file(self._page, secrets.token_urlsafe(32))
         return self._page.read_text()
 
-    def named(self) -> dict[str, dict[str, str]]:
+    def program_tokens(self) -> dict[str, dict[str, str]]:
         """Name → role and hash, of those that count, the oldest first."""
         found = reversed(all_served(self._home, "token"))
         return {one.id: one.body for one in found if not one.body["revoked"]}
 
-    def add(self, name: str, role: str) -> str:
+    def create_token(self, name: str, role: str) -> str:
         """A new token, which is shown once; one of the same name stops working."""
         token = secrets.token_urlsafe(32)
-        kept = {"role": role, "sha256": _hash(token), "revoked": False}
+        kept = {"role": role, "sha256": _hash_token(token), "revoked": False}
         unserve(self._home, "token", name)
         serve(self._home, "token", name, kept)
         return token
 
-    def remove(self, name: str) -> bool:
+    def revoke_token(self, name: str) -> bool:
         """Revoke a token; its name stays with what it decided. False: there is none."""
-        found = name in self.named()
+        found = name in self.program_tokens()
         if found:
             change(self._home, "token", name, {"revoked": True})
         return found
 
-    def once(self) -> str:
+    def create_sign_in_code(self) -> str:
         """A code that signs one browser in. Others on this machine can see the command line that opens a browser."""
         self._once = secrets.token_urlsafe(32)
         return self._once
 
-    def spent(self, given: str) -> bool:
+    def redeem_sign_in_code(self, given: str) -> bool:
         """Whether this is the code; it counts no more."""
         found = bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode())
         self._once = "" if found else self._once
         return found
 
-    def is_page(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode(), self.page.encode())
+    def is_page_token(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.page_token.encode())
 
-    def for_tab(self, port: int) -> str:
+    def create_tab_token(self, port: int) -> str:
         """A token for one tab of the page, which counts at this port only, also after the server starts again."""
-        about = f"{int(time.time()) + _SIGNED_S}.{secrets.token_urlsafe(12)}"
-        return f"{_OF_TAB}{about}.{self._signed(about, port)}"
+        about = f"{int(time.time()) + _TAB_LIFETIME_S}.{secrets.token_urlsafe(12)}"
+        return f"{_TAB_PREFIX}{about}.{self._sign_tab(about, port)}"
 
-    def _signed(self, about: str, port: int) -> str:
-        return hmac.new(self.page.encode(), f"{_OF_TAB}{port}.{about}".encode(), hashlib.sha256).hexdigest()
+    def _sign_tab(self, about: str, port: int) -> str:
+        return hmac.new(
+            self.page_token.encode(), f"{_TAB_PREFIX}{port}.{about}".encode(), hashlib.sha256
+        ).hexdigest()
 
-    def proof(self, about: str, challenge: str, port: int) -> str:
+    def answer_challenge(self, about: str, challenge: str, port: int) -> str:
         """What only a server of this home can answer to a tab, which then sends its token again."""
-        return hmac.new(self._signed(about, port).encode(), challenge.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._sign_tab(about, port).encode(), challenge.encode(), hashlib.sha256).hexdigest()
 
-    def _is_of_tab(self, token: str, port: int) -> bool:
-        about, _, given = token.removeprefix(_OF_TAB).rpartition(".")
+    def _is_valid_tab_token(self, token: str, port: int) -> bool:
+        about, _, given = token.removeprefix(_TAB_PREFIX).rpartition(".")
         until = about.partition(".")[0]
-        same = hmac.compare_digest(given.encode(), self._signed(about, port).encode())
+        same = hmac.compare_digest(given.encode(), self._sign_tab(about, port).encode())
         return same and until.isdecimal() and time.time() < int(until)
 
-    def whose(self, token: str, port: int) -> Person | None:
-        if self.is_page(token):
+    def find_person(self, token: str, port: int) -> Person | None:
+        if self.is_page_token(token):
             return Person("", "drive")
-        if token.startswith(_OF_TAB):
-            return Person("", "drive") if self._is_of_tab(token, port) else None
-        digest = _hash(token)
-        for name, kept in self.named().items():
+        if token.startswith(_TAB_PREFIX):
+            return Person("", "drive") if self._is_valid_tab_token(token, port) else None
+        digest = _hash_token(token)
+        for name, kept in self.program_tokens().items():
             if hmac.compare_digest(kept["sha256"], digest):
                 return Person(name, kept["role"])
         return None
@@ -162,7 +164,7 @@ class Access(NamedTuple):
 class Guard:
     """Stands before the whole application."""
 
-    def __init__(self, app: App, tokens: Tokens, access: Access, visitors: "Visitors | None" = None) -> None:
+    def __init__(self, app: App, tokens: Tokens, access: Access, visitors: "AppAuth | None" = None) -> None:
         """`visitors`: lets programs in where the app that is served has an `auth` of its own."""
         self._app, self._tokens, self._visitors = app, tokens, visitors
         self._port, self._only_reads, self._proxy, self._origins = access
@@ -174,42 +176,44 @@ class Guard:
             await self._app(scope, receive, send)
             return
         origin = Headers(scope=scope).get("origin", "")
-        sender = _headed(send, origin if origin in self._origins else "")
-        if refusal := await self._refusal(scope):
+        sender = _add_security_headers(send, origin if origin in self._origins else "")
+        if refusal := await self._check_request(scope):
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             else:
                 await refusal(scope, receive, sender)
             return
-        scope["state"]["cut"] = partial(_cut, send)
+        scope["state"]["cut"] = partial(_abort_connection, send)
         if scope["type"] == "websocket":
-            await self._app(scope, receive, self._while_let(scope, send))
+            await self._app(scope, receive, self._stop_when_revoked(scope, send))
         else:
-            await self._app(scope, _bounded(receive), self._while_let(scope, sender))
+            await self._app(scope, _limit_body(receive), self._stop_when_revoked(scope, sender))
 
-    def _while_let(self, scope: Scope, send: Send) -> Send:
+    def _stop_when_revoked(self, scope: Scope, send: Send) -> Send:
         """A stream lasts for days: it ends when its token is revoked."""
         checked = time.monotonic()
 
         async def sent(message: Message) -> None:
             nonlocal checked
             goes_on = message.get("more_body") or message["type"] == "websocket.send"
-            if goes_on and time.monotonic() - checked >= _AGAIN_S:
-                if await self._refusal(scope):
+            if goes_on and time.monotonic() - checked >= _RECHECK_S:
+                if await self._check_request(scope):
                     return scope["state"]["cut"]()
                 checked = time.monotonic()
             await send(message)
 
         return sent
 
-    async def _refusal(self, scope: Scope) -> Response | None:
+    async def _check_request(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
             # A proxy may read the one and this server the other: what follows would be another person's request.
-            return _no(400, "A request has a content-length or a transfer-encoding, not both.", close=True)
+            return _refusal_response(
+                400, "A request has a content-length or a transfer-encoding, not both.", close=True
+            )
         proxied = self._proxy is not None and headers.get("host", "") == self._proxy.host
         if not proxied and headers.get("host", "") not in self._hosts:
-            return _no(421, "This server answers for 127.0.0.1 and localhost only.")
+            return _refusal_response(421, "This server answers for 127.0.0.1 and localhost only.")
         origin = headers.get("origin")
         own = (
             {f"https://{self._proxy.host}"}
@@ -218,42 +222,44 @@ class Guard:
         )
         method = scope.get("method", "")
         if origin in self._origins:
-            return Response(status_code=204) if method == "OPTIONS" else await self._let(scope, headers)
+            return (
+                Response(status_code=204) if method == "OPTIONS" else await self._check_access(scope, headers)
+            )
         if origin is not None and origin not in own:
-            return _no(403, f"Requests from {origin!r} are refused: it is another site.")
+            return _refusal_response(403, f"Requests from {origin!r} are refused: it is another site.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and method != "GET":
-            return _no(403, "Requests from another site are refused.")
-        return await self._let(scope, headers)
+            return _refusal_response(403, "Requests from another site are refused.")
+        return await self._check_access(scope, headers)
 
-    async def _let(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _check_access(self, scope: Scope, headers: Headers) -> Response | None:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_LIMIT:
-            return _no(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
+            return _refusal_response(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
         path = str(scope["path"])
         if headers.get("service-worker"):
             return Response(_NO_WORKER, media_type="text/javascript")
-        if scope.get("method") == "GET" and is_shell(path):
-            return self._elsewhere(scope, headers)
+        if scope.get("method") == "GET" and is_shell_path(path):
+            return self._redirect_to_loopback(scope, headers)
         if path in _OPEN:
             return None
-        way = self._visitors.way_to(path, scope) if self._visitors else "token"
+        way = self._visitors.required_access(path, scope) if self._visitors else "token"
         if way == "token":
-            return await self._unknown(scope, headers)
-        return await self._as_visitor(scope) if way == "visitor" else None
+            return await self._check_token(scope, headers)
+        return await self._check_app_user(scope) if way == "visitor" else None
 
-    async def _as_visitor(self, scope: Scope) -> Response | None:
+    async def _check_app_user(self, scope: Scope) -> Response | None:
         """A refusal, unless the app that is served knows who it is. A token of ours doesn't count for it."""
         assert self._visitors
         try:
-            person = await self._visitors.person(scope)
+            person = await self._visitors.authenticate(scope)
         except InterlockError as error:
-            return _no(getattr(error, "status", 401), str(error))
+            return _refusal_response(getattr(error, "status", 401), str(error))
         scope["state"]["person"] = (
             person._replace(role="view", why=self._only_reads) if self._only_reads else person
         )
         return None
 
-    def _elsewhere(self, scope: Scope, headers: Headers) -> Response | None:
+    def _redirect_to_loopback(self, scope: Scope, headers: Headers) -> Response | None:
         """Lead to the one address at which nobody else can listen: `localhost` may be another program's `[::1]`."""
         host = headers.get("host", "")
         if host.startswith("127.") or (self._proxy and host == self._proxy.host):
@@ -262,19 +268,21 @@ class Guard:
         there = f"http://127.0.0.1:{self._port}{scope['path']}{'?' if query else ''}{query}"
         return RedirectResponse(there)
 
-    async def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
         """A refusal unless the request has a token in a header. A cookie counts for nothing: browsers send those of
         this server to every other one on the same host, whatever its port."""
-        token = headers.get("x-api-key") or _token_in(headers.get("authorization", ""))
-        person = await self.known(token) if token else None
-        if person is None and self.locked:
-            return _no(429, "Too many wrong tokens. Wait a minute.")
+        token = headers.get("x-api-key") or _token_from_header(headers.get("authorization", ""))
+        person = await self.person_of_token(token) if token else None
+        if person is None and self.is_locked:
+            return _refusal_response(429, "Too many wrong tokens. Wait a minute.")
         if person is None:
-            return _no(401, SIGN_IN)
+            return _refusal_response(401, SIGN_IN)
         if self._proxy and headers.get("host") == self._proxy.host:
-            name = headers.get(self._proxy.header, "").strip()[:_NAME]
+            name = headers.get(self._proxy.header, "").strip()[:_MAX_NAME]
             if not name:
-                return _no(401, f"The proxy sent no user name: {self._proxy.header} is missing.")
+                return _refusal_response(
+                    401, f"The proxy sent no user name: {self._proxy.header} is missing."
+                )
             if not person.name:  # a program has its token's: it could send any other
                 person = person._replace(name=name)
         scope["state"]["person"] = (
@@ -282,22 +290,22 @@ class Guard:
         )
         return None
 
-    async def known(self, token: str) -> Person | None:
+    async def person_of_token(self, token: str) -> Person | None:
         """Whose token it is; each wrong one is slowed. The right one counts at any time: 256 bits aren't guessed."""
-        found = await asyncio.to_thread(self._tokens.whose, token, self._port)
+        found = await asyncio.to_thread(self._tokens.find_person, token, self._port)
         if found is None:
-            if not self.locked:
+            if not self.is_locked:
                 self._wrong.append(time.monotonic())
             await asyncio.sleep(_SLOW_S)
         return found
 
     @property
-    def locked(self) -> bool:
+    def is_locked(self) -> bool:
         self._wrong = [at for at in self._wrong if time.monotonic() - at < _REFUSED_S]
         return len(self._wrong) >= _TRIES
 
 
-def _cut(send: Send) -> None:
+def _abort_connection(send: Send) -> None:
     """End a connection at once, with what it still holds: closing would wait until a reader takes that."""
     transport = getattr(
         getattr(send, "__self__", None), "transport", None
@@ -306,7 +314,7 @@ def _cut(send: Send) -> None:
         transport.abort()
 
 
-def _bounded(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     """Ends a body that says no length before it is too long."""
     taken = 0
 
@@ -319,7 +327,7 @@ def _bounded(receive: Receive) -> Receive:
     return received
 
 
-def _headed(send: Send, origin: str) -> Send:
+def _add_security_headers(send: Send, origin: str) -> Send:
     """`origin`: the other site that may read the answer."""
     more = {**_HEADERS, "cache-control": "no-store"}
     if origin:
@@ -337,7 +345,7 @@ def _headed(send: Send, origin: str) -> Send:
     return sent
 
 
-def _token_in(header: str) -> str:
+def _token_from_header(header: str) -> str:
     """The token of an `Authorization` header; as a password, it comes from an address such as http://x:TOKEN@host."""
     kind, _, given = header.partition(" ")
     if kind.lower() != "basic":
@@ -348,9 +356,9 @@ def _token_in(header: str) -> str:
         return given
 
 
-def _no(status: int, detail: str, close: bool = False) -> Response:
+def _refusal_response(status: int, detail: str, close: bool = False) -> Response:
     return JSONResponse({"detail": detail}, status, {"connection": "close"} if close else None)
 
 
-def _hash(token: str) -> str:
+def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 ROLES = ("view", "decide", "drive")
 """Each may do what those before it may."""
-_OF_ANSWERS = {
+_ANSWER_FIELDS = {
     "assistant_id",
     "command",
     "if_not_exists",
@@ -13,7 +13,7 @@ _OF_ANSWERS = {
     "on_disconnect",
     "strict_resume",
 }
-_OF_STREAMS = {"stream_mode", "stream_subgraphs", "stream_resumable", "durability", "checkpoint_during"}
+_STREAM_FIELDS = {"stream_mode", "stream_subgraphs", "stream_resumable", "durability", "checkpoint_during"}
 _HARMLESS: Mapping[str, tuple[object, ...]] = {
     "multitask_strategy": ("enqueue", "reject"),
     "on_disconnect": ("continue",),
@@ -31,11 +31,11 @@ class Person(NamedTuple):
     user: Mapping[str, Any] | None = None
     """What an app's own `auth` knows of them; None: a token of Interlock's let them in."""
 
-    def may(self, role: str) -> bool:
+    def has_role(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
-class Standing(NamedTuple):
+class ThreadStanding(NamedTuple):
     """How a thread stands that somebody wants to drive."""
 
     waits: frozenset[str] = frozenset()
@@ -44,11 +44,11 @@ class Standing(NamedTuple):
     """The assistant is the one that the thread's run was driven with."""
 
 
-def role_needed(
+def required_role(
     role: str,
     query: Mapping[str, str] | None = None,
     start: Mapping[str, Any] | None = None,
-    standing: Standing | None = None,
+    standing: ThreadStanding | None = None,
     swap: object = None,
 ) -> str:
     """The role that a request needs: its route's, or `drive` for what else its query or body would do.
@@ -60,24 +60,24 @@ def role_needed(
         return "drive"
     if query is not None and query.get("cancel_on_disconnect", "").lower() not in ("", "0", "false"):
         return "drive"
-    if start is not None and not (standing and standing.waits and standing.same and _only_answers(start)):
+    if start is not None and not (standing and standing.waits and standing.same and _is_only_answer(start)):
         return "drive"
     return role
 
 
-def _only_answers(start: Mapping[str, Any]) -> bool:
+def _is_only_answer(start: Mapping[str, Any]) -> bool:
     """Whether the body of a drive answers interrupts, and asks for nothing else."""
-    given = {name: value for name, value in start.items() if not _says_nothing(name, value)}
+    given = {name: value for name, value in start.items() if not _is_empty_field(name, value)}
     command: Any = given.get("command")
     if not isinstance(command, dict) or "resume" not in command:
         return False
     parts = cast("dict[str, Any]", command)
     others = [name for name, value in parts.items() if name != "resume" and not _is_empty(value)]
     wrong = [name for name, harmless in _HARMLESS.items() if given.get(name, harmless[0]) not in harmless]
-    return not (others or wrong or given.keys() - _OF_ANSWERS - _OF_STREAMS)
+    return not (others or wrong or given.keys() - _ANSWER_FIELDS - _STREAM_FIELDS)
 
 
-def _says_nothing(name: str, value: Any) -> bool:
+def _is_empty_field(name: str, value: Any) -> bool:
     """Whether a part of a body is empty. `config` may hold empty parts. Elsewhere a name is set, to whatever value."""
     if name == "config" and isinstance(value, dict):
         return all(map(_is_empty, cast("dict[str, Any]", value).values()))

@@ -132,17 +132,18 @@ def _names(graph: Any) -> list[str]:
 
 def connections(graph: Compiled) -> list[Edge]:
     """Every edge once, in the order the nodes were declared; labels to the same target are joined."""
-    merged: dict[tuple[str, str], Edge] = {}
+    merged: dict[tuple[str, str], list[Edge]] = {}
     for edge in _declared(graph):
-        old = merged.get((edge.source, edge.target), edge)
-        labels = tuple(dict.fromkeys(old.labels + edge.labels))
-        merged[edge.source, edge.target] = replace(edge, labels=labels, each=old.each or edge.each)
+        merged.setdefault((edge.source, edge.target), []).append(edge)
     place = {name: i for i, name in enumerate((START, *_names(graph), END))}
     order = Counter[str]()
-    for ends, edge in merged.items():
-        merged[ends] = replace(edge, order=order[edge.source])
-        order[edge.source] += 1
-    return sorted(merged.values(), key=lambda e: (place[e.source], place[e.target]))
+    found: list[Edge] = []
+    for (source, target), same in merged.items():
+        labels = dict.fromkeys(label for edge in same for label in edge.labels)
+        each = any(edge.each for edge in same)
+        found.append(Edge(source, target, tuple(labels), each=each, order=order[source]))
+        order[source] += 1
+    return sorted(found, key=lambda e: (place[e.source], place[e.target]))
 
 
 def _declared(graph: Compiled) -> Iterator[Edge]:

@@ -263,11 +263,13 @@ def saver_for(
     workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
 ) -> Saver:
     """Return the saver of a workflow's runs. `path`: of the store, which holds the memories of graphs, too."""
-    return workflow.saver(
-        lambda outcome: Saver(conn, steps, outcome),
-        lambda outcome: ClassKeepingSaver(conn, steps, outcome),
-        lambda form: ForeignSaver(conn, steps, form, approvals, Memory(path)),
-    )
+    match workflow.checkpoint_values:
+        case "json":
+            return Saver(conn, steps, workflow.outcome)
+        case "classes":
+            return ClassKeepingSaver(conn, steps, workflow.outcome)
+        case "any":
+            return ForeignSaver(conn, steps, workflow.thread_form(), approvals, Memory(path))
 
 
 @contextmanager

@@ -49,6 +49,7 @@ def _load_protected_names() -> Mapping[str, Kind]:
     return {name: kind for row, kind in kinds for name in row["names"]}
 
 
+@cache
 def protected_names() -> Mapping[str, Kind]:
     """Return the protected names of files and folders, as people write them, at any depth of the workspace."""
     return {name: kind for name, kind in _load_protected_names().items() if "*" not in name}

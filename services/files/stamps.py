@@ -49,19 +49,17 @@ _STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)
 
 
 def _stamp(path: str, look: Look, settled_ns: float = float("inf")) -> Stamp:
-    """Return where a path leads, and what identifies what is there.
+    """Return what identifies the file or folder that a path leads to, or where it leads.
 
     `settled_ns`: what changed after this time gets a stamp that equals no other.
     """
-    real = ""
     try:
-        real = os.path.realpath(path)
         if look == "target":
-            return (real,)
-        found = os.stat(real)  # noqa: PTH116 - each drive looks at dozens
+            return (os.path.realpath(path),)
+        found = os.stat(path)  # noqa: PTH116 - each drive looks at dozens
     except (OSError, ValueError) as error:
-        return (real, getattr(error, "errno", None))
-    what = (real, found.st_dev, found.st_ino, found.st_mode, found.st_uid)
+        return (getattr(error, "errno", None),)
+    what = (found.st_dev, found.st_ino, found.st_mode, found.st_uid)
     if S_ISDIR(found.st_mode) and look == "content":
         return what
     changed = object() if found.st_ctime_ns > settled_ns else found.st_ctime_ns

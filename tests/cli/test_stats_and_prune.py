@@ -17,7 +17,7 @@ from interlock.engine.client import Client
 from interlock.engine.store import select
 from interlock.engine.store.address import state_home
 from interlock.engine.store.keeping import CANDIDATES
-from interlock.web.stats import stats
+from interlock.web.page_views import get_statistics
 
 CALL = shell("touch a.txt")
 ASKS = tools(CALL, usage={"input": 1000, "output": 100, "cached": 500})
@@ -90,7 +90,7 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     assert run("stats", "--since", "2999-01-01").err.startswith("No runs with --since")
     for by, key in ((b"", time.strftime("%Y-%m-%d")), (b"by=workflow", "main")):
         request = Request({"type": "http", "query_string": by, "headers": []})
-        made = asyncio.run(stats(SimpleNamespace(client=Client.at_home()), request))
+        made = asyncio.run(get_statistics(SimpleNamespace(client=Client.at_home()), request))
         assert made["chart"]["bars"] == [{"key": key, "part": 1.0, "shown": "$0.0099"}]
         (row,) = made["rows"]
         assert row[:3] == [key, "4", "5"] and row[-1] == "1 model, 1 refused"

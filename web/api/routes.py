@@ -11,78 +11,78 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from interlock.engine.client import Client
-from interlock.web.answers import RefusedError, routed
-from interlock.web.api.answers import answer
+from interlock.web.api.app_auth import AppAuth, authorize_before
 from interlock.web.api.assistants import Assistants
-from interlock.web.api.bodies import checking
-from interlock.web.api.commands import Commands, Sockets
-from interlock.web.api.items import Items
-from interlock.web.api.lanes import Lanes
+from interlock.web.api.drive_queues import DriveQueues
+from interlock.web.api.payloads import json_response
+from interlock.web.api.protocol_commands import ProtocolCommands, ProtocolSockets
+from interlock.web.api.request_schemas import validate_body_before
 from interlock.web.api.runs import Runs
+from interlock.web.api.store_items import StoreItems
 from interlock.web.api.threads import Threads
-from interlock.web.api.visitors import Visitors, permitting
+from interlock.web.endpoints import RefusedError, build_routes
 
 TABLE = """
-GET    /info                                          view   server.info          -                   -
-POST   /assistants/search                             view   assistants.search    assistants.search   assistants
-POST   /assistants/count                              view   assistants.count     assistants.search   assistant.count
-POST   /assistants                                    drive  assistants.create    assistants.create   assistant
-GET    /assistants/{assistant}                        view   assistants.get       assistants.read     -
-PATCH  /assistants/{assistant}                        drive  assistants.patch     assistants.update   assistant.patch
-DELETE /assistants/{assistant}                        drive  assistants.delete    assistants.delete   -
-GET    /assistants/{assistant}/schemas                view   assistants.schemas   assistants.read     -
-GET    /assistants/{assistant}/graph                  view   assistants.graph     assistants.read     -
-GET    /assistants/{assistant}/subgraphs              view   assistants.subgraphs assistants.read     -
-GET    /assistants/{assistant}/subgraphs/{namespace}  view   assistants.subgraphs assistants.read     -
-POST   /assistants/{assistant}/versions               view   assistants.versions  assistants.read     versions
-POST   /assistants/{assistant}/latest                 drive  assistants.latest    assistants.update   latest
-POST   /threads/search                                view   threads.search       threads.search      threads
-POST   /threads/count                                 view   threads.count        threads.search      thread.count
-POST   /threads/prune                                 drive  threads.prune        threads.delete      thread.prune
-POST   /threads                                       drive  threads.create       threads.create      thread
-GET    /threads/{thread}                              view   threads.get          threads.read        -
-PATCH  /threads/{thread}                              drive  threads.patch        threads.update      thread.patch
-DELETE /threads/{thread}                              drive  threads.delete       threads.delete      -
-POST   /threads/{thread}/copy                         drive  threads.copy         threads.read        -
-GET    /threads/{thread}/state                        view   threads.get_state    threads.read        -
-POST   /threads/{thread}/state                        drive  threads.update_state threads.update      state
-POST   /threads/{thread}/state/checkpoint             view   threads.state_at     threads.read        state.at
-GET    /threads/{thread}/state/{checkpoint}           view   threads.get_state    threads.read        -
-GET    /threads/{thread}/history                      view   threads.get_history  threads.read        -
-POST   /threads/{thread}/history                      view   threads.get_history  threads.read        history
-GET    /threads/{thread}/stream                       view   runs.join_thread     threads.read        -
-POST   /threads/{thread}/stream/events                view   commands.events      threads.read        -
-POST   /threads/{thread}/commands                     decide commands.command     threads.create_run  -
-GET    /threads/{thread}/runs                         view   runs.list            threads.read        -
-POST   /threads/{thread}/runs                         decide runs.create          threads.create_run  run
-POST   /threads/{thread}/runs/stream                  decide runs.stream          threads.create_run  run
-POST   /threads/{thread}/runs/wait                    decide runs.wait            threads.create_run  run
-POST   /threads/{thread}/runs/crons                   view   server.no_crons      -                   -
-GET    /threads/{thread}/runs/{run}                   view   runs.get             threads.read        -
-DELETE /threads/{thread}/runs/{run}                   drive  runs.delete          threads.delete      -
-GET    /threads/{thread}/runs/{run}/join              view   runs.join            threads.read        -
-GET    /threads/{thread}/runs/{run}/stream            view   runs.join_stream     threads.read        -
-POST   /threads/{thread}/runs/{run}/cancel            drive  runs.cancel          threads.update      -
-POST   /runs                                          drive  runs.create          threads.create_run  run.alone
-POST   /runs/stream                                   drive  runs.stream          threads.create_run  run.alone
-POST   /runs/wait                                     drive  runs.wait            threads.create_run  run.alone
-POST   /runs/batch                                    drive  runs.batch           threads.create_run  runs
-POST   /runs/cancel                                   drive  runs.cancel_many     threads.update      runs.cancel
-POST   /runs/crons                                    view   server.no_crons      -                   -
-POST   /runs/crons/search                             view   server.no_crons      -                   -
-POST   /runs/crons/count                              view   server.no_crons      -                   -
-PATCH  /runs/crons/{cron}                             view   server.no_crons      -                   -
-DELETE /runs/crons/{cron}                             view   server.no_crons      -                   -
-PUT    /store/items                                   drive  items.put            store.put           item
-GET    /store/items                                   view   items.get            store.get           -
-DELETE /store/items                                   drive  items.delete         store.delete        item.delete
-POST   /store/items/search                            view   items.search         store.search        item.search
-POST   /store/namespaces                              view   items.namespaces     store.list_namespaces namespaces
+GET    /info                                    view   server.get_info               - -
+POST   /assistants/search                       view   assistants.search_assistants  assistants.search assistants
+POST   /assistants/count                        view   assistants.count_assistants   assistants.search assistant.count
+POST   /assistants                              drive  assistants.create_assistant   assistants.create assistant
+GET    /assistants/{assistant}                  view   assistants.get_assistant      assistants.read -
+PATCH  /assistants/{assistant}                  drive  assistants.update_assistant   assistants.update assistant.patch
+DELETE /assistants/{assistant}                  drive  assistants.delete_assistant   assistants.delete -
+GET    /assistants/{assistant}/schemas          view   assistants.get_schemas        assistants.read -
+GET    /assistants/{assistant}/graph            view   assistants.get_graph          assistants.read -
+GET    /assistants/{assistant}/subgraphs        view   assistants.get_subgraphs      assistants.read -
+GET    /assistants/{assistant}/subgraphs/{namespace} view   assistants.get_subgraphs      assistants.read -
+POST   /assistants/{assistant}/versions         view   assistants.list_versions      assistants.read versions
+POST   /assistants/{assistant}/latest           drive  assistants.set_latest_version assistants.update latest
+POST   /threads/search                          view   threads.search_threads        threads.search threads
+POST   /threads/count                           view   threads.count_threads         threads.search thread.count
+POST   /threads/prune                           drive  threads.prune_threads         threads.delete thread.prune
+POST   /threads                                 drive  threads.create_thread         threads.create thread
+GET    /threads/{thread}                        view   threads.get_thread            threads.read -
+PATCH  /threads/{thread}                        drive  threads.update_thread         threads.update thread.patch
+DELETE /threads/{thread}                        drive  threads.delete_thread         threads.delete -
+POST   /threads/{thread}/copy                   drive  threads.copy_thread           threads.read -
+GET    /threads/{thread}/state                  view   threads.get_state             threads.read -
+POST   /threads/{thread}/state                  drive  threads.update_state          threads.update state
+POST   /threads/{thread}/state/checkpoint       view   threads.get_checkpoint_state  threads.read state.at
+GET    /threads/{thread}/state/{checkpoint}     view   threads.get_state             threads.read -
+GET    /threads/{thread}/history                view   threads.get_history           threads.read -
+POST   /threads/{thread}/history                view   threads.get_history           threads.read history
+GET    /threads/{thread}/stream                 view   runs.stream_thread            threads.read -
+POST   /threads/{thread}/stream/events          view   commands.stream_events        threads.read -
+POST   /threads/{thread}/commands               decide commands.handle_command       threads.create_run -
+GET    /threads/{thread}/runs                   view   runs.list_runs                threads.read -
+POST   /threads/{thread}/runs                   decide runs.create_run               threads.create_run run
+POST   /threads/{thread}/runs/stream            decide runs.create_and_stream        threads.create_run run
+POST   /threads/{thread}/runs/wait              decide runs.create_and_wait          threads.create_run run
+POST   /threads/{thread}/runs/crons             view   server.refuse_crons           - -
+GET    /threads/{thread}/runs/{run}             view   runs.get_run                  threads.read -
+DELETE /threads/{thread}/runs/{run}             drive  runs.delete_run               threads.delete -
+GET    /threads/{thread}/runs/{run}/join        view   runs.join_run                 threads.read -
+GET    /threads/{thread}/runs/{run}/stream      view   runs.join_run_stream          threads.read -
+POST   /threads/{thread}/runs/{run}/cancel      drive  runs.cancel_run               threads.update -
+POST   /runs                                    drive  runs.create_run               threads.create_run run.alone
+POST   /runs/stream                             drive  runs.create_and_stream        threads.create_run run.alone
+POST   /runs/wait                               drive  runs.create_and_wait          threads.create_run run.alone
+POST   /runs/batch                              drive  runs.create_batch             threads.create_run runs
+POST   /runs/cancel                             drive  runs.cancel_runs              threads.update runs.cancel
+POST   /runs/crons                              view   server.refuse_crons           - -
+POST   /runs/crons/search                       view   server.refuse_crons           - -
+POST   /runs/crons/count                        view   server.refuse_crons           - -
+PATCH  /runs/crons/{cron}                       view   server.refuse_crons           - -
+DELETE /runs/crons/{cron}                       view   server.refuse_crons           - -
+PUT    /store/items                             drive  items.put_item                store.put item
+GET    /store/items                             view   items.get_item                store.get -
+DELETE /store/items                             drive  items.delete_item             store.delete item.delete
+POST   /store/items/search                      view   items.search_items            store.search item.search
+POST   /store/namespaces                        view   items.list_namespaces         store.list_namespaces namespaces
 """
 
 
-def routes(
-    client: Client, app: Any = None, visitors: Visitors | None = None
+def build_api_routes(
+    client: Client, app: Any = None, visitors: AppAuth | None = None
 ) -> tuple[list[BaseRoute], Callable[[], None]]:
     """The API's routes, and what goes on with the runs that an earlier server left: to be called in the loop.
 
@@ -91,25 +91,27 @@ def routes(
     """
     threads = Threads(client)
     assistants = Assistants(client, threads)
-    lanes = Lanes(threads, assistants)
+    lanes = DriveQueues(threads, assistants)
     runs = Runs(lanes)
-    commands = Commands(runs)
+    commands = ProtocolCommands(runs)
     owners = {
-        "server": _Server(),
+        "server": _ServerInfo(),
         "assistants": assistants,
         "threads": threads,
         "runs": runs,
         "commands": commands,
-        "items": Items(client),
+        "items": StoreItems(client),
     }
-    socket = WebSocketRoute("/threads/{thread}/stream/events", Sockets(commands, visitors).serve)
-    made = routed(TABLE, owners, wrap=partial(_checked, visitors=visitors))
+    socket = WebSocketRoute(
+        "/threads/{thread}/stream/events", ProtocolSockets(commands, visitors).serve_socket
+    )
+    made = build_routes(TABLE, owners, wrap=partial(_wrap_handler, visitors=visitors))
     closed = tuple(path for name, path in _CLOSED.items() if app and app.http.get(name))
-    return [one for one in (socket, *made) if not one.path.startswith(closed)], runs.resume
+    return [one for one in (socket, *made) if not one.path.startswith(closed)], runs.resume_earlier
 
 
-def _checked(answer: Any, needs: str, kind: str, visitors: Visitors | None) -> Any:
-    return checking(permitting(answer, needs, visitors), kind)
+def _wrap_handler(answer: Any, needs: str, kind: str, visitors: AppAuth | None) -> Any:
+    return validate_body_before(authorize_before(answer, needs, visitors), kind)
 
 
 _CLOSED = {
@@ -122,13 +124,13 @@ _CLOSED = {
 """A field of `http` in a langgraph.json → the paths that it closes."""
 
 
-class _Server:
-    async def info(self, _: Request) -> Response:
+class _ServerInfo:
+    async def get_info(self, _: Request) -> Response:
         flags: dict[str, Any] = {"assistants": True, "crons": False, "langsmith": False}
         ours, theirs = version("interlock-agent"), version("langgraph")
-        return answer({"version": ours, "langgraph_py_version": theirs, "flags": flags})
+        return json_response({"version": ours, "langgraph_py_version": theirs, "flags": flags})
 
-    async def no_crons(self, _: Request) -> Response:
+    async def refuse_crons(self, _: Request) -> Response:
         text = (
             "Crons aren't supported. Let a timer of your system start runs: `interlock run`, or POST /runs."
         )

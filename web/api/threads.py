@@ -1,15 +1,15 @@
-"""threads: runs as threads: their rows, state, history, updates and copies."""
+"""threads: runs as threads: their rows, search, updates and copies."""
 
 import asyncio
 import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from starlette.requests import Request
@@ -18,31 +18,29 @@ from starlette.responses import Response
 from interlock.engine.client import PIPELINES, Client, RunRow, served, threads
 from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError
-from interlock.web.answers import RefusedError, body
-from interlock.web.api import shown
-from interlock.web.api.answers import (
-    MissingError,
-    answer,
-    assistant_of,
-    at_path,
-    fits,
-    limit_of,
-    only,
-    paging,
-    part,
-    plain,
-    texts,
-    thread_of,
-    uuid_in,
-    when,
-    whole,
+from interlock.web.api.app_auth import can_see_runs, is_visible, ownership_fields
+from interlock.web.api.drive_recorder import stream_file
+from interlock.web.api.payloads import (
+    NotFoundError,
+    assistant_id_of_workflow,
+    iso_time,
+    json_response,
+    matches_filter,
+    pagination_headers,
+    parse_uuid,
+    read_limit,
+    read_object,
+    read_strings,
+    read_whole_number,
+    select_fields,
+    thread_id_of_run,
+    value_at_path,
 )
-from interlock.web.api.bodies import THREAD_FIELDS
-from interlock.web.api.recorder import asked, place_of, record_of
-from interlock.web.api.visitors import owned, shows, shows_runs
+from interlock.web.api.request_schemas import THREAD_FIELDS
+from interlock.web.api.thread_states import ThreadStates, thread_checkpoint_address
+from interlock.web.endpoints import RefusedError, read_body
 
 BUSY = ("pending", "running")
-_SEEN = 256
 _NOWHERE: Mapping[str, Any] = {}
 _STATUS = {
     "running": "busy",
@@ -54,55 +52,58 @@ _STATUS = {
 }
 
 
-_RESTS = frozenset({"idle", "busy", "interrupted", "error"})
-_KEY: Callable[[tuple[Any, Any]], Any] = itemgetter(0)
+_RESTING_STATUSES = frozenset({"idle", "busy", "interrupted", "error"})
+_SORT_KEY: Callable[[tuple[Any, Any]], Any] = itemgetter(0)
 _ALL = 2**62
 
 
 class Threads:
     def __init__(self, client: Client) -> None:
         self.client, self.options, self.home = client, client.options, client.home
-        self._seen: dict[str, dict[str, Any]] = {}
-        """Thread → its latest values, as of a look: looking changes no row."""
+        self._states = ThreadStates(client.options, client.home)
         self._runs: dict[str, str] = {}
         """Thread → run, of those that no program named: one can't be computed from the other."""
 
-    def of(self, *threads: Served) -> dict[str, RunRow]:
+    def runs_by_id(self, *threads: Served) -> dict[str, RunRow]:
         """The runs of threads, by their ids."""
         return {row.run: row for row in self.client.named_runs([one.run for one in threads if one.run])}
 
-    def _of_run(self, row: RunRow) -> Served:
-        about = {"graph_id": row.workflow, "assistant_id": assistant_of(row.workflow), "title": row.title}
-        return Served(thread_of(row.run), "", row.run, {"metadata": about}, row.created)
+    def _thread_of_run(self, row: RunRow) -> Served:
+        about = {
+            "graph_id": row.workflow,
+            "assistant_id": assistant_id_of_workflow(row.workflow),
+            "title": row.title,
+        }
+        return Served(thread_id_of_run(row.run), "", row.run, {"metadata": about}, row.created)
 
-    def find(self, name: object) -> Served:
+    def find_thread(self, name: object) -> Served:
         """Raises `RefusedError`."""
-        thread = uuid_in(name, "thread")
+        thread = parse_uuid(name, "thread")
         found = served.served(self.home, "thread", thread)
-        if found and shows("threads", found):
+        if found and is_visible("threads", found):
             return found
-        row = None if found else self._named(thread)
-        if row and shows("threads", made := self._of_run(row)):
+        row = None if found else self._find_run_of_thread(thread)
+        if row and is_visible("threads", made := self._thread_of_run(row)):
             return made
-        raise MissingError(f"Thread {thread} not found")
+        raise NotFoundError(f"Thread {thread} not found")
 
-    def keep(self, thread: Served) -> None:
+    def ensure_thread_row(self, thread: Served) -> None:
         """Give a run's thread a row of its own, where it has none."""
         if served.served(self.home, "thread", thread.id) is None:
             served.serve(self.home, "thread", thread.id, thread.body, run=thread.run)
 
-    def drives(self, thread: str) -> list[Served]:
+    def list_drives(self, thread: str) -> list[Served]:
         return served.all_served(self.home, "drive", thread=thread)
 
-    def status(
+    def thread_status(
         self, thread: Served, row: RunRow | None, every: Mapping[str, list[Served]] | None = None
     ) -> str:
         """`every`: the drives of all threads."""
-        found = self.drives(thread.id) if every is None else every.get(thread.id, [])
-        drives = _begun(found)
+        found = self.list_drives(thread.id) if every is None else every.get(thread.id, [])
+        drives = _drop_unbegun(found)
         if any(one.body["status"] in BUSY for one in drives):
             return "busy"
-        if _is_unbegun(found):
+        if _is_newest_unbegun(found):
             return "idle"
         newest = drives[0].body if drives and drives[0].id != thread.body.get("over") else {}
         if row is None:  # its first drive never began
@@ -112,258 +113,194 @@ class Threads:
             return "error"
         return _STATUS.get(row.status, "idle")
 
-    def shown(
+    def thread_json(
         self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str] = frozenset()
     ) -> dict[str, Any]:
         """A thread as programs read it; `fields`: only these."""
-        found = self._shown(thread, rows, not fields or bool(fields & {"values", "interrupts"}))
-        return only(found, fields)
+        found = self._build_thread_json(thread, rows, not fields or bool(fields & {"values", "interrupts"}))
+        return select_fields(found, fields)
 
-    def _listed(self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str]) -> dict[str, Any]:
+    def _listed_thread_json(
+        self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str]
+    ) -> dict[str, Any]:
         """As `shown`; without values if its folder or its workflow is gone, which hides no other thread."""
         try:
-            return self.shown(thread, rows, fields)
+            return self.thread_json(thread, rows, fields)
         except InterlockError:
-            return only(self._shown(thread, rows, with_state=False), fields)
+            return select_fields(self._build_thread_json(thread, rows, with_state=False), fields)
 
-    def _shown(self, thread: Served, rows: Mapping[str, RunRow], with_state: bool) -> dict[str, Any]:
+    def _build_thread_json(
+        self, thread: Served, rows: Mapping[str, RunRow], with_state: bool
+    ) -> dict[str, Any]:
         row = rows.get(thread.run)
-        status = self.status(thread, row)
-        made = when(thread.at)
-        changed = when(_changed(thread, row))
+        status = self.thread_status(thread, row)
+        made = iso_time(thread.at)
+        changed = iso_time(_updated_at(thread, row))
         found: dict[str, Any] = {
             "thread_id": thread.id,
             "created_at": made,
             "updated_at": changed,
             "state_updated_at": changed,
-            "metadata": part(thread.body, "metadata"),
+            "metadata": read_object(thread.body, "metadata"),
             "status": status,
             "config": {"configurable": {}} if row else {},
             "values": None,
         }
-        every = self.drives(thread.id)
-        drives = _begun(every)
-        taken_back = part(thread.body, "taken_back")
+        every = self.list_drives(thread.id)
+        drives = _drop_unbegun(every)
+        taken_back = read_object(thread.body, "taken_back")
         if taken_back and taken_back["drives"] != [one.id for one in drives[:1]]:
             taken_back = {}
         if row is None and not any(one.body["status"] != "pending" for one in drives):
             if "copied" in thread.body:
                 del found["values"]
             return {**found, "error": taken_back["error"]} if taken_back else found
-        state = self._latest(thread, row, status) if row and with_state else {}
+        state = self._states.latest_values(thread, row, status) if row and with_state else {}
         error = drives[0].body.get("error") if drives else row and row.error
         is_shown = status != "idle" or (drives and drives[0].id != thread.body.get("over"))
-        is_shown = is_shown and not _is_unbegun(every)
+        is_shown = is_shown and not _is_newest_unbegun(every)
         error, is_shown = (taken_back["error"], True) if taken_back else (error, is_shown)
         return {**found, **state, "error": error if is_shown else None}
 
-    def _latest(self, thread: Served, row: RunRow, status: str) -> dict[str, Any]:
-        """Values and interrupts as they were when a drive last ended."""
-        latest = self._kept(thread)
-        if status == "busy":
-            latest = latest or {"values": None, "interrupts": None}
-        elif latest.get("at") != row.updated:
-            latest = self._seen[thread.id] = self._at_rest(thread, row)
-            if len(self._seen) > _SEEN:
-                del self._seen[next(iter(self._seen))]
-        return {name: latest[name] for name in ("values", "interrupts") if latest[name] is not None}
-
-    def _kept(self, thread: Served) -> dict[str, Any]:
-        """Values and interrupts that were noted last; empty: none were."""
-        noted, seen = part(thread.body, "latest"), self._seen.get(thread.id, {})
-        return max(noted, seen, key=lambda one: one.get("at", 0))
-
-    def _at_rest(self, thread: Served, row: RunRow) -> dict[str, Any]:
-        """Values and interrupts now; those before, if the types of the graph refuse the state."""
-        try:
-            values, interrupts = self._now(row)
-        except (ValueError, TypeError):
-            values, interrupts = self._kept(thread).get("values"), {}
-        return {"at": row.updated, "values": values, "interrupts": interrupts}
-
-    def note_latest(self, thread: Served) -> None:
+    def record_latest_values(self, thread: Served) -> None:
         """Keep the values with which a drive ended, for as long as the next one works."""
-        if row := self._row(thread):
-            self.keep(thread)
-            served.change(self.home, "thread", thread.id, {"latest": self._at_rest(thread, row)})
-
-    def _now(self, row: RunRow) -> tuple[Any, dict[str, Any] | None]:
-        with threads.opened(self.options, row.run) as found:
-            snapshot = found.app.get_state(found.config)
-        if snapshot.created_at is None:
-            return None, None
-        interrupts = {
-            task.id: [asked(self.options, row.run, one) for one in task.interrupts]
-            for task in snapshot.tasks
-            if task.interrupts
-        }
-        return self._values(row, found, snapshot), plain(interrupts)
-
-    def _values(self, row: RunRow, found: threads.Opened, snapshot: Any) -> Any:
-        values = plain(snapshot.values)
-        if not isinstance(values, dict):
-            return values
-        values = cast("dict[str, Any]", values)
-        if (head := found.conversation_head(values)) is None:
-            return values
-        said = threads.conversation(self.home, row.run, head)
-        return {**values, "messages": shown.messages(said)}
-
-    def state(self, thread: Served, row: RunRow, found: threads.Opened, snapshot: Any) -> dict[str, Any]:
-        """A snapshot as programs read it."""
-        tasks = [self._task(thread, row, found, task) for task in snapshot.tasks]
-        at, before = (_checkpoint(one, thread) for one in (snapshot.config, snapshot.parent_config))
-        metadata = {**snapshot.metadata, "thread_id": thread.id} if snapshot.metadata is not None else None
-        return plain(
-            {
-                "values": self._values(row, found, snapshot) if snapshot.created_at else {},
-                "next": [*snapshot.next],
-                "tasks": tasks,
-                "metadata": metadata,
-                "created_at": snapshot.created_at,
-                "checkpoint": at,
-                "parent_checkpoint": before,
-                "interrupts": [one for task in tasks for one in task["interrupts"]],
-                "checkpoint_id": at and at["checkpoint_id"],
-                "parent_checkpoint_id": before and before["checkpoint_id"],
-            }
-        )
-
-    def _task(self, thread: Served, row: RunRow, found: threads.Opened, task: Any) -> dict[str, Any]:
-        inner = task.state if hasattr(task.state, "tasks") else None
-        return {
-            "id": task.id,
-            "name": task.name,
-            "path": [*task.path],
-            "error": str(task.error) if task.error and str(task.error) != _CUT else None,
-            "interrupts": [asked(self.options, row.run, one) for one in task.interrupts],
-            "checkpoint": _named(task.state, thread) if task.state and inner is None else None,
-            "state": self.state(thread, row, found, inner) if inner else None,
-            "result": task.result,
-        }
+        if row := self._run_row(thread):
+            self.ensure_thread_row(thread)
+            served.change(
+                self.home, "thread", thread.id, {"latest": self._states.read_resting_values(thread, row)}
+            )
 
     # The routes
 
-    async def create(self, request: Request) -> Response:
-        given = await body(request)
-        name = uuid_in(given["thread_id"], "thread") if given.get("thread_id") is not None else str(uuid4())
-        if served.served(self.home, "thread", name) or self._is_run(name):
+    async def create_thread(self, request: Request) -> Response:
+        given = await read_body(request)
+        name = (
+            parse_uuid(given["thread_id"], "thread") if given.get("thread_id") is not None else str(uuid4())
+        )
+        if served.served(self.home, "thread", name) or self._is_run_thread(name):
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Thread {name} already exists")
-            return answer(self.shown(there := self.find(name), self.of(there)))
+            return json_response(self.thread_json(there := self.find_thread(name), self.runs_by_id(there)))
         if given.get("supersteps"):
             raise RefusedError(422, "`supersteps` aren't supported: start a run, or copy a thread.")
-        kept = {"metadata": part(given, "metadata"), **owned()}
-        return answer(self.shown(served.serve(self.home, "thread", name, kept), {}))
+        kept = {"metadata": read_object(given, "metadata"), **ownership_fields()}
+        return json_response(self.thread_json(served.serve(self.home, "thread", name, kept), {}))
 
-    def _is_run(self, thread: str) -> bool:
-        return self._named(thread) is not None
+    def _is_run_thread(self, thread: str) -> bool:
+        return self._find_run_of_thread(thread) is not None
 
-    def _named(self, thread: str) -> RunRow | None:
+    def _find_run_of_thread(self, thread: str) -> RunRow | None:
         """The run that is this thread without that a program named it."""
         if thread not in self._runs:
             known = {*self._runs.values()}
             new = (run for run in threads.run_names(self.home) if run not in known)
-            self._runs |= {thread_of(run): run for run in new}
+            self._runs |= {thread_id_of_run(run): run for run in new}
         return self.client.exact(self._runs[thread]) if thread in self._runs else None
 
-    async def get(self, request: Request) -> Response:
-        found = self.find(request.path_params["thread"])
-        return answer(await asyncio.to_thread(self.shown, found, self.of(found)))
+    async def get_thread(self, request: Request) -> Response:
+        found = self.find_thread(request.path_params["thread"])
+        return json_response(await asyncio.to_thread(self.thread_json, found, self.runs_by_id(found)))
 
-    def _made(self, given: Mapping[str, Any]) -> list[Served]:
+    def _matching_threads(self, given: Mapping[str, Any]) -> list[Served]:
         """The threads that programs made, as far as they are asked for."""
-        names, values = {uuid_in(one, "thread", 400) for one in texts(given, "ids")}, part(given, "values")
+        names, values = (
+            {parse_uuid(one, "thread", 400) for one in read_strings(given, "ids")},
+            read_object(given, "values"),
+        )
         found = [
             one
             for one in served.all_served(self.home, "thread")
-            if shows("threads", one)
-            and fits(part(given, "metadata"), one.body.get("metadata"))
+            if is_visible("threads", one)
+            and matches_filter(read_object(given, "metadata"), one.body.get("metadata"))
             and (not names or one.id in names)
-            and (not values or fits(values, self._kept(one).get("values")))
+            and (not values or matches_filter(values, self._states.recorded_values(one).get("values")))
         ]
         if status := given.get("status"):
-            statuses = self._statuses(found)
+            statuses = self._statuses_by_id(found)
             found = [one for one in found if statuses[one.id] == status]
         return found
 
-    def _statuses(self, found: Sequence[Served]) -> dict[str, str]:
+    def _statuses_by_id(self, found: Sequence[Served]) -> dict[str, str]:
         """The status of each of these threads, by its id."""
         if not found:
             return {}
-        rows, every = self.of(*found), dict[str, list[Served]]()
+        rows, every = self.runs_by_id(*found), dict[str, list[Served]]()
         for one in served.all_served(self.home, "drive"):
             every.setdefault(one.thread, []).append(one)
-        return {one.id: self.status(one, rows.get(one.run), every) for one in found}
+        return {one.id: self.thread_status(one, rows.get(one.run), every) for one in found}
 
-    def _wanted(self, given: Mapping[str, Any]) -> threads.Wanted | None:
+    def _build_run_filter(self, given: Mapping[str, Any]) -> threads.Wanted | None:
         """Which runs that no program made a thread of; None: none is asked for, or they are nobody's here."""
-        if not shows_runs():
+        if not can_see_runs():
             return None
-        metadata: dict[str, Any] = {**part(given, "metadata")}
+        metadata: dict[str, Any] = {**read_object(given, "metadata")}
         workflow, assistant = metadata.pop("graph_id", None), metadata.pop("assistant_id", None)
         title = metadata.pop("title", None)
         if metadata or not all(isinstance(one, str | None) for one in (workflow, assistant, title)):
             return None
         if assistant is not None:
             known = [workflow] if workflow is not None else threads.run_workflows(self.home)
-            workflow = next((one for one in known if assistant_of(one) == assistant), None)
+            workflow = next((one for one in known if assistant_id_of_workflow(one) == assistant), None)
             if workflow is None:
                 return None
         names: list[str] | None = None
-        if given.get("ids") or part(given, "values"):
-            asked_for = [uuid_in(one, "thread", 400) for one in texts(given, "ids")] or [*self._seen]
-            fitting = (one for one in asked_for if self._has(one, part(given, "values")))
-            names = [row.run for one in fitting if (row := self._named(one))]
+        if given.get("ids") or read_object(given, "values"):
+            asked_for = [parse_uuid(one, "thread", 400) for one in read_strings(given, "ids")] or [
+                *self._states.cached
+            ]
+            fitting = (
+                one for one in asked_for if self._states.has_cached_values(one, read_object(given, "values"))
+            )
+            names = [row.run for one in fitting if (row := self._find_run_of_thread(one))]
         beside = served.is_beside(self.home)
         without = [one.run for one in served.all_served(self.home, "thread")] if beside else None
         wanted = threads.Wanted(workflow, title, None, (), names, without)
-        return self._resting(wanted, status) if (status := given.get("status")) else wanted
+        return self._filter_by_status(wanted, status) if (status := given.get("status")) else wanted
 
-    def _resting(self, wanted: threads.Wanted, status: str) -> threads.Wanted:
+    def _filter_by_status(self, wanted: threads.Wanted, status: str) -> threads.Wanted:
         """Of the runs that are wanted, those with this status."""
         unsettled = self.client.named_runs(threads.restless(self.home))
         also = [row.run for row in unsettled if _STATUS.get(row.status, "idle") == status]
         return replace(wanted, rests=status, also=also)
 
-    def _has(self, thread: str, values: Mapping[str, Any]) -> bool:
-        return not values or fits(values, self._seen.get(thread, {}).get("values"))
-
-    def _page(self, given: Mapping[str, Any]) -> tuple[list[Served], dict[str, RunRow], dict[str, str]]:
+    def _search_page(
+        self, given: Mapping[str, Any]
+    ) -> tuple[list[Served], dict[str, RunRow], dict[str, str]]:
         """The threads of one page, their runs, and the header that says where more begin."""
-        _check_search(given)
-        limit, offset = limit_of(given, 10), whole(given, "offset", 0)
+        _check_extract(given)
+        limit, offset = read_limit(given, 10), read_whole_number(given, "offset", 0)
         by = given.get("sort_by", "updated_at")
         newest = given.get("sort_order") != "asc" or "sort_by" not in given
-        made, wanted = self._made(given), self._wanted(given)
+        made, wanted = self._matching_threads(given), self._build_run_filter(given)
         total = len(made) + (threads.count_roots(self.home, wanted) if wanted else 0)
         # Without threads of programs a page is the database's; with them, both are merged from their beginning.
         first = 0 if made or by in ("thread_id", "status") else offset
-        keyed = self._keyed(made, by)
-        keyed.sort(key=_KEY, reverse=newest)
-        found = self._roots(wanted, by, newest, offset + limit - first, first) if wanted else []
-        merged = merge(keyed, found, key=_KEY, reverse=newest)
+        keyed = self._threads_with_sort_keys(made, by)
+        keyed.sort(key=_SORT_KEY, reverse=newest)
+        found = self._runs_with_sort_keys(wanted, by, newest, offset + limit - first, first) if wanted else []
+        merged = merge(keyed, found, key=_SORT_KEY, reverse=newest)
         page = [one[1] for one in islice(merged, offset - first, offset - first + limit)]
         names = (one if isinstance(one, str) else one.run for one in page)
         rows = {row.run: row for row in self.client.named_runs([name for name in names if name])}
         chosen = [
-            one if isinstance(one, Served) else self._of_run(rows[one])
+            one if isinstance(one, Served) else self._thread_of_run(rows[one])
             for one in page
             if isinstance(one, Served) or one in rows
         ]
-        return chosen, rows, paging(limit, offset, total)
+        return chosen, rows, pagination_headers(limit, offset, total)
 
-    def _keyed(self, made: Sequence[Served], by: str) -> "list[tuple[Any, Served | str]]":
+    def _threads_with_sort_keys(self, made: Sequence[Served], by: str) -> "list[tuple[Any, Served | str]]":
         """Each of these threads with what it is sorted by."""
         if by == "status":
-            statuses = self._statuses(made)
+            statuses = self._statuses_by_id(made)
             return [(statuses[one.id], one) for one in reversed(made)]  # of equals the oldest first, as there
-        rows = self.of(*made) if by not in ("thread_id", "created_at") else {}
+        rows = self.runs_by_id(*made) if by not in ("thread_id", "created_at") else {}
         return [
-            ({"thread_id": o.id, "created_at": o.at}.get(by, _changed(o, rows.get(o.run))), o) for o in made
+            ({"thread_id": o.id, "created_at": o.at}.get(by, _updated_at(o, rows.get(o.run))), o)
+            for o in made
         ]
 
-    def _roots(
+    def _runs_with_sort_keys(
         self, wanted: threads.Wanted, by: str, newest: bool, limit: int, offset: int
     ) -> "list[tuple[Any, Served | str]]":
         """Runs in their order, each with what it is sorted by."""
@@ -374,141 +311,146 @@ class Threads:
             return [(at, run) for run, at in rows]
 
         if by == "thread_id":  # no database knows it
-            every = [(thread_of(run), run) for _, run in listed(wanted, _ALL, 0)]
+            every = [(thread_id_of_run(run), run) for _, run in listed(wanted, _ALL, 0)]
             return [*sorted(every, reverse=newest)]
         if by == "status":
-            known = [wanted.rests] if wanted.rests else sorted(_RESTS, reverse=newest)
-            each = ((one, wanted if wanted.rests else self._resting(wanted, one)) for one in known)
+            known = [wanted.rests] if wanted.rests else sorted(_RESTING_STATUSES, reverse=newest)
+            each = ((one, wanted if wanted.rests else self._filter_by_status(wanted, one)) for one in known)
             return [(status, run) for status, which in each for _, run in listed(which, limit, offset)]
         return [*listed(wanted, limit, offset)]
 
-    async def search(self, request: Request) -> Response:
-        given = await body(request)
-        fields = frozenset(texts(given, "select"))
+    async def search_threads(self, request: Request) -> Response:
+        given = await read_body(request)
+        fields = frozenset(read_strings(given, "select"))
 
         def found() -> tuple[list[dict[str, Any]], dict[str, str]]:
-            chosen, rows, headers = self._page(given)
-            if not (wanted := part(given, "extract")):
-                return [self._listed(one, rows, fields) for one in chosen], headers
-            whole = [self._listed(one, rows, frozenset()) for one in chosen]
-            extracted = [{name: at_path(one, path) for name, path in wanted.items()} for one in whole]
+            chosen, rows, headers = self._search_page(given)
+            if not (wanted := read_object(given, "extract")):
+                return [self._listed_thread_json(one, rows, fields) for one in chosen], headers
+            whole = [self._listed_thread_json(one, rows, frozenset()) for one in chosen]
+            extracted = [{name: value_at_path(one, path) for name, path in wanted.items()} for one in whole]
             pairs = zip(whole, extracted, strict=True)
-            return [{**only(one, fields), "extracted": more} for one, more in pairs], headers
+            return [{**select_fields(one, fields), "extracted": more} for one, more in pairs], headers
 
         shown, headers = await asyncio.to_thread(found)
-        return answer(shown, headers=headers)
+        return json_response(shown, headers=headers)
 
-    async def count(self, request: Request) -> Response:
-        given = await body(request)
+    async def count_threads(self, request: Request) -> Response:
+        given = await read_body(request)
 
         def counted() -> int:
-            _check_search(given)
-            wanted = self._wanted(given)
-            return len(self._made(given)) + (threads.count_roots(self.home, wanted) if wanted else 0)
+            _check_extract(given)
+            wanted = self._build_run_filter(given)
+            return len(self._matching_threads(given)) + (
+                threads.count_roots(self.home, wanted) if wanted else 0
+            )
 
-        return answer(await asyncio.to_thread(counted))
+        return json_response(await asyncio.to_thread(counted))
 
-    async def patch(self, request: Request) -> Response:
-        found, given = self.find(request.path_params["thread"]), await body(request)
-        self.keep(found)
-        metadata = {**part(found.body, "metadata"), **part(given, "metadata")}
+    async def update_thread(self, request: Request) -> Response:
+        found, given = self.find_thread(request.path_params["thread"]), await read_body(request)
+        self.ensure_thread_row(found)
+        metadata = {**read_object(found.body, "metadata"), **read_object(given, "metadata")}
         served.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
-        return answer(await asyncio.to_thread(self.shown, self.find(found.id), self.of(found)))
+        return json_response(
+            await asyncio.to_thread(self.thread_json, self.find_thread(found.id), self.runs_by_id(found))
+        )
 
-    async def delete(self, request: Request) -> Response:
-        await self._remove(self.find(request.path_params["thread"]))
+    async def delete_thread(self, request: Request) -> Response:
+        await self._remove_thread(self.find_thread(request.path_params["thread"]))
         return Response(status_code=204)
 
-    async def prune(self, request: Request) -> Response:
-        given = await body(request)
+    async def prune_threads(self, request: Request) -> Response:
+        given = await read_body(request)
         if (strategy := given.get("strategy", "delete")) != "delete":
             raise RefusedError(
                 422, f"Strategy {strategy!r} isn't supported: a thread keeps its history. Expected 'delete'."
             )
         found: list[Served] = []
-        for thread in texts(given, "thread_ids"):
-            with suppress(MissingError):
-                found.append(self.find(thread))
+        for thread in read_strings(given, "thread_ids"):
+            with suppress(NotFoundError):
+                found.append(self.find_thread(thread))
         for one in found:
-            await self._remove(one)
-        return answer({"pruned_count": len(found)})
+            await self._remove_thread(one)
+        return json_response({"pruned_count": len(found)})
 
-    async def remove_all(self, metadata: Mapping[str, Any]) -> None:
+    async def remove_matching(self, metadata: Mapping[str, Any]) -> None:
         """Remove the threads that programs made, with this metadata."""
-        for one in self._made({"metadata": metadata}):
-            await self._remove(one)
+        for one in self._matching_threads({"metadata": metadata}):
+            await self._remove_thread(one)
 
-    async def _remove(self, found: Served) -> None:
-        if self._row(found):
+    async def _remove_thread(self, found: Served) -> None:
+        if self._run_row(found):
             await asyncio.to_thread(self.client.remove, found.run)
-        for one in self.drives(found.id):
+        for one in self.list_drives(found.id):
             served.unserve(self.home, "drive", one.id)
-            record_of(self.home, one.id).unlink(missing_ok=True)
+            stream_file(self.home, one.id).unlink(missing_ok=True)
         served.unserve(self.home, "thread", found.id)
 
-    async def copy(self, request: Request) -> Response:
-        name = uuid_in(request.path_params["thread"], "thread", 400)
+    async def copy_thread(self, request: Request) -> Response:
+        name = parse_uuid(request.path_params["thread"], "thread", 400)
         try:
-            found = self.find(name)
-        except MissingError:
+            found = self.find_thread(name)
+        except NotFoundError:
             raise RefusedError(409, "Conflict") from None
         run = ""
-        if self._row(found):
+        if self._run_row(found):
             run = (await asyncio.to_thread(lambda: self.client.fork(found.run, in_place=True))).run
-        kept = {"metadata": part(found.body, "metadata"), "copied": True, **owned()}
+        kept = {"metadata": read_object(found.body, "metadata"), "copied": True, **ownership_fields()}
         made = served.serve(self.home, "thread", str(uuid4()), kept, run=run)
-        return answer(await asyncio.to_thread(self.shown, made, self.of(made)))
+        return json_response(await asyncio.to_thread(self.thread_json, made, self.runs_by_id(made)))
 
-    def _row(self, thread: Served) -> RunRow | None:
+    def _run_row(self, thread: Served) -> RunRow | None:
         return self.client.exact(thread.run) if thread.run else None
 
     async def get_state(self, request: Request) -> Response:
         asked_for = request.query_params
         at = {"checkpoint_id": request.path_params.get("checkpoint")}
-        return await self._state(request, at, asked_for.get("subgraphs") == "true")
+        return await self._state_response(request, at, asked_for.get("subgraphs") == "true")
 
-    async def state_at(self, request: Request) -> Response:
-        given = await body(request)
-        return await self._state(request, part(given, "checkpoint"), bool(given.get("subgraphs")))
-
-    async def _state(self, request: Request, at: Mapping[str, Any], subgraphs: bool) -> Response:
-        thread = self.find(request.path_params["thread"])
-        return answer(await asyncio.to_thread(self.latest_state, thread, at, subgraphs))
-
-    def latest_state(self, thread: Served, at: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False) -> Any:
-        """The state of a thread as programs read it, now or at a checkpoint."""
-        if (row := self._row(thread)) is None:
-            return _EMPTY
-        with threads.opened(self.options, row.run) as found, _refusing():
-            snapshot = threads.snapshot_of(found, at, subgraphs)
-        is_named = snapshot.created_at is not None or at.get("checkpoint_id")
-        return self.state(thread, row, found, snapshot) if is_named else _EMPTY
-
-    async def get_history(self, request: Request) -> Response:
-        given: Mapping[str, Any] = await body(request) if request.method == "POST" else request.query_params
-        thread, limit = self.find(request.path_params["thread"]), whole(given, "limit", 1, least=-1_000)
-        if limit > 0:
-            limit_of(given, 1, 1_000_000)
-        if (row := self._row(thread)) is None or limit <= 0:
-            return answer([])
-        named = given.get("before") if request.method == "GET" else None
-        before = {"checkpoint_id": named} if named else part(given, "before")
-        before = part(before, "configurable") or before
-        at, metadata = (
-            (part(given, "checkpoint"), part(given, "metadata")) if request.method == "POST" else ({}, {})
+    async def get_checkpoint_state(self, request: Request) -> Response:
+        given = await read_body(request)
+        return await self._state_response(
+            request, read_object(given, "checkpoint"), bool(given.get("subgraphs"))
         )
 
-        def read() -> Any:
-            with threads.opened(self.options, row.run) as found, _refusing():
-                taken = threads.history_of(found, limit, before, at, metadata)
-                return [self.state(thread, row, found, one) for one in taken]
+    async def _state_response(self, request: Request, at: Mapping[str, Any], subgraphs: bool) -> Response:
+        thread = self.find_thread(request.path_params["thread"])
+        return json_response(await asyncio.to_thread(self.read_state_json, thread, at, subgraphs))
 
-        return answer(await asyncio.to_thread(read))
+    def read_state_json(
+        self, thread: Served, at: Mapping[str, Any] = _NOWHERE, subgraphs: bool = False
+    ) -> Any:
+        """Return the state of a thread as programs read it, now or at a checkpoint. Raises `RefusedError`."""
+        return self._states.read_state_json(thread, self._run_row(thread), at, subgraphs)
+
+    async def get_history(self, request: Request) -> Response:
+        given: Mapping[str, Any] = (
+            await read_body(request) if request.method == "POST" else request.query_params
+        )
+        thread, limit = (
+            self.find_thread(request.path_params["thread"]),
+            read_whole_number(given, "limit", 1, least=-1_000),
+        )
+        if limit > 0:
+            read_limit(given, 1, 1_000_000)
+        if (row := self._run_row(thread)) is None or limit <= 0:
+            return json_response([])
+        named = given.get("before") if request.method == "GET" else None
+        before = {"checkpoint_id": named} if named else read_object(given, "before")
+        before = read_object(before, "configurable") or before
+        at, metadata = (
+            (read_object(given, "checkpoint"), read_object(given, "metadata"))
+            if request.method == "POST"
+            else ({}, {})
+        )
+        read = self._states.read_history
+        return json_response(await asyncio.to_thread(read, thread, row, limit, before, at, metadata))
 
     async def update_state(self, request: Request) -> Response:
-        thread, given = self.find(request.path_params["thread"]), await body(request)
-        row = self._row(thread)
-        if self.status(thread, row) == "busy":
+        thread, given = self.find_thread(request.path_params["thread"]), await read_body(request)
+        row = self._run_row(thread)
+        if self.thread_status(thread, row) == "busy":
             raise RefusedError(409, "Thread is busy with a running job. Cannot update state.")
         if row is None:
             raise RefusedError(
@@ -517,69 +459,41 @@ class Threads:
         if not isinstance(given.get("values"), dict | list | None):
             raise RefusedError(422, "`values` must be a JSON object, or a list of some.")
         named = {"checkpoint_id": given["checkpoint_id"]} if given.get("checkpoint_id") else {}
-        at = {**part(given, "checkpoint"), **named}
+        at = {**read_object(given, "checkpoint"), **named}
         if not isinstance(node := given.get("as_node"), str | None):
             raise RefusedError(422, f"`as_node` must be a string, not {node!r}.")
         made = await threads.update(self.options, row.run, given.get("values"), node, at)
-        self.keep(thread)
-        drives = self.drives(thread.id)
+        self.ensure_thread_row(thread)
+        drives = self.list_drives(thread.id)
         noted = {"updates": str(uuid4()), "updated": time.time(), "over": drives[0].id if drives else ""}
         served.change(self.home, "thread", thread.id, noted)
-        where = _named(made, thread) or {}
-        return answer(
+        where = thread_checkpoint_address(made, thread) or {}
+        return json_response(
             {"checkpoint": where, "configurable": where, "checkpoint_id": where.get("checkpoint_id")}
         )
 
 
-_CUT = "CancelledError()"
-"""A task's error if it was cancelled: it goes on."""
-
-
-@contextmanager
-def _refusing() -> Generator[None]:
-    """Raise `RefusedError` for a state that the types of its graph refuse."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        raise RefusedError(400, str(error)) from error
-
-
-def _is_unbegun(drives: Sequence[Served]) -> bool:
+def _is_newest_unbegun(drives: Sequence[Served]) -> bool:
     """Whether the newest drive of a thread was cancelled before it began: the thread is idle then, as there."""
     return bool(drives and drives[0].body.get("unbegun"))
 
 
-def _begun(drives: Sequence[Served]) -> list[Served]:
+def _drop_unbegun(drives: Sequence[Served]) -> list[Served]:
     """Those that weren't cancelled before they began."""
     return [one for one in drives if not one.body.get("unbegun")]
 
 
-def _named(config: Any, thread: Served) -> dict[str, Any] | None:
-    found = place_of(config)
-    return {**found, "thread_id": thread.id} if found else None
-
-
-def _checkpoint(config: Any, thread: Served) -> dict[str, Any] | None:
-    found = _named(config, thread)
-    return found if found and "checkpoint_id" in found else None
-
-
-def _changed(thread: Served, row: RunRow | None) -> float:
+def _updated_at(thread: Served, row: RunRow | None) -> float:
     return max(thread.body.get("updated", thread.at), row.updated if row else 0)
 
 
 _EXTRACTED = ("config", "interrupts", "metadata", "values")
 
 
-def _check_search(given: Mapping[str, Any]) -> None:
+def _check_extract(given: Mapping[str, Any]) -> None:
     """Raises `RefusedError`."""
-    for name, path in part(given, "extract").items():
+    for name, path in read_object(given, "extract").items():
         if not name.isidentifier() or name in THREAD_FIELDS:
             raise RefusedError(422, f"`extract`: {name!r} is no name of letters, digits and underscores.")
         if not isinstance(path, str) or re.split(r"[.\[]", path)[0] not in _EXTRACTED:
             raise RefusedError(422, f"`extract`: {path!r} must begin with one of {', '.join(_EXTRACTED)}.")
-
-
-_PLACES = ("checkpoint", "parent_checkpoint", "checkpoint_id", "parent_checkpoint_id")
-_NONE: Mapping[str, Any] = {"values": {}, "next": [], "tasks": [], "interrupts": []}
-_EMPTY: Mapping[str, Any] = {**_NONE, **dict.fromkeys((*_PLACES, "metadata", "created_at"))}

@@ -1,4 +1,4 @@
-"""commands: the second event protocol over HTTP and WebSockets: commands, and streams of a thread's events."""
+"""protocol_commands: the second event protocol over HTTP and WebSockets: commands, and streams of a thread's events."""
 
 import asyncio
 import json
@@ -14,14 +14,14 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from interlock.engine.client import served, threads
 from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError, bug
-from interlock.web.answers import RefusedError, body, check_role, forbid_user_code
-from interlock.web.api import protocol, streams
-from interlock.web.api.answers import answer, dumped, part, uuid_in
-from interlock.web.api.recorder import record_of
+from interlock.web.api import drive_streams, event_protocol
+from interlock.web.api.app_auth import VISIBILITY, AppAuth, authorize_thread_action
+from interlock.web.api.drive_recorder import stream_file
+from interlock.web.api.payloads import dump_json, json_response, parse_uuid, read_object
 from interlock.web.api.runs import Runs
 from interlock.web.api.threads import BUSY
-from interlock.web.api.visitors import SIGHT, Visitors, sight_of
-from interlock.web.roles import Person, role_needed
+from interlock.web.endpoints import RefusedError, check_role, forbid_user_code, read_body
+from interlock.web.roles import Person, required_role
 
 _ENDS = {"success": "completed"}
 """How a drive's status ends a stream; every other one as `failed`, or clients would wait for a person's answer."""
@@ -30,80 +30,93 @@ _META = {"applied_through_seq": 0}
 """As LangGraph's server has it."""
 
 
-class Commands:
+class ProtocolCommands:
     """Answers the protocol's two routes."""
 
     def __init__(self, runs: Runs) -> None:
         self.runs, self.lanes = runs, runs.lanes
         self.about, self.home = runs.about, runs.lanes.home
 
-    async def command(self, request: Request) -> Response:
+    async def handle_command(self, request: Request) -> Response:
         try:
-            given = await body(request)
+            given = await read_body(request)
         except RefusedError as error:
-            return answer(
+            return json_response(
                 {"type": "error", "id": None, "error": "invalid_argument", "message": str(error)}, 400
             )
         name, method = given.get("id"), given.get("method")
         if not isinstance(name, int) or not isinstance(method, str):
             text = "Protocol commands must include an integer id and string method."
-            return answer({"type": "error", "id": name, "error": "invalid_argument", "message": text}, 400)
-        return answer(await self.done(request.path_params["thread"], given, request.state.person))
+            return json_response(
+                {"type": "error", "id": name, "error": "invalid_argument", "message": text}, 400
+            )
+        return json_response(
+            await self.execute_command(request.path_params["thread"], given, request.state.person)
+        )
 
-    async def done(self, thread_id: str, given: Mapping[str, Any], person: Person) -> dict[str, Any]:
+    async def execute_command(
+        self, thread_id: str, given: Mapping[str, Any], person: Person
+    ) -> dict[str, Any]:
         """Do what a command says; returns its response. Raises `RefusedError` (403) for a role that may not."""
         name = given["id"]
         try:
             params = {
-                **part(given, "params"),
+                **read_object(given, "params"),
                 **({"metadata": given["metadata"]} if "metadata" in given else {}),
             }
-            found = await self._done(thread_id, given["method"], params, person)
+            found = await self._dispatch(thread_id, given["method"], params, person)
         except RefusedError as error:
             if error.status == 403:
                 raise
-            return {"type": "error", "id": name, **error_in(error)}
+            return {"type": "error", "id": name, **error_fields(error)}
         except InterlockError as error:
             return {"type": "error", "id": name, "error": "unknown_error", "message": str(error)}
         return {"type": "success", "id": name, "result": found, "meta": _META}
 
-    async def _done(
+    async def _dispatch(
         self, thread_id: str, method: str, params: Mapping[str, Any], person: Person
     ) -> dict[str, Any]:
         if method == "run.start":
-            return await self._start(thread_id, params, person)
+            return await self._start_drive(thread_id, params, person)
         if method == "input.respond":
-            return await self._respond(self.about.find(thread_id), params, person)
+            return await self._answer_interrupts(self.about.find_thread(thread_id), params, person)
         if method == "agent.getTree":
-            status = self.about.status(self.about.find(thread_id), None)
+            status = self.about.thread_status(self.about.find_thread(thread_id), None)
             if status != "busy":
                 raise CommandError("no_such_run", "No active run is bound to this thread.")
             return {"tree": {"namespace": [], "status": status, "children": []}}
         raise CommandError("unknown_command", f"Unknown protocol command: {method}")
 
-    async def _start(self, thread_id: str, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
+    async def _start_drive(self, thread_id: str, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
         if not params.get("assistant_id"):
             raise CommandError("invalid_argument", "run.start requires an assistant_id.")
-        thread = self.runs.thread(thread_id, {"if_not_exists": "create"})
-        at = part(part(params, "config"), "configurable").get("checkpoint_id")
+        thread = self.runs.thread_for_drive(thread_id, {"if_not_exists": "create"})
+        at = read_object(read_object(params, "config"), "configurable").get("checkpoint_id")
         strategy = params.get("multitaskStrategy")
-        given = {**_REST, **params, "multitask_strategy": strategy or "enqueue", "checkpoint_id": at}
+        given = {
+            **_DRIVE_DEFAULTS,
+            **params,
+            "multitask_strategy": strategy or "enqueue",
+            "checkpoint_id": at,
+        }
         waits = threads.waiting(self.about.options, thread.run) if thread.run else []
         if waits and params.get("input") is not None and strategy is None:
             given |= {"input": None, "command": {"resume": params["input"]}}
-        return {"run_id": (await self.lanes.begun(given, thread, person, protocol=True)).id}
+        return {"run_id": (await self.lanes.enqueue_drive(given, thread, person, protocol=True)).id}
 
-    async def _respond(self, thread: Served, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
+    async def _answer_interrupts(
+        self, thread: Served, params: Mapping[str, Any], person: Person
+    ) -> dict[str, Any]:
         several: Any = params.get("responses") or [params]
         names = [str(one.get("interrupt_id")) for one in several]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise CommandError("invalid_argument", f"Interrupt {repeated[0]} is answered more than once.")
         answers = {name: one.get("response") for name, one in zip(names, several, strict=True)}
         for _ in range(100):  # a program hears of an interrupt before its drive has ended
-            if self.about.status(thread, None) != "busy":
+            if self.about.thread_status(thread, None) != "busy":
                 break
             await asyncio.sleep(_LOOK_S)
-        thread = self.about.find(thread.id)
+        thread = self.about.find_thread(thread.id)
         waits = (
             {one.interrupt for one in threads.waiting(self.about.options, thread.run)}
             if thread.run
@@ -111,44 +124,46 @@ class Commands:
         )
         if unknown := [name for name in answers if name not in waits]:
             raise CommandError("no_such_interrupt", f"Unknown or already-consumed interrupt: {unknown[0]}")
-        drives = self.about.drives(thread.id)
+        drives = self.about.list_drives(thread.id)
         if not drives:
             raise CommandError("no_such_run", "No interrupted run is bound to this thread.")
         more = {key: params[key] for key in ("update", "goto") if params.get(key) is not None}
         given = {
-            **_REST,
+            **_DRIVE_DEFAULTS,
             "assistant_id": drives[0].body["assistant_id"],
             "command": {"resume": answers, **more},
         }
-        await self.lanes.begun(given, thread, person, protocol=True)
+        await self.lanes.enqueue_drive(given, thread, person, protocol=True)
         return {}
 
-    async def events(self, request: Request) -> Response:
-        given = await body(request)
-        if wrong := wrong_channels(given.get("channels")):
+    async def stream_events(self, request: Request) -> Response:
+        given = await read_body(request)
+        if wrong := channels_problem(given.get("channels")):
             raise RefusedError(400, wrong)
-        return streams.Streaming(self._sent(self.about.find(request.path_params["thread"]).id, given))
+        return drive_streams.EventStreamResponse(
+            self._encode_events(self.about.find_thread(request.path_params["thread"]).id, given)
+        )
 
-    async def _sent(self, thread: str, given: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    async def _encode_events(self, thread: str, given: Mapping[str, Any]) -> AsyncIterator[bytes]:
         yield b": connected\r\n\r\n"
-        async for made in self.followed(thread):
+        async for made in self.follow_thread(thread):
             if made is None:
                 yield b": heartbeat\r\n\r\n"
-            elif protocol.wants(given, made):
-                yield streams.sse(made["method"], dumped(made), str(made["seq"]))
+            elif event_protocol.is_subscribed(given, made):
+                yield drive_streams.format_sse(made["method"], dump_json(made), str(made["seq"]))
 
-    async def followed(self, thread: str) -> AsyncIterator[dict[str, Any] | None]:
+    async def follow_thread(self, thread: str) -> AsyncIterator[dict[str, Any] | None]:
         """All events of a thread's drives by this protocol, from the first one; then live. None: nothing for now."""
         number, beat = 0, 0.0
         seen: set[str] = set()
         while True:
-            there = [one for one in reversed(self.about.drives(thread)) if one.id not in seen]
+            there = [one for one in reversed(self.about.list_drives(thread)) if one.id not in seen]
             for drive in (one for one in there if one.body["kwargs"]["protocol"]):
-                if not record_of(self.home, drive.id).exists():
+                if not stream_file(self.home, drive.id).exists():
                     number += drive.body.get("events", 0)
                     continue
                 place = 0
-                async for made in self._drive_events(drive):
+                async for made in self._follow_drive(drive):
                     if made is None:
                         yield None
                         continue
@@ -161,12 +176,12 @@ class Commands:
                 yield None
             await asyncio.sleep(_LOOK_S)
 
-    async def _drive_events(self, drive: Served) -> AsyncIterator[dict[str, Any] | None]:
+    async def _follow_drive(self, drive: Served) -> AsyncIterator[dict[str, Any] | None]:
         graph = drive.body["kwargs"]["graph_id"]
-        yield protocol.event("lifecycle", {"event": "running", "graph_name": graph})
+        yield event_protocol.protocol_event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
-        found = streams.pieces(self.home, drive.id, lambda: self.lanes.lasts(drive.id))
-        async for line in streams.lines(found):
+        found = drive_streams.follow_pieces(self.home, drive.id, lambda: self.lanes.is_unfinished(drive.id))
+        async for line in drive_streams.join_pieces(found):
             if line is None:
                 yield None
             elif line.event == "protocol":
@@ -174,7 +189,9 @@ class Commands:
                 yield made
                 if made["method"] == "input.requested" and not asks:
                     asks = True
-                    yield protocol.event("lifecycle", {"event": "interrupted", "graph_name": graph})
+                    yield event_protocol.protocol_event(
+                        "lifecycle", {"event": "interrupted", "graph_name": graph}
+                    )
             elif line.event == "error":
                 failed = json.loads(line.data)["message"]
         now = served.served(self.home, "drive", drive.id)
@@ -185,7 +202,7 @@ class Commands:
             return
         ended = _ENDS.get(now.body["status"] if now else "", "failed")
         more = {"error": failed} if failed else {}
-        yield protocol.event("lifecycle", {"event": ended, "graph_name": graph, **more})
+        yield event_protocol.protocol_event("lifecycle", {"event": ended, "graph_name": graph, **more})
 
 
 class CommandError(RefusedError):
@@ -196,17 +213,19 @@ class CommandError(RefusedError):
         self.code = code
 
 
-def error_in(error: RefusedError) -> dict[str, str]:
+def error_fields(error: RefusedError) -> dict[str, str]:
     code = error.code if isinstance(error, CommandError) else "unknown_error"
     return {"error": code, "message": str(error)}
 
 
-def wrong_channels(found: object) -> str:
+def channels_problem(found: object) -> str:
     """What is wrong with the channels of a subscription; empty: nothing."""
     if not isinstance(found, list) or not found:
         return "channels is required and must be a non-empty array"
     channels = cast("list[Any]", found)
-    wrong = [one for one in channels if not str(one).startswith("custom:") and one not in protocol.CHANNELS]
+    wrong = [
+        one for one in channels if not str(one).startswith("custom:") and one not in event_protocol.CHANNELS
+    ]
     if not wrong:
         return ""
     allowed = "values, updates, messages, tools, custom, lifecycle, input, tasks, or any `custom:<name>`"
@@ -214,33 +233,41 @@ def wrong_channels(found: object) -> str:
     return f"channels contains unsupported entries: {text}. Allowed: {allowed}."
 
 
-_REST: Mapping[str, Any] = {"stream_mode": ["values"], "stream_subgraphs": True, "stream_resumable": True}
+_DRIVE_DEFAULTS: Mapping[str, Any] = {
+    "stream_mode": ["values"],
+    "stream_subgraphs": True,
+    "stream_resumable": True,
+}
 
 
-class Sockets:
-    def __init__(self, commands: Commands, visitors: Visitors | None) -> None:
+class ProtocolSockets:
+    def __init__(self, commands: ProtocolCommands, visitors: AppAuth | None) -> None:
         self._commands, self._visitors = commands, visitors
 
-    async def serve(self, socket: WebSocket) -> None:
+    async def serve_socket(self, socket: WebSocket) -> None:
         """Until the client is gone, or takes nothing for too long."""
         commands = self._commands
         try:
-            thread = uuid_in(socket.path_params["thread"], "thread")
+            thread = parse_uuid(socket.path_params["thread"], "thread")
         except RefusedError as error:
             await socket.close(1008, str(error))
             return
         try:
-            SIGHT.set(await sight_of(self._visitors, socket.state.person, "read", {"thread_id": thread}))
+            VISIBILITY.set(
+                await authorize_thread_action(
+                    self._visitors, socket.state.person, "read", {"thread_id": thread}
+                )
+            )
             if self._visitors:
-                commands.about.find(thread)
+                commands.about.find_thread(thread)
         except RefusedError as error:
             await socket.close(1008, str(error))
             return
         forbid_user_code(socket.state.person)
         await socket.accept()
-        talk = _Talk(commands, socket, thread, socket.state.person, self._visitors)
-        telling = asyncio.ensure_future(talk.tell())
-        listening = asyncio.ensure_future(talk.listen())
+        talk = _SocketSession(commands, socket, thread, socket.state.person, self._visitors)
+        telling = asyncio.ensure_future(talk.send_events())
+        listening = asyncio.ensure_future(talk.receive_commands())
         await asyncio.wait((telling, listening), return_when=asyncio.FIRST_COMPLETED)
         for task in (telling, listening):
             task.cancel()
@@ -251,14 +278,14 @@ class Sockets:
                     socket.state.cut()
 
 
-class _Talk:
+class _SocketSession:
     def __init__(
         self,
-        commands: Commands,
+        commands: ProtocolCommands,
         socket: WebSocket,
         thread: str,
         person: Person,
-        visitors: Visitors | None,
+        visitors: AppAuth | None,
     ) -> None:
         self._commands, self._socket, self._thread, self._person = commands, socket, thread, person
         self._visitors = visitors
@@ -269,21 +296,21 @@ class _Talk:
         self._lock = asyncio.Lock()
 
     async def _send(self, data: Mapping[str, Any]) -> None:
-        async with asyncio.timeout(streams.PATIENCE_S):
-            await self._socket.send_text(dumped(data).decode())
+        async with asyncio.timeout(drive_streams.PATIENCE_S):
+            await self._socket.send_text(dump_json(data).decode())
 
-    async def tell(self) -> None:
+    async def send_events(self) -> None:
         """Send the events that some subscription wants."""
-        async with aclosing(cast(Any, self._commands.followed(self._thread))) as found:
+        async with aclosing(cast(Any, self._commands.follow_thread(self._thread))) as found:
             async for made in found:
                 if made is None:
                     continue
                 async with self._lock:
                     self._told = made["seq"]
-                    if any(protocol.wants(one, made) for one in self._wanted.values()):
+                    if any(event_protocol.is_subscribed(one, made) for one in self._wanted.values()):
                         await self._send(made)
 
-    async def listen(self) -> None:
+    async def receive_commands(self) -> None:
         while True:
             text = await self._socket.receive_text()
             try:
@@ -292,60 +319,68 @@ class _Talk:
                 found = None
             given = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
             if isinstance(given.get("id"), int) and isinstance(given.get("method"), str):
-                await self._answer(given)
+                await self._answer_command(given)
                 continue
             message = "Protocol commands must be JSON with an integer id and string method."
-            await self._refuse(given.get("id"), CommandError("invalid_argument", message))
+            await self._send_error(given.get("id"), CommandError("invalid_argument", message))
 
-    async def _refuse(self, name: object, error: RefusedError) -> None:
+    async def _send_error(self, name: object, error: RefusedError) -> None:
         async with self._lock:
-            await self._send({"type": "error", "id": name, **error_in(error)})
+            await self._send({"type": "error", "id": name, **error_fields(error)})
 
-    async def _answer(self, given: dict[str, Any]) -> None:
+    async def _answer_command(self, given: dict[str, Any]) -> None:
         method: str = given["method"]
         try:
             if method in ("subscription.subscribe", "subscription.reconnect"):
-                await self._subscribe(given["id"], part(given, "params"))
+                await self._add_subscription(given["id"], read_object(given, "params"))
             elif method == "subscription.unsubscribe":
-                name = str(part(given, "params").get("subscription_id"))
+                name = str(read_object(given, "params").get("subscription_id"))
                 if self._wanted.pop(name, None) is None:
                     raise CommandError("no_such_subscription", f"Unknown subscription: {name}")
-                await self._succeed(given["id"], {})
+                await self._send_success(given["id"], {})
             else:
-                check_role(self._person, role_needed("decide"))
-                value: dict[str, Any] = {**part(given, "params"), "thread_id": self._thread, "metadata": {}}
-                SIGHT.set(await sight_of(self._visitors, self._person, "create_run", value))
+                check_role(self._person, required_role("decide"))
+                value: dict[str, Any] = {
+                    **read_object(given, "params"),
+                    "thread_id": self._thread,
+                    "metadata": {},
+                }
+                VISIBILITY.set(
+                    await authorize_thread_action(self._visitors, self._person, "create_run", value)
+                )
                 given |= {"metadata": value["metadata"]} if value["metadata"] else {}
-                made = await self._commands.done(self._thread, given, self._person)
+                made = await self._commands.execute_command(self._thread, given, self._person)
                 async with self._lock:
                     await self._send(made)
         except RefusedError as error:
-            await self._refuse(given["id"], error)
+            await self._send_error(given["id"], error)
         except (WebSocketDisconnect, TimeoutError):
             raise
         except Exception as error:
-            await self._refuse(given["id"], RefusedError(500, str(bug(error))))
+            await self._send_error(given["id"], RefusedError(500, str(bug(error))))
 
-    async def _succeed(self, name: int, result: Mapping[str, Any]) -> None:
+    async def _send_success(self, name: int, result: Mapping[str, Any]) -> None:
         async with self._lock:
             await self._send({"type": "success", "id": name, "result": result, "meta": _META})
 
-    async def _subscribe(self, name: int, params: dict[str, Any]) -> None:
+    async def _add_subscription(self, name: int, params: dict[str, Any]) -> None:
         """Subscribe, and send what it wants of the past, unless another subscription wanted it."""
-        if wrong := wrong_channels(params.get("channels")):
+        if wrong := channels_problem(params.get("channels")):
             raise CommandError("invalid_argument", wrong)
         key = str(params.get("subscription_id") or uuid4())
-        await self._succeed(name, {"subscription_id": key})
+        await self._send_success(name, {"subscription_id": key})
         async with self._lock:
             others = [*self._wanted.values()]
             self._wanted[key] = params
             if not self._told:
                 return
-            async with aclosing(cast(Any, self._commands.followed(self._thread))) as found:
+            async with aclosing(cast(Any, self._commands.follow_thread(self._thread))) as found:
                 async for made in found:
                     if made is None:
                         continue
-                    if protocol.wants(params, made) and not any(protocol.wants(o, made) for o in others):
+                    if event_protocol.is_subscribed(params, made) and not any(
+                        event_protocol.is_subscribed(o, made) for o in others
+                    ):
                         await self._send(made)
                     if made["seq"] >= self._told:
                         return

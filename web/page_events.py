@@ -1,4 +1,4 @@
-"""stream: server-sent events for a browser: a run's record with places, live pieces between them, and what changed."""
+"""page_events: server-sent events for a browser: a run's record, live pieces between, and what changed."""
 
 import asyncio
 import json
@@ -12,16 +12,16 @@ from starlette.requests import Request
 from interlock.engine.client import Client
 from interlock.engine.client.following import Standing, changed
 from interlock.engine.client.record import Cursor
-from interlock.web.answers import run_of
-from interlock.web.api.streams import Streaming
-from interlock.web.drives import pieces
-from interlock.web.served import Served
+from interlock.web.api.drive_streams import EventStreamResponse
+from interlock.web.drive_launcher import tail_live_events
+from interlock.web.endpoints import run_from_path
+from interlock.web.page_context import PageContext
 
 _QUEUED = 16
 """Events between the run's record and a slow reader; more wait in the store. With `_MOST` they hold less than 1 MB."""
 _AT_ONCE = 40_000
 """Bytes after which events are sent: a long run has thousands of small ones."""
-_MOST = 40_000
+_MAX_TEXT = 40_000
 """Characters of one event's text; the whole is fetched apart."""
 _BEAT_S = 10.0
 _CALM_S = 1.0
@@ -31,28 +31,28 @@ _STUCK_S = 10.0
 _LIVE = ("message", "thought", "tool_output", "node_start", "progress", "custom", "error", "retry", "result")
 
 
-def sent(data: object, id: str = "", event: str = "") -> bytes:
+def format_event(data: object, id: str = "", event: str = "") -> bytes:
     head = (f"event: {event}\n" if event else "") + (f"id: {id}\n" if id else "")
     return f"{head}data: {json.dumps(data, default=repr)}\n\n".encode()
 
 
-async def events(page: Served, request: Request) -> Any:
-    row = run_of(page.client, request)
+async def stream_run_events(page: PageContext, request: Request) -> Any:
+    row = run_from_path(page.client, request)
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
     Cursor.read(cursor)  # refused here: a stream that has begun can't tell its reader
-    return Streaming(_events(page.client, row.run, cursor), patience=_STUCK_S)
+    return EventStreamResponse(_follow_run(page.client, row.run, cursor), patience=_STUCK_S)
 
 
-async def changes(page: Served, _: Request) -> Any:
-    return Streaming(_changes(page.client), patience=_STUCK_S)
+async def stream_changes(page: PageContext, _: Request) -> Any:
+    return EventStreamResponse(_follow_changes(page.client), patience=_STUCK_S)
 
 
-async def _events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
+async def _follow_run(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
     """A run's record and its live pieces; `: beat` shows a silent connection that it lives."""
     queue = asyncio.Queue[bytes](_QUEUED)
     readers = [
-        asyncio.ensure_future(_record(client, run, cursor, queue)),
-        asyncio.ensure_future(_pieces(client, run, queue)),
+        asyncio.ensure_future(_enqueue_record(client, run, cursor, queue)),
+        asyncio.ensure_future(_enqueue_live_events(client, run, queue)),
     ]
     try:
         yield b"retry: 500\n\n"
@@ -72,7 +72,7 @@ async def _events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes
             reader.cancel()
 
 
-async def _changes(client: Client) -> AsyncGenerator[bytes]:
+async def _follow_changes(client: Client) -> AsyncGenerator[bytes]:
     """Says at once which requests wait, when that changes, and now and then that some run changed."""
     waiting: tuple[str, ...] | None = None
     told = beat = 0.0
@@ -88,13 +88,13 @@ async def _changes(client: Client) -> AsyncGenerator[bytes]:
                     waiting, told = found, 0.0
             if due and now - told >= _CALM_S:
                 due, told, beat = False, now, now
-                yield sent({"waiting": waiting})
+                yield format_event({"waiting": waiting})
             elif now - beat >= _BEAT_S:
                 beat = now
                 yield b": beat\n\n"
 
 
-async def _record(client: Client, run: str, cursor: str, queue: "asyncio.Queue[bytes]") -> None:
+async def _enqueue_record(client: Client, run: str, cursor: str, queue: "asyncio.Queue[bytes]") -> None:
     async with aclosing(client.follow(run, cursor)) as found:
         async for event, place in found:
             data: dict[str, Any]
@@ -104,23 +104,23 @@ async def _record(client: Client, run: str, cursor: str, queue: "asyncio.Queue[b
                 data = event.model_dump(mode="json")
             else:
                 continue
-            await queue.put(sent(bounded(data), place))
+            await queue.put(format_event(cut_long_texts(data), place))
 
 
-async def _pieces(client: Client, run: str, queue: "asyncio.Queue[bytes]") -> None:
-    async with aclosing(pieces(client.home, run)) as found:
+async def _enqueue_live_events(client: Client, run: str, queue: "asyncio.Queue[bytes]") -> None:
+    async with aclosing(tail_live_events(client.home, run)) as found:
         async for event in found:
             if event["type"] in _LIVE:
-                await queue.put(sent({**bounded(event), "live": True}))
+                await queue.put(format_event({**cut_long_texts(event), "live": True}))
 
 
-def bounded(event: dict[str, Any]) -> dict[str, Any]:
+def cut_long_texts(event: dict[str, Any]) -> dict[str, Any]:
     """An event whose long texts are cut; `cut` says how long the longest was."""
-    long = {key: len(text) for key, text in event.items() if isinstance(text, str) and len(text) > _MOST}
+    long = {key: len(text) for key, text in event.items() if isinstance(text, str) and len(text) > _MAX_TEXT}
     for key in [key for key, value in event.items() if isinstance(value, dict | list)]:
         text = json.dumps(event[key], default=repr)
-        if len(text) > _MOST:
+        if len(text) > _MAX_TEXT:
             event, long = {**event, key: text}, {**long, key: len(text)}
     if not long:
         return event
-    return {**event, **{key: event[key][:_MOST] for key in long}, "cut": max(long.values())}
+    return {**event, **{key: event[key][:_MAX_TEXT] for key in long}, "cut": max(long.values())}

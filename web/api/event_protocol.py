@@ -1,4 +1,4 @@
-"""protocol: the second event protocol: a graph's own events as the messages of `/threads/{id}/stream/events`."""
+"""event_protocol: the second event protocol: a graph's own events as the messages of `/threads/{id}/stream/events`."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any, cast
 CHANNELS = ("values", "updates", "checkpoints", "messages", "tools", "custom", "lifecycle", "input", "tasks")
 
 
-def protocol_events(method: str, params: Mapping[str, Any], asked: set[str]) -> Iterator[dict[str, Any]]:
+def to_protocol_events(method: str, params: Mapping[str, Any], asked: set[str]) -> Iterator[dict[str, Any]]:
     """What a program is sent of one event of a graph: `method` and `params`, without numbers.
 
     `asked`: ids of the interrupts that it was told of. Graphs around one that asks have the same interrupt.
@@ -15,57 +15,61 @@ def protocol_events(method: str, params: Mapping[str, Any], asked: set[str]) -> 
     data: Any = params.get("data")
     namespace: list[str] = params.get("namespace") or []
     if method == "values":
-        found = [*(params.get("interrupts") or ()), *(_field(data, "__interrupt__") or ())]
+        found = [*(params.get("interrupts") or ()), *(_field_of(data, "__interrupt__") or ())]
         for one in found:
             if one["id"] not in asked:
                 asked.add(one["id"])
-                yield requested(one, namespace)
+                yield input_requested_event(one, namespace)
     if method == "lifecycle":  # of a graph inside: its own namespace is in the data
-        namespace = _field(data, "namespace") or []
+        namespace = _field_of(data, "namespace") or []
         if not namespace:
             return
         if data.get("event") != "started":
             data = {key: value for key, value in data.items() if key != "namespace"}
             data["graph_name"] = namespace[-1].partition(":")[0]
-    shaped = _shaped(method, data)
+    shaped = _event_data(method, data)
     if method != "messages" or shaped is not None:
-        yield event(method.partition(":")[0], shaped, namespace, params.get("node"))
+        yield protocol_event(method.partition(":")[0], shaped, namespace, params.get("node"))
 
 
-def _shaped(method: str, data: Any) -> Any:
+def _event_data(method: str, data: Any) -> Any:
     """The data of an event as programs expect it; None for a whole message: those who stream get it in pieces."""
     kind, _, name = method.partition(":")
     if kind == "messages":
         piece = cast(Any, data[0] if isinstance(data, list) else data)
-        return piece if _field(piece, "event") else None
+        return piece if _field_of(piece, "event") else None
     if kind == "custom":
         return (
-            {"name": name, "payload": data} if name else data if _field(data, "name") else {"payload": data}
+            {"name": name, "payload": data}
+            if name
+            else data
+            if _field_of(data, "name")
+            else {"payload": data}
         )
-    return _brief(without_interrupts(data)) if kind == "values" else data
+    return _strip_empty_message_fields(strip_interrupts(data)) if kind == "values" else data
 
 
-def _field(data: Any, name: str) -> Any:
+def _field_of(data: Any, name: str) -> Any:
     return cast("dict[str, Any]", data).get(name) if isinstance(data, dict) else None
 
 
-def without_interrupts(data: Any) -> Any:
+def strip_interrupts(data: Any) -> Any:
     """A state without what waits in it."""
     if not isinstance(data, dict):
         return data
     return {key: value for key, value in cast("dict[str, Any]", data).items() if key != "__interrupt__"}
 
 
-def _brief(data: Any) -> Any:
+def _strip_empty_message_fields(data: Any) -> Any:
     """A state with its messages, which are without what is empty in them."""
     if isinstance(data, list):
-        return [_brief(one) for one in cast("list[Any]", data)]
+        return [_strip_empty_message_fields(one) for one in cast("list[Any]", data)]
     if not isinstance(data, dict):
         return data
     values = cast("dict[str, Any]", data)
     if "content" in values and "type" in values and "additional_kwargs" in values:
         return {key: one for key, one in values.items() if one or key not in _EMPTY}
-    return {key: _brief(one) for key, one in values.items()}
+    return {key: _strip_empty_message_fields(one) for key, one in values.items()}
 
 
 _EMPTY = frozenset(
@@ -76,21 +80,21 @@ _EMPTY = frozenset(
 )
 
 
-def event(method: str, data: Any, namespace: Sequence[str] = (), node: Any = None) -> dict[str, Any]:
+def protocol_event(method: str, data: Any, namespace: Sequence[str] = (), node: Any = None) -> dict[str, Any]:
     more = {"node": node} if isinstance(node, str) and node else {}
     params = {"namespace": [*namespace], "timestamp": int(time.time() * 1000), "data": data, **more}
     return {"type": "event", "method": method, "params": params}
 
 
-def requested(interrupt: Mapping[str, Any], namespace: Sequence[str]) -> dict[str, Any]:
+def input_requested_event(interrupt: Mapping[str, Any], namespace: Sequence[str]) -> dict[str, Any]:
     value = interrupt.get("value")
     schema = interrupt.get("response_schema")
     more = {"response_schema": schema} if schema else {}
     data = {"interrupt_id": interrupt["id"], "payload": value, **more}
-    return event("input.requested", data, namespace)
+    return protocol_event("input.requested", data, namespace)
 
 
-def wants(given: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+def is_subscribed(given: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
     """Whether a subscription (channels, namespaces, depth, since) wants a numbered event."""
     method, params, since = one["method"], one["params"], given.get("since")
     if isinstance(since, int) and not isinstance(since, bool) and one["seq"] <= since:
@@ -101,10 +105,10 @@ def wants(given: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
         return False
     there: list[str] = params["namespace"]
     namespaces: Any = given.get("namespaces")
-    return not namespaces or any(_under(there, prefix, given.get("depth")) for prefix in namespaces)
+    return not namespaces or any(_is_in_namespace(there, prefix, given.get("depth")) for prefix in namespaces)
 
 
-def _under(namespace: Sequence[str], prefix: Sequence[str], depth: Any) -> bool:
+def _is_in_namespace(namespace: Sequence[str], prefix: Sequence[str], depth: Any) -> bool:
     limited = isinstance(depth, int) and not isinstance(depth, bool)
     if len(prefix) > len(namespace) or (limited and len(namespace) - len(prefix) > depth):
         return False

@@ -1,15 +1,17 @@
-"""looks: what the page shows of runs, requests and workflows, as JSON."""
+"""page_views: what the page shows of runs, requests, workflows and statistics, as JSON."""
 
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from interlock.cli.parsing import since
+from interlock.cli.render.output import amount, dollars
 from interlock.engine.client import ENDED, TALKING, Client, RunRow
 from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked
@@ -17,10 +19,20 @@ from interlock.services.files.filesystem import UnreadableError
 from interlock.state.errors import UserError
 from interlock.state.text import elapsed, json_text, marked, one_line
 from interlock.state.workspace import PathRefused
-from interlock.web.answers import RefusedError, body, check_role, number, run_of, step_of
-from interlock.web.apart import Asked as Work
-from interlock.web.roles import role_needed
-from interlock.web.served import Served
+from interlock.web.endpoints import (
+    RefusedError,
+    check_role,
+    query_number,
+    query_step,
+    read_body,
+    run_from_path,
+)
+from interlock.web.isolated_process import IsolatedTask as Work
+from interlock.web.page_context import PageContext
+from interlock.web.roles import required_role
+
+if TYPE_CHECKING:
+    from interlock.engine.client.views import Sums
 
 _PAGE = 100
 """Runs in one answer."""
@@ -31,44 +43,46 @@ _FILE = 1_000_000
 _LINE = 160
 
 
-async def me(_: Served, request: Request) -> dict[str, str]:
+async def get_person(_: PageContext, request: Request) -> dict[str, str]:
     person = request.state.person
     return {"name": person.name, "role": person.role, "why": person.why}
 
 
-async def runs(page: Served, request: Request) -> Any:
+async def list_runs(page: PageContext, request: Request) -> Any:
     query = request.query_params
     words, status = query.get("q", "").lower().split(), query.get("status") or None
-    first = number(request, "start", 0)
+    first = query_number(request, "start", 0)
     rows = await asyncio.to_thread(page.client.runs, status)
     about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
-    found = [page.prompts.standing(row) for row, text in about if all(word in text for word in words)]
+    found = [
+        page.prompts.with_starting_status(row) for row, text in about if all(word in text for word in words)
+    ]
     shown = found[first : first + _PAGE]
     waits = await asyncio.to_thread(page.client.no_worker, shown)
     return {"runs": [row._asdict() for row in shown], "total": len(found), "no_worker": waits}
 
 
-async def requests(page: Served, request: Request) -> Any:
+async def list_requests(page: PageContext, request: Request) -> Any:
     run = request.query_params.get("run")
     if run and page.client.exact(run) is None:
         raise RefusedError(404, f"There is no run {run!r}. It may have been deleted.")
-    return await asyncio.to_thread(_requests, page.client, run)
+    return await asyncio.to_thread(_request_rows, page.client, run)
 
 
-def _requests(client: Client, run: str | None) -> list[dict[str, Any]]:
+def _request_rows(client: Client, run: str | None) -> list[dict[str, Any]]:
     waiting = client.requests(run)
     rows = {name: client.exact(name) for name in {one.run for one in waiting}}
-    return [_drawn(one._asdict(), rows[one.run]) for one in waiting]
+    return [_request_json(one._asdict(), rows[one.run]) for one in waiting]
 
 
-def _drawn(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
-    words = plain(asked(one["fields"]))
+def _request_json(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
+    words = request_words_json(asked(one["fields"]))
     fields = {**one["fields"], "preview": ""}  # it stands in the words
     title = {"title": row.title, "workspace": row.workspace, "workflow": row.workflow} if row else {}
     return {**one, "fields": fields, "asked": words, **title}
 
 
-def plain(words: Asked) -> dict[str, Any]:
+def request_words_json(words: Asked) -> dict[str, Any]:
     """A request's words as JSON has them, with the names of their parts."""
     questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
     named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
@@ -78,12 +92,12 @@ def plain(words: Asked) -> dict[str, Any]:
     return {**asdict(words), **named, **shown, "questions": questions}
 
 
-async def request(page: Served, request: Request) -> Any:
+async def get_request(page: PageContext, request: Request) -> Any:
     """One request with what led to it; or what became of it."""
-    return await asyncio.to_thread(_request, page, request.path_params["id"])
+    return await asyncio.to_thread(_request_details, page, request.path_params["id"])
 
 
-def _request(page: Served, name: str) -> dict[str, Any]:
+def _request_details(page: PageContext, name: str) -> dict[str, Any]:
     client = page.client
     run = name.rpartition("-")[0]
     row = client.exact(run)
@@ -92,17 +106,26 @@ def _request(page: Served, name: str) -> dict[str, Any]:
     one = next((one for one in client.requests(run) if one.id == name), None)
     if one is None:
         became = client.past_requests(run).get(name, "This request no longer waits.")
-        return {"gone": became, "run": run, "title": row.title, "status": page.prompts.standing(row).status}
+        return {
+            "gone": became,
+            "run": run,
+            "title": row.title,
+            "status": page.prompts.with_starting_status(row).status,
+        }
     told = client.told(run)
-    return {**_drawn(one._asdict(), row), "prompt": _prompt(told) or row.title, "so_far": _so_far(row, told)}
+    return {
+        **_request_json(one._asdict(), row),
+        "prompt": _last_prompt(told) or row.title,
+        "so_far": _progress_lines(row, told),
+    }
 
 
-def _prompt(told: Sequence[Any]) -> str:
+def _last_prompt(told: Sequence[Any]) -> str:
     said = (event.content for event in reversed(told) if event.type == "message" and event.role == "user")
     return next(said, "")
 
 
-def _so_far(row: RunRow, told: Sequence[Any]) -> list[str]:
+def _progress_lines(row: RunRow, told: Sequence[Any]) -> list[str]:
     """What a run did, in three lines."""
     results = [event for event in told if event.type == "tool_result"]
     failed = sum(event.status != "success" or bool(event.exit) for event in results)
@@ -122,18 +145,20 @@ def _so_far(row: RunRow, told: Sequence[Any]) -> list[str]:
     return [line for line in (done, last, said and f"It said: {first}") if line]
 
 
-async def request_file(page: Served, request: Request) -> Any:
+async def get_request_file(page: PageContext, request: Request) -> Any:
     """The whole file that a request would change, as it is now, if the run's own tools may read it."""
-    return PlainTextResponse(await asyncio.to_thread(_file, page.client, request.path_params["id"]))
+    return PlainTextResponse(
+        await asyncio.to_thread(_request_file_text, page.client, request.path_params["id"])
+    )
 
 
-def _file(client: Client, name: str) -> str:
+def _request_file_text(client: Client, name: str) -> str:
     one = next((one for one in client.requests(name.rpartition("-")[0] or None) if one.id == name), None)
     row = one and client.exact(one.run)
     path = one and one.fields["args"].get("file_path")
     if row is None or not isinstance(path, str):
         raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
-    if not _may_read(client, row):
+    if not _can_read_workspace(client, row):
         why = f"others may write the database, which names the folder {row.workspace!r}. Trust that: interlock trust"
         raise RefusedError(422, f"It isn't shown: {why}")
     try:
@@ -144,61 +169,61 @@ def _file(client: Client, name: str) -> str:
         raise RefusedError(404, f"{path!r} can't be read: {error}.") from error
 
 
-def _may_read(client: Client, row: RunRow) -> bool:
+def _can_read_workspace(client: Client, row: RunRow) -> bool:
     """Whether a row's folder is what it says: in a database others may write rows, and name any folder of this host."""
     return client.options.submitted is None or client.options.trusts(Path(row.workspace))
 
 
-async def workflows(page: Served, _: Request) -> Any:
-    found = await page.apart.kept(Work("workflows", page.options))
+async def list_workflows(page: PageContext, _: Request) -> Any:
+    found = await page.apart.run_cached(Work("workflows", page.options))
     return {**found, "queue": page.options.queue}
 
 
-async def workflow(page: Served, request: Request) -> Any:
-    return await page.apart.kept(Work("form", page.options, request.path_params["name"]))
+async def get_workflow_form(page: PageContext, request: Request) -> Any:
+    return await page.apart.run_cached(Work("form", page.options, request.path_params["name"]))
 
 
-async def workflow_diagram(page: Served, request: Request) -> Any:
+async def get_workflow_diagram(page: PageContext, request: Request) -> Any:
     folder = page.options.workspace or Path.cwd()
-    drawn = await _drawn_graph(page, folder, request.path_params["name"], request)
+    drawn = await _draw_graph(page, folder, request.path_params["name"], request)
     return Response(drawn["svg"], media_type="image/svg+xml")
 
 
-async def diagram(page: Served, request: Request) -> Any:
-    row = await _drawable(page, request)
+async def get_run_diagram(page: PageContext, request: Request) -> Any:
+    row = await _run_with_loadable_graph(page, request)
     path = await asyncio.to_thread(page.client.graph_path, row.run)
-    drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, path.in_session)
+    drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, path.in_session)
     return Response(drawn["svg"], media_type="image/svg+xml")
 
 
-async def path(page: Served, request: Request) -> Any:
+async def get_run_path(page: PageContext, request: Request) -> Any:
     """What the drawing of a run's graph marks: as `interlock diagram --run`, by the same path."""
-    row = await _drawable(page, request)
-    step = step_of(request, row.run)
+    row = await _run_with_loadable_graph(page, request)
+    step = query_step(request, row.run)
     whole = await asyncio.to_thread(page.client.graph_path, row.run)
-    drawn = await _drawn_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
+    drawn = await _draw_graph(page, Path(row.workspace), row.workflow, request, whole.in_session)
     marks = await asyncio.to_thread(page.client.graph_marks, row.run, drawn["edges"], step)
     return marks._asdict()
 
 
-async def _drawable(page: Served, request: Request) -> RunRow:
+async def _run_with_loadable_graph(page: PageContext, request: Request) -> RunRow:
     """The run, whose graph may be loaded here. Raises `CodeForbiddenError`."""
-    row = run_of(page.client, request)
+    row = run_from_path(page.client, request)
     await asyncio.to_thread(page.client.check_code, row)
     return row
 
 
-async def _drawn_graph(
-    page: Served, folder: Path, name: str, request: Request, session: bool = False
+async def _draw_graph(
+    page: PageContext, folder: Path, name: str, request: Request, session: bool = False
 ) -> Mapping[str, Any]:
-    depth = min(number(request, "depth", 1) or 1, 4)
+    depth = min(query_number(request, "depth", 1) or 1, 4)
     show = request.query_params.get("show", "").split(",")
     given = {"depth": depth, "show": show, "session": session}
-    return await page.apart.kept(Work("diagram", replace(page.options, workspace=folder), name, given))
+    return await page.apart.run_cached(Work("diagram", replace(page.options, workspace=folder), name, given))
 
 
-async def run(page: Served, request: Request) -> Any:
-    row = page.prompts.standing(run_of(page.client, request))
+async def get_run(page: PageContext, request: Request) -> Any:
+    row = page.prompts.with_starting_status(run_from_path(page.client, request))
     return {
         **row._asdict(),
         "ended": row.status in ENDED,
@@ -209,27 +234,27 @@ async def run(page: Served, request: Request) -> Any:
     }
 
 
-async def takes_prompt(page: Served, request: Request) -> Any:
+async def get_takes_prompt(page: PageContext, request: Request) -> Any:
     """Whether a run goes on with another prompt."""
-    row = run_of(page.client, request)
+    row = run_from_path(page.client, request)
     if row.workflow in TALKING:
         return {"takes": True}
-    if not request.state.person.may("drive"):
+    if not request.state.person.has_role("drive"):
         return {"takes": False}
-    await _drawable(page, request)
+    await _run_with_loadable_graph(page, request)
     options = replace(page.options, workspace=Path(row.workspace))
-    return {"takes": (await page.apart.kept(Work("form", options, row.workflow)))["talks"]}
+    return {"takes": (await page.apart.run_cached(Work("form", options, row.workflow)))["talks"]}
 
 
-async def steps(page: Served, request: Request) -> Any:
+async def list_steps(page: PageContext, request: Request) -> Any:
     """Nodes that ran, of the root graph or of all, from the first that the reader lacks."""
-    row, deep = run_of(page.client, request), bool(number(request, "deep", 0))
-    found = await asyncio.to_thread(page.client.places, row.run, number(request, "since", 0), deep)
+    row, deep = run_from_path(page.client, request), bool(query_number(request, "deep", 0))
+    found = await asyncio.to_thread(page.client.places, row.run, query_number(request, "since", 0), deep)
     return [place._asdict() for place in found]
 
 
-async def calls(page: Served, request: Request) -> Any:
-    row = run_of(page.client, request)
+async def list_calls(page: PageContext, request: Request) -> Any:
+    row = run_from_path(page.client, request)
     made = await asyncio.to_thread(page.client.calls, row.run)
     keys = ("tool", "state", "failed", "ms", "started", "ended", "id", "key")
     return [
@@ -238,9 +263,9 @@ async def calls(page: Served, request: Request) -> Any:
     ]
 
 
-async def output(page: Served, request: Request) -> Any:
+async def get_call_output(page: PageContext, request: Request) -> Any:
     """All that a call returned, as a file."""
-    row, call = run_of(page.client, request), request.path_params["call"]
+    row, call = run_from_path(page.client, request), request.path_params["call"]
     found = (await asyncio.to_thread(page.client.results, row.run)).get(call)
     if found is None:
         raise RefusedError(404, f"Call {call!r} of run {row.run!r} has no result.")
@@ -250,14 +275,14 @@ async def output(page: Served, request: Request) -> Any:
     return PlainTextResponse(text, headers={"content-disposition": "attachment; filename=output.txt"})
 
 
-async def state(page: Served, request: Request) -> Any:
+async def get_state(page: PageContext, request: Request) -> Any:
     """The state after a step, and what the keys that it changed held before."""
-    row = run_of(page.client, request)
-    found = await asyncio.to_thread(_state, page.client, row.run, step_of(request, row.run))
+    row = run_from_path(page.client, request)
+    found = await asyncio.to_thread(_state_with_changes, page.client, row.run, query_step(request, row.run))
     return Response(json_text(found), media_type="application/json")
 
 
-def _state(client: Client, run: str, step: int | None) -> dict[str, Any]:
+def _state_with_changes(client: Client, run: str, step: int | None) -> dict[str, Any]:
     values = client.state(run, step)
     there = [one.step for one in client.checkpoints(run)]
     at = there[-1] if step is None else step
@@ -269,37 +294,79 @@ def _state(client: Client, run: str, step: int | None) -> dict[str, Any]:
     return {"step": at, "values": values, "changed": changed}
 
 
-async def seen(page: Served, request: Request) -> Any:
+async def get_seen_conversation(page: PageContext, request: Request) -> Any:
     """How much of the conversation there was at a step."""
-    row = run_of(page.client, request)
-    step = step_of(request, row.run)
+    row = run_from_path(page.client, request)
+    step = query_step(request, row.run)
     if step is None:
         raise RefusedError(422, "Which step? Give ?step=N.")
     return (await asyncio.to_thread(page.client.seen_at, row.run, step))._asdict()
 
 
-async def diff(page: Served, request: Request) -> Any:
+async def get_diff(page: PageContext, request: Request) -> Any:
     """The files changed, by the end or until a step."""
-    row = run_of(page.client, request)
-    until = step_of(request, row.run)
+    row = run_from_path(page.client, request)
+    until = query_step(request, row.run)
     try:
         return {"diff": await asyncio.to_thread(page.client.diff, row.run, until=until)}
     except UserError as error:
         return {"diff": "", "why": str(error)}
 
 
-async def replay(page: Served, request: Request) -> Any:
-    row, given = await _drawable(page, request), await body(request)
+async def replay_run(page: PageContext, request: Request) -> Any:
+    row, given = await _run_with_loadable_graph(page, request), await read_body(request)
     swap = given.get("swap")
-    check_role(request.state.person, role_needed("view", swap=swap))
-    return await page.apart.done(Work("replay", page.options, row.run, {"swap": str(swap or "")}))
+    check_role(request.state.person, required_role("view", swap=swap))
+    return await page.apart.run(Work("replay", page.options, row.run, {"swap": str(swap or "")}))
 
 
-async def export(page: Served, request: Request) -> Any:
+async def export_run(page: PageContext, request: Request) -> Any:
     """A run's export, as a file."""
-    row, shape = run_of(page.client, request), request.query_params.get("format", "html")
+    row, shape = run_from_path(page.client, request), request.query_params.get("format", "html")
     if shape not in ("html", "md", "json"):
         raise RefusedError(422, f"No format {shape[:20]!r}. Expected html, md or json.")
-    made = await page.apart.done(Work("export", page.options, row.run, {"format": shape}))
+    made = await page.apart.run(Work("export", page.options, row.run, {"format": shape}))
     name = f"attachment; filename=run-{row.run}.{shape}"
     return PlainTextResponse(made["text"], headers={"content-disposition": name})
+
+
+_KEYS = ("day", "model", "workflow", "repository")
+_COLUMNS = ("runs", "turns", "tokens", "cached", "cost", "asked", "given", "refused", "waited", "failed")
+
+
+async def get_statistics(page: PageContext, request: Request) -> dict[str, Any]:
+    by = request.query_params.get("by", "day")
+    by = by if by in _KEYS else "day"
+    found = await asyncio.to_thread(page.client.statistics, by, since("30d"))
+    rows = [[key, *_table_cells(sums)] for key, sums in found.items()]
+    return {"by": by, "keys": _KEYS, "columns": [by, *_COLUMNS], "rows": rows, "chart": _bar_chart(found)}
+
+
+def _bar_chart(found: Mapping[str, "Sums"]) -> dict[str, Any]:
+    """A bar for each key: its cost, or its tokens where no cost is known."""
+    what, values = "Cost", {key: sums.usd for key, sums in found.items()}
+    if not any(values.values()):
+        what = "Tokens"
+        values = {key: float(sums.input_tokens + sums.output_tokens) for key, sums in found.items()}
+    most = max(values.values(), default=0.0)
+    bars = [
+        {"key": key, "part": value / most, "shown": _format_figure(what, value)}
+        for key, value in values.items()
+        if most
+    ]
+    return {"what": what, "most": _format_figure(what, most), "bars": bars}
+
+
+def _format_figure(what: str, value: float) -> str:
+    return dollars(value) if what == "Cost" else amount(int(value))
+
+
+def _table_cells(sums: "Sums") -> list[str]:
+    failed = ", ".join(f"{number} {kind}" for kind, number in sorted(sums.failures.items()))
+    cells: tuple[Any, ...] = (
+        *(sums.runs, sums.turns, amount(sums.input_tokens + sums.output_tokens)),
+        "" if sums.cached_share is None else f"{sums.cached_share:.0%}",
+        dollars(sums.usd if sums.usd or not sums.unpriced else None),
+        *(sums.asked, sums.given, sums.refused, elapsed(sums.waited_s) if sums.asked else "", failed or 0),
+    )
+    return [str(cell) for cell in cells]

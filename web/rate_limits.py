@@ -1,4 +1,4 @@
-"""turns: drives of this server wait until the limits over all workers let them go."""
+"""rate_limits: drives of this server wait until the limits over all workers let them go."""
 
 import asyncio
 import signal
@@ -11,7 +11,7 @@ from interlock.engine.client import Options
 from interlock.engine.client.served import Served
 from interlock.engine.client.turns import Turn, leave_others
 from interlock.state.errors import BusyError, InterlockError, StoreError
-from interlock.web.drives import Elsewhere
+from interlock.web.drive_launcher import AdoptedProcess
 
 LOOK_S = 0.02
 """Seconds between two looks at a process."""
@@ -19,18 +19,18 @@ _TURN_S = 1.0
 """Seconds between two looks whether there is room, or whether somebody cancelled a run."""
 
 
-class Turns:
+class RateLimits:
     """Only where the store has workers."""
 
     def __init__(self, options: Options) -> None:
         self._home, self._counts = options.home, options.submitted is not None
 
-    def resume(self, runs: Collection[str]) -> None:
+    def release_abandoned(self, runs: Collection[str]) -> None:
         """Give back what an earlier server left, but the turns of these runs."""
         if self._counts:
             leave_others(self._home, runs)
 
-    async def taken(
+    async def wait_for_turn(
         self,
         one: Served,
         run: str,
@@ -58,29 +58,29 @@ class Turns:
                 return True
             waits(why)
             await asyncio.sleep(_TURN_S)
-        await self.leave(run)
+        await self.release(run)
         return False
 
-    async def ended(self, run: str, process: "Child | Elsewhere") -> None:
+    async def wait_for_exit(self, run: str, process: "Child | AdoptedProcess") -> None:
         """Wait for the end of a drive's process, and stop it if somebody cancels the run elsewhere."""
         looked = time.monotonic()
         while process.poll() is None:
             await asyncio.sleep(LOOK_S)
             if time.monotonic() - looked > _TURN_S:
                 looked = time.monotonic()
-                if await self._is_cancelled(run):
+                if await self._is_run_cancelled(run):
                     process.send_signal(signal.SIGINT)
 
-    async def _is_cancelled(self, run: str) -> bool:
+    async def _is_run_cancelled(self, run: str) -> bool:
         with suppress(BusyError, StoreError):  # the run goes on without the store for a while
             return self._counts and await asyncio.to_thread(Turn(self._home, run).is_stopped)
         return False
 
-    def stands(self, run: str) -> bool:
+    def has_turn(self, run: str) -> bool:
         """Whether the run waits for its turn or for a worker, or is driven by whoever took it."""
         return self._counts and Turn(self._home, run).stands()
 
-    async def leave(self, run: str) -> None:
+    async def release(self, run: str) -> None:
         """Let whoever waits go on."""
         if self._counts:
             await asyncio.to_thread(Turn(self._home, run).leave)

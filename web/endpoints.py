@@ -1,4 +1,4 @@
-"""answers: what every answer needs: roles, errors with a status, and checked bodies and numbers."""
+"""endpoints: what every answer needs: roles, errors with a status, and checked bodies and numbers."""
 
 import json
 import re
@@ -14,10 +14,12 @@ from interlock.engine.client import FORBIDDEN, Client, CodeForbiddenError, Optio
 from interlock.engine.client.fleet import submitted_here
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
 from interlock.state.text import clean_json
-from interlock.web.paths import BODY_LIMIT
-from interlock.web.roles import Person, role_needed
+from interlock.web.roles import Person, required_role
 
-_HIGHEST = 100
+BODY_LIMIT = 8_000_000
+"""Bytes of one request's body."""
+_PAGES = ("request", "run", "all", "start", "flows", "stats")
+_MAX_PRIORITY = 100
 """Priority, as of `run --priority`."""
 
 
@@ -32,32 +34,34 @@ class RefusedError(InterlockError):
         self.status = status
 
 
-def answering(
+def make_endpoint(
     answer: Callable[[Request], Awaitable[Any]], role: str
 ) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint for those who have a role; errors become a status and one line."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            check_role(request.state.person, role_needed(role, request.query_params))
+            check_role(request.state.person, required_role(role, request.query_params))
             forbid_user_code(request.state.person)
             made = await answer(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
-            return failed(error.status, error)
+            return error_response(error.status, error)
         except CodeForbiddenError as error:
-            return failed(403, error)
+            return error_response(403, error)
         except InterlockError as error:
-            return failed(
+            return error_response(
                 409 if isinstance(error, BusyError) else 422 if isinstance(error, UserError) else 400, error
             )
         except Exception as error:
-            return failed(500, bug(error))
+            return error_response(500, bug(error))
 
     return endpoint
 
 
-def routed(table: str, owners: Mapping[str, Any], *given: Any, wrap: _Wrap | None = None) -> list[Route]:
+def build_routes(
+    table: str, owners: Mapping[str, Any], *given: Any, wrap: _Wrap | None = None
+) -> list[Route]:
     """The routes of a table: method, path, the role that it needs, and whose function answers, from `given` on.
 
     `wrap` is called with that and with what stands after it.
@@ -67,13 +71,13 @@ def routed(table: str, owners: Mapping[str, Any], *given: Any, wrap: _Wrap | Non
         owner, _, function = name.partition(".")
         answer: Any = partial(getattr(owners[owner], function), *given)
         answer = wrap(answer, *more) if wrap else answer
-        found.append(Route(path, answering(answer, role), methods=[method]))
+        found.append(Route(path, make_endpoint(answer, role), methods=[method]))
     return found
 
 
 def check_role(person: Person, role: str) -> None:
     """Raises `RefusedError` for somebody who may less."""
-    if not person.may(role):
+    if not person.has_role(role):
         why = person.why or f"This token has {person.role!r}."
         raise RefusedError(403, f"This needs the role {role!r}. {why}")
 
@@ -82,14 +86,14 @@ def forbid_user_code(person: Person) -> None:
     """Let what answers this person run no code of users, unless they may start runs: files change, and a look at a run
     must not run what they hold now."""
     why = person.why or f"This token has {person.role!r}."
-    FORBIDDEN.set("" if person.may("drive") else f"That needs the role 'drive'. {why}")
+    FORBIDDEN.set("" if person.has_role("drive") else f"That needs the role 'drive'. {why}")
 
 
-def failed(status: int, error: InterlockError) -> Response:
+def error_response(status: int, error: InterlockError) -> Response:
     return JSONResponse({"detail": str(error)}, status)
 
 
-def run_of(client: Client, request: Request) -> RunRow:
+def run_from_path(client: Client, request: Request) -> RunRow:
     """The run that the address names by its full id. Raises `RefusedError`."""
     name = request.path_params["run"]
     row = client.exact(name)
@@ -98,30 +102,30 @@ def run_of(client: Client, request: Request) -> RunRow:
     return row
 
 
-async def body(request: Request) -> dict[str, Any]:
+async def read_body(request: Request) -> dict[str, Any]:
     """The request's JSON object. Raises `RefusedError`."""
     if (seen := getattr(request.state, "given", None)) is not None:  # as an app's `auth` changed it
         return seen
-    return object_of(await _json(request), "body")
+    return require_object(await _read_json(request), "body")
 
 
-async def list_body(request: Request) -> list[dict[str, Any]]:
+async def read_list_body(request: Request) -> list[dict[str, Any]]:
     """The request's JSON array of objects. Raises `RefusedError`."""
-    given = await _json(request)
+    given = await _read_json(request)
     if not isinstance(given, list):
         raise RefusedError(422, "`body` must be a JSON array of runs.")
-    return [object_of(one, "body") for one in cast("list[Any]", given)]
+    return [require_object(one, "body") for one in cast("list[Any]", given)]
 
 
-async def _json(request: Request) -> object:
+async def _read_json(request: Request) -> object:
     """The request's JSON. Raises `RefusedError`, also for what is nested too deeply."""
     try:
-        return clean_json(json.loads(await whole(request), object_pairs_hook=_without_repeated))
+        return clean_json(json.loads(await read_raw_body(request), object_pairs_hook=_reject_repeated_keys))
     except (ValueError, RecursionError):
         raise RefusedError(422, "Invalid JSON in request body") from None
 
 
-def _without_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object. Raises `RefusedError` for a key that it has twice: one of the two answers would be dropped."""
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -131,7 +135,7 @@ def _without_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-async def whole(request: Request) -> bytes:
+async def read_raw_body(request: Request) -> bytes:
     """The request's body. Raises `RefusedError` if the guard cut it."""
     try:
         return await request.body()
@@ -139,20 +143,20 @@ async def whole(request: Request) -> bytes:
         raise RefusedError(413, f"The body is larger than {BODY_LIMIT:,} bytes.") from None
 
 
-def object_of(given: object, name: str) -> dict[str, Any]:
+def require_object(given: object, name: str) -> dict[str, Any]:
     """A JSON object, `name` says whose. Raises `RefusedError`."""
     if not isinstance(given, dict):
         raise RefusedError(422, f"`{name}` must be a JSON object.")
     return cast("dict[str, Any]", given)
 
 
-def number(request: Request, name: str, default: int) -> int:
+def query_number(request: Request, name: str, default: int) -> int:
     """A number of the query; whatever is none counts as `default`."""
     given = request.query_params.get(name, "")
     return int(given) if re.fullmatch(r"\d{1,9}", given) else default
 
 
-def submitted(options: Options, given: Mapping[str, Any], person: Person) -> dict[str, Any] | None:
+def build_submission(options: Options, given: Mapping[str, Any], person: Person) -> dict[str, Any] | None:
     """Whose limits over all workers a run counts for, and its priority; None: the store has no workers.
 
     Raises `RefusedError`.
@@ -160,12 +164,14 @@ def submitted(options: Options, given: Mapping[str, Any], person: Person) -> dic
     if options.submitted is None:
         return None
     priority = given.get("priority", options.submitted["priority"])
-    if type(priority) is not int or abs(priority) > _HIGHEST:
-        raise RefusedError(422, f"`priority` must be a whole number from -{_HIGHEST} to {_HIGHEST}.")
+    if type(priority) is not int or abs(priority) > _MAX_PRIORITY:
+        raise RefusedError(
+            422, f"`priority` must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}."
+        )
     return submitted_here(priority, person.name)
 
 
-def step_of(request: Request, run: str) -> int | None:
+def query_step(request: Request, run: str) -> int | None:
     """The step that the query names; None: the newest. Raises `RefusedError`."""
     step = request.query_params.get("step", "")
     if not re.fullmatch(r"(-?\d{1,9})?", step):
@@ -173,3 +179,13 @@ def step_of(request: Request, run: str) -> int | None:
             422, f"{step[:40]!r} isn't a step. Expected a number; see: interlock history {run}"
         )
     return int(step) if step else None
+
+
+def is_shell_path(path: str) -> bool:
+    """Return whether a path is the page itself, which holds no data."""
+    return path == "/" or path.startswith("/static/") or first_path_part(path) in _PAGES
+
+
+def first_path_part(path: str) -> str:
+    """Return the first name of a path, empty for `*` or `x`, which a request may ask for."""
+    return path.split("/")[1] if "/" in path else ""

@@ -1,4 +1,4 @@
-"""apart: what needs graphs, done in a process that ends, so that the server stays small and no workflow can hurt it.
+"""isolated_process: runs what needs graphs in a process that ends: the server stays small, and no workflow can hurt it.
 
 The work comes pickled on stdin; the answer is one JSON object on stdout.
 """
@@ -22,14 +22,14 @@ from interlock.state.errors import InterlockError, UserError, bug
 if TYPE_CHECKING:
     from interlock.graphs.pipeline import Pipeline
 
-_KEPT = 64
+_CACHE_SIZE = 64
 """Drawings and forms that are kept until the folder's workflows or settings change."""
-_AT_ONCE = 2
+_MAX_PROCESSES = 2
 _UNREAD = "What your own workflows do is only known by running their files."
 
 
 @dataclass(frozen=True)
-class Asked:
+class IsolatedTask:
     """One piece of work: a key of `_DONE_BY`, on a workflow or run."""
 
     what: str
@@ -40,29 +40,31 @@ class Asked:
     """Why it may run no code of users; empty: it may."""
 
 
-class Apart:
+class IsolatedRunner:
     """Asks such processes, and keeps their answers for a while."""
 
     def __init__(self) -> None:
         self._kept: dict[str, asyncio.Task[dict[str, Any]]] = {}
-        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._gate = asyncio.Semaphore(_MAX_PROCESSES)
 
-    async def kept(self, asked: Asked) -> dict[str, Any]:
+    async def run_cached(self, asked: IsolatedTask) -> dict[str, Any]:
         """The answer, as it was when the folder's workflows and settings last changed. Raises `UserError`."""
         folder = asked.options.workspace or Path.cwd()
-        key = json.dumps([asked.what, asked.name, str(folder), asked.given, asked.forbidden, _stamps(folder)])
+        key = json.dumps(
+            [asked.what, asked.name, str(folder), asked.given, asked.forbidden, _modification_times(folder)]
+        )
         task = self._kept.pop(key, None)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = asyncio.create_task(self.done(asked))
+            task = asyncio.create_task(self.run(asked))
         self._kept[key] = task  # the newest stands last
-        while len(self._kept) > _KEPT:
+        while len(self._kept) > _CACHE_SIZE:
             del self._kept[next(iter(self._kept))]
         return await asyncio.shield(task)
 
-    async def done(self, asked: Asked) -> dict[str, Any]:
+    async def run(self, asked: IsolatedTask) -> dict[str, Any]:
         """The answer. Raises `UserError` with why there is none."""
         async with self._gate:
-            child, answer = await asyncio.to_thread(_asked, asked)
+            child, answer = await asyncio.to_thread(_start_process, asked)
             try:
                 told = await asyncio.to_thread(answer.read)
             finally:
@@ -76,7 +78,7 @@ class Apart:
         return made
 
 
-def _asked(asked: Asked) -> tuple[Child, BinaryIO]:
+def _start_process(asked: IsolatedTask) -> tuple[Child, BinaryIO]:
     """The process, and where its answer comes from."""
     answer, stdout = os.pipe()
     try:
@@ -91,7 +93,7 @@ def _asked(asked: Asked) -> tuple[Child, BinaryIO]:
         os.close(stdout)
 
 
-def _stamps(folder: Path) -> list[float]:
+def _modification_times(folder: Path) -> list[float]:
     """When what may change a folder's workflows was written."""
     settings = [
         path / name / "settings.json" for path in (folder, Path.home()) for name in (".gemini", ".interlock")
@@ -100,7 +102,7 @@ def _stamps(folder: Path) -> list[float]:
     return [file.stat().st_mtime for file in files if file.is_file()]
 
 
-def _workflows(asked: Asked) -> dict[str, Any]:
+def _list_workflows(asked: IsolatedTask) -> dict[str, Any]:
     from interlock.engine.client import PIPELINES
 
     own, ignored = Client(asked.options).own_workflows()
@@ -110,7 +112,7 @@ def _workflows(asked: Asked) -> dict[str, Any]:
     return {"workflows": [*rows, *shipped], "ignored": [*ignored, *unread]}
 
 
-def _form(asked: Asked) -> dict[str, Any]:
+def _describe_workflow(asked: IsolatedTask) -> dict[str, Any]:
     found = Client(asked.options).workflow(asked.name)
     schema, talks = found.input.model_json_schema(), found.follow_up is not None
     return {
@@ -122,12 +124,12 @@ def _form(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _diagram(asked: Asked) -> dict[str, Any]:
+def _draw_diagram(asked: IsolatedTask) -> dict[str, Any]:
     """A workflow's drawing, and the edges by which a run's path through it is found."""
     from interlock.engine.client.diagrams import GROUPS, declared_by_place, render
 
     groups = [group for group in asked.given["show"] if group in GROUPS] or GROUPS
-    workflow, depth, session = _pipeline(asked), asked.given["depth"], asked.given["session"]
+    workflow, depth, session = _load_pipeline(asked), asked.given["depth"], asked.given["session"]
     drawn = render(workflow, "svg", depth, show=groups, session=session)
     return {
         "svg": drawn.decode() if isinstance(drawn, bytes) else drawn,
@@ -135,7 +137,7 @@ def _diagram(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _pipeline(asked: Asked) -> "Pipeline | str":
+def _load_pipeline(asked: IsolatedTask) -> "Pipeline | str":
     """With the nodes that settings add; if its folder is gone or its settings are wrong now, ours of that name."""
     folder = asked.options.workspace
     try:
@@ -146,30 +148,30 @@ def _pipeline(asked: Asked) -> "Pipeline | str":
     return Client(replace(asked.options, workspace=None)).workflow(asked.name)
 
 
-def _replay(asked: Asked) -> dict[str, Any]:
+def _replay_run(asked: IsolatedTask) -> dict[str, Any]:
     from interlock.engine.client.travel import beside
 
     return beside(Client(asked.options), asked.name, asked.given.get("swap") or None)
 
 
-def _export(asked: Asked) -> dict[str, Any]:
+def _export_run(asked: IsolatedTask) -> dict[str, Any]:
     from interlock.cli.exporting import written
 
     client = Client(asked.options)
     return {"text": written(client.run(asked.name), asked.given["format"])}
 
 
-_DONE_BY: Mapping[str, Callable[[Asked], dict[str, Any]]] = {
-    "workflows": _workflows,
-    "form": _form,
-    "diagram": _diagram,
-    "replay": _replay,
-    "export": _export,
+_TASKS: Mapping[str, Callable[[IsolatedTask], dict[str, Any]]] = {
+    "workflows": _list_workflows,
+    "form": _describe_workflow,
+    "diagram": _draw_diagram,
+    "replay": _replay_run,
+    "export": _export_run,
 }
 
 
 def main() -> None:
-    asked: Asked = pickle.load(sys.stdin.buffer)
+    asked: IsolatedTask = pickle.load(sys.stdin.buffer)
     FORBIDDEN.set(asked.forbidden)
     # What a user's workflow prints must not end up in the answer.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
@@ -177,7 +179,7 @@ def main() -> None:
         try:
             if asked.options.workspace and Path(asked.options.workspace).is_dir():
                 os.chdir(asked.options.workspace)
-            made = _DONE_BY[asked.what](asked)
+            made = _TASKS[asked.what](asked)
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else bug(error)
             made = {"error": str(failure), "kind": failure.kind}

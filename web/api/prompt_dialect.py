@@ -1,20 +1,103 @@
-"""shown: what programs see of Interlock's own workflows: their conversation as messages, requests as interrupts."""
+"""prompt_dialect: how programs speak to a workflow of Interlock's: by prompts and requests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+from pydantic import BaseModel
+from typing_extensions import override
+
+from interlock.engine.client import Client, Outcome, Renderer
+from interlock.engine.client.program_drive import Dialect
 from interlock.engine.client.requests import brief, ways
+from interlock.graphs.pipeline import Pipeline
 from interlock.state.calls import ApprovalRequest
+from interlock.state.errors import InputError
 from interlock.state.messages import Message
 
 
-def messages(found: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class PromptDialect(Dialect):
+    """Messages become prompts, the chain's records become messages, and requests become interrupts."""
+
+    prompt_field: str
+    """The input that a prompt fills; empty: none."""
+
+    @override
+    def input_of(self, given: Any) -> Any:
+        """What a person said last in a list of messages is the prompt."""
+        if isinstance(given, dict) and self.prompt_field not in given and "messages" in given:
+            return {self.prompt_field: last_prompt_text(cast("dict[str, Any]", given))}
+        return cast(Any, given)
+
+    @override
+    def start_input(self, workflow: str, given: Any) -> Any:
+        if not isinstance(given or {}, dict):
+            raise InputError(f"The input of {workflow!r} must be a JSON object, not {given!r}.")
+        return given or {}
+
+    @override
+    def begins_with(self, command: Any) -> bool:
+        return False
+
+    @override
+    def fork_point(self, checkpoint: Mapping[str, Any]) -> str | None:
+        return checkpoint.get("checkpoint_id")
+
+    @override
+    def renderers(self, emitted: Renderer) -> Sequence[Renderer]:
+        return (emitted,)
+
+    @override
+    def stream_options(self, app: Any) -> dict[str, Any]:
+        return {}
+
+    @override
+    def shaped(self, data: Any, transcript: Callable[[], Any], asked: Callable[[Any], dict[str, Any]]) -> Any:
+        if not isinstance(data, dict):
+            return data
+        made: dict[str, Any] = {**cast("dict[str, Any]", data)}
+        if isinstance(head := made.get("head"), str) and head:
+            chain = transcript()
+            made["messages"] = to_langchain_messages((name, chain.message(name)) for name in chain.ids(head))
+        if made.get("__interrupt__"):
+            made["__interrupt__"] = [asked(one) for one in made["__interrupt__"]]
+        return made
+
+    @override
+    def shaped_interrupts(self, params: Mapping[str, Any], asked: Callable[[Any], Any]) -> dict[str, Any]:
+        return {**params, "interrupts": [asked(one) for one in params.get("interrupts") or ()]}
+
+    @override
+    def schemas(self, workflow: Pipeline) -> dict[str, type[BaseModel]]:
+        return {"input_schema": workflow.input, "output_schema": workflow.output}
+
+    @override
+    async def go_on(
+        self,
+        client: Client,
+        run: str,
+        given: Any,
+        moves: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
+        renderers: Sequence[Renderer],
+    ) -> Outcome:
+        text = str(given.get(self.prompt_field) or "").strip() if given else ""
+        return await client.go_on(run, text or None, renderers=renderers, instead=True)
+
+
+def dialect_of_workflow(workflow: Pipeline) -> Dialect:
+    """Return how programs speak to a workflow."""
+    return Dialect() if workflow.speaks_langgraph else PromptDialect(workflow.prompt_field or "")
+
+
+def to_langchain_messages(found: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
     """What a person and the model said, and the calls, as LangChain's messages, each with its record's id."""
     ours = [(name, one) for name, one in found if one.role != "system" and one.origin in (None, "person")]
-    return [_message(name, one) for name, one in ours]
+    return [_to_langchain_message(name, one) for name, one in ours]
 
 
-def _message(name: str, message: Message) -> dict[str, Any]:
+def _to_langchain_message(name: str, message: Message) -> dict[str, Any]:
     kinds = {"user": "human", "assistant": "ai", "tool": "tool", "system": "system"}
     made: dict[str, Any] = {
         "type": kinds.get(message.role, message.role),
@@ -37,7 +120,7 @@ def _message(name: str, message: Message) -> dict[str, Any]:
     return made
 
 
-def payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
+def request_payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
     """What a request asks, readable by people and programs."""
     return {
         "request": name,
@@ -52,7 +135,7 @@ def payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
     }
 
 
-def response_schema(request: ApprovalRequest) -> dict[str, Any]:
+def answer_schema(request: ApprovalRequest) -> dict[str, Any]:
     """The JSON Schema of the answers that a request takes; each choice is named with what it does and needs."""
     call = {"tool_name": request.call.name, "args": request.call.args}
     known = {way.choice: way.label for way in ways(cast(Any, {**request.model_dump(), **call}))}
@@ -82,7 +165,7 @@ def response_schema(request: ApprovalRequest) -> dict[str, Any]:
     return {"type": "object", "properties": fields, **either, "additionalProperties": False}
 
 
-def prompt_in(given: Mapping[str, Any]) -> str:
+def last_prompt_text(given: Mapping[str, Any]) -> str:
     """The text of what a person said last, in an input that has messages."""
     found: Any = given.get("messages")
     last = cast(Any, found[-1] if isinstance(found, list) and found else found)

@@ -1,4 +1,4 @@
-"""bodies: what the body of each request may hold, as LangGraph's server takes it; anything else is refused."""
+"""request_schemas: what the body of each request may hold, as LangGraph's server takes it; anything else is refused."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
@@ -7,40 +7,40 @@ from typing import Any
 from starlette.requests import Request
 
 from interlock.engine.client.program_drive import NATIVE
-from interlock.web.answers import RefusedError, body, list_body
+from interlock.web.endpoints import RefusedError, read_body, read_list_body
 
 _Schema = Mapping[str, Any]
 
 
-def _kind(words: str, **schema: Any) -> _Schema:
+def _named_schema(words: str, **schema: Any) -> _Schema:
     """A JSON schema, with the words that finish “… must be”."""
     return {"title": words, **schema}
 
 
-def _one_of(*values: str) -> _Schema:
-    return _kind(f"one of {', '.join(values)}", enum=[*values])
+def _enum_schema(*values: str) -> _Schema:
+    return _named_schema(f"one of {', '.join(values)}", enum=[*values])
 
 
-def _some_of(*values: str) -> _Schema:
-    return _kind(f"a list of some of {', '.join(values)}", type="array", items={"enum": [*values]})
+def _enum_list_schema(*values: str) -> _Schema:
+    return _named_schema(f"a list of some of {', '.join(values)}", type="array", items={"enum": [*values]})
 
 
-def _either(words: str, *kinds: _Schema) -> _Schema:
-    return _kind(words, anyOf=[*kinds])
+def _any_of_schema(words: str, *kinds: _Schema) -> _Schema:
+    return _named_schema(words, anyOf=[*kinds])
 
 
-def _or_null(kind: _Schema) -> _Schema:
-    return _either(kind["title"], kind, {"type": "null"})
+def _nullable_schema(kind: _Schema) -> _Schema:
+    return _any_of_schema(kind["title"], kind, {"type": "null"})
 
 
-_TEXT, _FLAG = _kind("a string", type="string"), _kind("true or false", type="boolean")
-_OBJECT = _kind("a JSON object", type="object")
-_TEXTS = _kind("a list of strings", type="array", items={"type": "string"})
-_WHOLE, _NUMBER = _kind("a whole number", type="integer"), _kind("a number", type="number")
-_LIMIT = _kind("a whole number from 1 to 1000", type="integer", minimum=1, maximum=1000)
-_FROM_0 = _kind("a whole number from 0", type="integer", minimum=0)
-_ORDER = _one_of("asc", "desc")
-_PLACE = _kind(
+_TEXT, _FLAG = _named_schema("a string", type="string"), _named_schema("true or false", type="boolean")
+_OBJECT = _named_schema("a JSON object", type="object")
+_TEXTS = _named_schema("a list of strings", type="array", items={"type": "string"})
+_WHOLE, _NUMBER = _named_schema("a whole number", type="integer"), _named_schema("a number", type="number")
+_LIMIT = _named_schema("a whole number from 1 to 1000", type="integer", minimum=1, maximum=1000)
+_FROM_0 = _named_schema("a whole number from 0", type="integer", minimum=0)
+_ORDER = _enum_schema("asc", "desc")
+_PLACE = _named_schema(
     "a checkpoint: an object with `checkpoint_id` and `checkpoint_ns`",
     type="object",
     properties={
@@ -48,18 +48,18 @@ _PLACE = _kind(
         "checkpoint_map": _OBJECT,
     },
 )
-_TTL = _kind(
+_TTL = _named_schema(
     "an object with `ttl`, in minutes, and `strategy`: delete or keep_latest",
     type="object",
-    properties={"ttl": _NUMBER, "strategy": _one_of("delete", "keep_latest")},
+    properties={"ttl": _NUMBER, "strategy": _enum_schema("delete", "keep_latest")},
 )
-_CONFIG = _kind(
+_CONFIG = _named_schema(
     "an object; `tags` a list of strings, `recursion_limit` a whole number, `configurable` an object",
     type="object",
     properties={"tags": _TEXTS, "recursion_limit": _WHOLE, "configurable": _OBJECT},
 )
-_SEND = _kind("", type="object", required=["node"], properties={"node": _TEXT})
-_COMMAND = _kind(
+_SEND = _named_schema("", type="object", required=["node"], properties={"node": _TEXT})
+_COMMAND = _named_schema(
     "an object; `goto` a node, an object with `node` and `input`, or a list of them; `update` an object or a list",
     type="object",
     properties={
@@ -69,10 +69,10 @@ _COMMAND = _kind(
         },
     },
 )
-_NODES = _either("'*' or a list of nodes", {"enum": ["*"]}, _TEXTS)
+_NODES = _any_of_schema("'*' or a list of nodes", {"enum": ["*"]}, _TEXTS)
 _MODE = {"enum": [*NATIVE, "messages-tuple", "events"]}
-_MODES = _either(f"of {', '.join(_MODE['enum'])}", _MODE, {"type": "array", "items": _MODE})
-_STATUS = _one_of("idle", "busy", "interrupted", "error")
+_MODES = _any_of_schema(f"of {', '.join(_MODE['enum'])}", _MODE, {"type": "array", "items": _MODE})
+_STATUS = _enum_schema("idle", "busy", "interrupted", "error")
 
 ASSISTANT_FIELDS = (
     *("assistant_id", "graph_id", "name", "description", "config", "context", "created_at", "updated_at"),
@@ -88,35 +88,35 @@ _ASSISTANT: Mapping[str, _Schema] = {
     "context": _OBJECT,
     "metadata": _OBJECT,
     "name": _TEXT,
-    "description": _or_null(_TEXT),
+    "description": _nullable_schema(_TEXT),
 }
 _RUN: Mapping[str, _Schema] = {
     "checkpoint": _PLACE,
-    "command": _or_null(_COMMAND),
+    "command": _nullable_schema(_COMMAND),
     "metadata": _OBJECT,
     "config": _CONFIG,
     "context": _OBJECT,
-    "webhook": _kind("an address", type="string", minLength=1),
+    "webhook": _named_schema("an address", type="string", minLength=1),
     "interrupt_before": _NODES,
     "interrupt_after": _NODES,
     "stream_mode": _MODES,
     "stream_subgraphs": _FLAG,
     "stream_resumable": _FLAG,
     "feedback_keys": _TEXTS,
-    "multitask_strategy": _one_of("enqueue", "reject", "interrupt", "rollback"),
-    "if_not_exists": _one_of("create", "reject"),
+    "multitask_strategy": _enum_schema("enqueue", "reject", "interrupt", "rollback"),
+    "if_not_exists": _enum_schema("create", "reject"),
     "after_seconds": _NUMBER,
     "checkpoint_during": _FLAG,
-    "durability": _one_of("sync", "async", "exit"),
-    "on_disconnect": _one_of("cancel", "continue"),
+    "durability": _enum_schema("sync", "async", "exit"),
+    "on_disconnect": _enum_schema("cancel", "continue"),
 }
-_ALONE = {**_RUN, "on_completion": _one_of("delete", "keep")}
+_ALONE = {**_RUN, "on_completion": _enum_schema("delete", "keep")}
 """Of a run without a thread."""
 _PAGE: Mapping[str, _Schema] = {"limit": _LIMIT, "offset": _FROM_0, "sort_order": _ORDER}
 _FOUND_THREADS = {"metadata": _OBJECT, "values": _OBJECT, "status": _STATUS}
 _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
     "assistant": (
-        {**_ASSISTANT, "assistant_id": _TEXT, "if_exists": _one_of("raise", "do_nothing")},
+        {**_ASSISTANT, "assistant_id": _TEXT, "if_exists": _enum_schema("raise", "do_nothing")},
         ("graph_id",),
     ),
     "assistant.patch": (_ASSISTANT, ()),
@@ -125,8 +125,8 @@ _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
             **_PAGE,
             **dict.fromkeys(("graph_id", "name"), _TEXT),
             "metadata": _OBJECT,
-            "sort_by": _one_of("assistant_id", "created_at", "updated_at", "name", "graph_id"),
-            "select": _some_of(*ASSISTANT_FIELDS),
+            "sort_by": _enum_schema("assistant_id", "created_at", "updated_at", "name", "graph_id"),
+            "select": _enum_list_schema(*ASSISTANT_FIELDS),
         },
         (),
     ),
@@ -137,9 +137,9 @@ _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
         {
             "thread_id": _TEXT,
             "metadata": _OBJECT,
-            "if_exists": _one_of("raise", "do_nothing"),
+            "if_exists": _enum_schema("raise", "do_nothing"),
             "ttl": _TTL,
-            "supersteps": _kind("a list", type="array"),
+            "supersteps": _named_schema("a list", type="array"),
         },
         (),
     ),
@@ -149,14 +149,17 @@ _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
             **_PAGE,
             **_FOUND_THREADS,
             "ids": _TEXTS,
-            "sort_by": _one_of("thread_id", "status", "created_at", "updated_at", "state_updated_at"),
-            "select": _some_of(*THREAD_FIELDS),
+            "sort_by": _enum_schema("thread_id", "status", "created_at", "updated_at", "state_updated_at"),
+            "select": _enum_list_schema(*THREAD_FIELDS),
             "extract": _OBJECT,
         },
         (),
     ),
     "thread.count": (_FOUND_THREADS, ()),
-    "thread.prune": ({"thread_ids": _TEXTS, "strategy": _one_of("delete", "keep_latest")}, ("thread_ids",)),
+    "thread.prune": (
+        {"thread_ids": _TEXTS, "strategy": _enum_schema("delete", "keep_latest")},
+        ("thread_ids",),
+    ),
     "state": ({"checkpoint": _PLACE, "as_node": _TEXT}, ()),
     "state.at": ({"checkpoint": _PLACE, "subgraphs": _FLAG}, ("checkpoint",)),
     "history": ({"limit": _LIMIT, "metadata": _OBJECT, "checkpoint": _PLACE}, ()),
@@ -164,7 +167,7 @@ _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
     "run.alone": (_ALONE, ("assistant_id",)),
     "runs": (_ALONE, ("assistant_id",)),
     "runs.cancel": (
-        {"thread_id": _TEXT, "run_ids": _TEXTS, "status": _one_of("pending", "running", "all")},
+        {"thread_id": _TEXT, "run_ids": _TEXTS, "status": _enum_schema("pending", "running", "all")},
         (),
     ),
     "item": (
@@ -172,20 +175,20 @@ _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
             "namespace": _TEXTS,
             "key": _TEXT,
             "value": _OBJECT,
-            "index": _either("false or a list of strings", {"enum": [False, None]}, _TEXTS),
-            "ttl": _or_null(_NUMBER),
+            "index": _any_of_schema("false or a list of strings", {"enum": [False, None]}, _TEXTS),
+            "ttl": _nullable_schema(_NUMBER),
         },
         ("namespace", "key", "value"),
     ),
     "item.delete": ({"namespace": _TEXTS, "key": _TEXT}, ("key",)),
     "item.search": (
         {
-            "namespace_prefix": _or_null(_TEXTS),
-            "filter": _or_null(_OBJECT),
+            "namespace_prefix": _nullable_schema(_TEXTS),
+            "filter": _nullable_schema(_OBJECT),
             "limit": _WHOLE,
             "offset": _WHOLE,
-            "query": _or_null(_TEXT),
-            "refresh_ttl": _or_null(_FLAG),
+            "query": _nullable_schema(_TEXT),
+            "refresh_ttl": _nullable_schema(_FLAG),
         },
         (),
     ),
@@ -201,43 +204,45 @@ _BODIES: Mapping[str, tuple[Mapping[str, _Schema], tuple[str, ...]]] = {
 _WHY = {"assistant_id": ": the id of an assistant, or a workflow's name"}
 
 
-def checking(answer: Callable[[Request], Awaitable[Any]], kind: str) -> Callable[[Request], Awaitable[Any]]:
+def validate_body_before(
+    answer: Callable[[Request], Awaitable[Any]], kind: str
+) -> Callable[[Request], Awaitable[Any]]:
     """An endpoint for a body of this kind; `-`: it has none, or checks its own. Raises `RefusedError`."""
     if kind == "-":
         return answer
 
     async def endpoint(request: Request) -> Any:
         if kind == "runs":
-            several = await list_body(request)
+            several = await read_list_body(request)
             if not several:
                 raise RefusedError(422, "`body` must be a JSON array with at least one run.")
             for one in several:
-                _check(kind, one)
+                _validate_fields(kind, one)
         else:
-            request.state.given = await body(request)
-            _check(kind, request.state.given)
+            request.state.given = await read_body(request)
+            _validate_fields(kind, request.state.given)
         return await answer(request)
 
     return endpoint
 
 
-def _check(kind: str, given: Mapping[str, Any]) -> None:
+def _validate_fields(kind: str, given: Mapping[str, Any]) -> None:
     fields, needed = _BODIES[kind]
     if missing := [name for name in needed if name not in given]:
         raise RefusedError(422, f"{missing[0]} is required{_WHY.get(missing[0], '')}.")
-    for name, error in _errors(kind, given):
+    for name, error in _invalid_fields(kind, given):
         raise RefusedError(422, f"`{name}` must be {fields[name]['title']}, not {error!r}.")
 
 
-def _errors(kind: str, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _invalid_fields(kind: str, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Each field that doesn't fit, with its value."""
-    found = _validator(kind).iter_errors(given)
+    found = _schema_validator(kind).iter_errors(given)
     names: list[str] = sorted({str(error.absolute_path[0]) for error in found})
     return [(name, given[name]) for name in names]
 
 
 @cache
-def _validator(kind: str) -> Any:
+def _schema_validator(kind: str) -> Any:
     from jsonschema import Draft202012Validator  # deferred: the first request that is checked waits for it
 
     return Draft202012Validator({"type": "object", "properties": {**_BODIES[kind][0]}})

@@ -1,4 +1,4 @@
-"""driver: drives one run in a process of its own, which outlives the server; its live events go to a file.
+"""drive_process: drives one run in a process of its own, which outlives the server; its live events go to a file.
 
 The work comes pickled on stdin. One line on stdout says that the run goes, or why it doesn't.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Work:
+class DriveJob:
     options: Options
     run: str
     workflow: str = ""
@@ -38,12 +38,12 @@ class Work:
     """Limits over all workers hold for it (`prompts.py`)."""
 
 
-def live_file(home: Path, run: str) -> Path:
+def live_events_file(home: Path, run: str) -> Path:
     """Where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
     return path_below(home / "live", f"{run}.jsonl")
 
 
-class _Live:
+class _LiveEventsWriter:
     """A renderer that writes events to the run's file, and tells the server once that the run goes."""
 
     def __init__(self, path: Path) -> None:
@@ -57,34 +57,34 @@ class _Live:
 
     def __call__(self, event: "Event", /) -> None:
         if event.type == "init":
-            answer({})
+            report_to_server({})
         self._file.write(event.model_dump_json() + "\n")
 
     def flush(self) -> None:
         self._file.flush()
 
 
-def answer(facts: Mapping[str, str]) -> None:
+def report_to_server(facts: Mapping[str, str]) -> None:
     """The one line for the server, which may be gone."""
     with suppress(OSError, ValueError):
         os.write(own_stdout().fileno(), json.dumps(facts).encode() + b"\n")
 
 
-async def _drive(work: Work) -> None:
-    live = _Live(live_file(work.options.home, work.run))
+async def _execute_job(work: DriveJob) -> None:
+    live = _LiveEventsWriter(live_events_file(work.options.home, work.run))
     if work.call:
-        from interlock.web.api.recorder import drive
+        from interlock.web.api.drive_recorder import drive_and_record
 
-        await drive(work.options, work.run, work.workflow, work.call, live)
+        await drive_and_record(work.options, work.run, work.workflow, work.call, live)
     elif work.workflow:
         await Client(work.options).start(work.workflow, work.input, renderers=[live], run=work.run)
     elif work.in_turn:
-        await _in_turn(work, live)
+        await _drive_within_limits(work, live)
     else:
         await Client(work.options).go_on(work.run, work.prompt, renderers=[live], instead=True)
 
 
-async def _in_turn(work: Work, live: _Live) -> None:
+async def _drive_within_limits(work: DriveJob, live: _LiveEventsWriter) -> None:
     """Go on with a run; what a limit over all workers stops waits for its next turn."""
     options = turns.limited(work.options)
     served.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
@@ -97,13 +97,13 @@ async def _in_turn(work: Work, live: _Live) -> None:
 
 def main() -> None:
     try:
-        work: Work = pickle.load(sys.stdin.buffer)
+        work: DriveJob = pickle.load(sys.stdin.buffer)
     except EOFError:
         return  # it was cancelled before it began
     with redirect_stdout_to_stderr():
         try:
-            asyncio.run(_drive(work))
-            answer({})
+            asyncio.run(_execute_job(work))
+            report_to_server({})
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else bug(error)
-            answer({"error": str(failure), "kind": failure.kind})
+            report_to_server({"error": str(failure), "kind": failure.kind})

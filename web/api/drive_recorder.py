@@ -1,4 +1,4 @@
-"""recorder: writes the stream of a program's drive to a file as it comes, in the drive's own process.
+"""drive_recorder: writes the stream of a program's drive to a file as it comes, in the drive's own process.
 
 One line an event: its name, a tab, its JSON. The last line's name is `end`.
 """
@@ -13,9 +13,9 @@ from interlock.engine.client import Client, Options, Outcome, Renderer, served, 
 from interlock.engine.client.fleet import is_on_server
 from interlock.engine.client.program_drive import Call, drive_call
 from interlock.state.errors import InterlockError, RunError, UserError, bug
-from interlock.web.api import shown
-from interlock.web.api.answers import dumped, plain
-from interlock.web.api.protocol import protocol_events
+from interlock.web.api.event_protocol import to_protocol_events
+from interlock.web.api.payloads import dump_json, to_json_types
+from interlock.web.api.prompt_dialect import answer_schema, request_payload
 
 if TYPE_CHECKING:
     from interlock.state.events import Event
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CHECKPOINTS = {"checkpoint": "config", "parent_checkpoint": "parent_config"}
 
 
-def record_of(home: Path, drive: str) -> Path:
+def stream_file(home: Path, drive: str) -> Path:
     return home / "live" / f"{drive}.stream"
 
 
@@ -34,20 +34,20 @@ class Recorder:
         self._metadata = call.metadata
         self.failed: Exception | None = None
         self._lock = threading.Lock()
-        self._file = record_of(options.home, call.row.id).open("ab", buffering=0)
+        self._file = stream_file(options.home, call.row.id).open("ab", buffering=0)
         self._said: dict[str, Any] = {}
         self._message = 0
 
     def write(self, event: str, data: Any) -> None:
         with self._lock:
-            self._file.write(event.encode() + b"\t" + dumped(data) + b"\n")
+            self._file.write(event.encode() + b"\t" + dump_json(data) + b"\n")
 
     def fail(self, error: Exception) -> None:
         """What a graph raised counts by its own name; what an input lacks, in our words."""
         cause = None if isinstance(error, UserError) else error.__cause__
         error = self.failed or (cause if isinstance(cause, Exception) else error)
         self.failed = error
-        self.write("error", _error(error))
+        self.write("error", _error_fields(error))
 
     def note_failure(self, error: Exception) -> None:
         self.failed = error
@@ -56,9 +56,9 @@ class Recorder:
         self.write("events", event)
 
     def take_protocol_event(self, event: Any, given: Any, told: set[str]) -> None:
-        params = self._call.dialect.shaped_interrupts(event["params"], self._asked)
-        params["data"] = self._shaped(params["data"], given)
-        for made in protocol_events(event["method"], plain(params), told):
+        params = self._call.dialect.shaped_interrupts(event["params"], self._interrupt_json)
+        params["data"] = self._shape_data(params["data"], given)
+        for made in to_protocol_events(event["method"], to_json_types(params), told):
             self.write("protocol", made)
 
     def take_part(self, part: Any, given: Any) -> list[Any]:
@@ -66,18 +66,18 @@ class Recorder:
         namespace, mode, data = part if self._kwargs["subgraphs"] else ((), *part)
         place = "".join(f"|{one}" for one in namespace)
         wanted = self._modes
-        shown_ = self._shaped(data, given)
+        shown_ = self._shape_data(data, given)
         if mode == "messages":
-            self._say(place, data)
+            self._write_message(place, data)
         elif mode == "debug" and mode in wanted:
-            self.write(f"debug{place}", self._debugged(data) if data["type"] == "checkpoint" else data)
+            self.write(f"debug{place}", self._debug_payload(data) if data["type"] == "checkpoint" else data)
         elif mode == "checkpoints" and mode in wanted:
-            self.write(f"checkpoints{place}", self._checkpoint(data))
+            self.write(f"checkpoints{place}", self._checkpoint_payload(data))
         elif mode in wanted:
             self.write(f"{mode}{place}", shown_)
         return [data] if mode == "custom" else []
 
-    def _say(self, place: str, data: Any) -> None:
+    def _write_message(self, place: str, data: Any) -> None:
         message: Any = data[0]
         about = {**data[1], "thread_id": self._call.row.thread}
         if "messages-tuple" in self._modes:
@@ -93,27 +93,27 @@ class Recorder:
         kind = "partial" if isinstance(message, BaseMessageChunk) else "complete"
         self.write(f"messages/{kind}", [message_chunk_to_message(self._said[str(message.id)])])
 
-    def _shaped(self, data: Any, given: Any) -> Any:
-        return self._call.dialect.shaped(data, lambda: given["context"].transcript, self._asked)
+    def _shape_data(self, data: Any, given: Any) -> Any:
+        return self._call.dialect.shaped(data, lambda: given["context"].transcript, self._interrupt_json)
 
-    def _checkpoint(self, payload: Any) -> Any:
-        places = {name: self._placed(payload.get(name)) for name in ("config", "parent_config")}
+    def _checkpoint_payload(self, payload: Any) -> Any:
+        places = {name: self._with_thread_id(payload.get(name)) for name in ("config", "parent_config")}
         return {**payload, **places}
 
-    def _debugged(self, data: Any) -> Any:
-        payload = self._checkpoint(data["payload"])
-        places = {name: place_of(payload[of]) for name, of in _CHECKPOINTS.items()}
-        tasks = [self._task(task) for task in payload["tasks"]]
+    def _debug_payload(self, data: Any) -> Any:
+        payload = self._checkpoint_payload(data["payload"])
+        places = {name: checkpoint_address(payload[of]) for name, of in _CHECKPOINTS.items()}
+        tasks = [self._task_payload(task) for task in payload["tasks"]]
         return {**data, "payload": {**payload, **places, "tasks": tasks}}
 
-    def _task(self, task: Mapping[str, Any]) -> dict[str, Any]:
+    def _task_payload(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """A task, with the place of the graph inside as `checkpoint`."""
         made = {**task}
         if made.get("state"):
-            made["checkpoint"] = place_of(self._placed(made.pop("state")))
+            made["checkpoint"] = checkpoint_address(self._with_thread_id(made.pop("state")))
         return made
 
-    def _placed(self, config: Any) -> Any:
+    def _with_thread_id(self, config: Any) -> Any:
         """A config with the thread as programs name it."""
         return (
             {"configurable": {**config["configurable"], "thread_id": self._call.row.thread}}
@@ -121,10 +121,10 @@ class Recorder:
             else None
         )
 
-    def _asked(self, interrupt: Any) -> dict[str, Any]:
-        return asked(self._options, self._run, interrupt, with_schema=True)
+    def _interrupt_json(self, interrupt: Any) -> dict[str, Any]:
+        return interrupt_json(self._options, self._run, interrupt, with_schema=True)
 
-    def emitted(self, event: "Event", /) -> None:
+    def write_workflow_event(self, event: "Event", /) -> None:
         """An event of Interlock's own workflow, as a part of the stream: tokens as messages, the others as custom."""
         if self._kwargs["protocol"]:
             return
@@ -152,7 +152,9 @@ class Recorder:
         self._file.close()
 
 
-def asked(options: Options, run: str, interrupt: Any, *, with_schema: bool = False) -> dict[str, Any]:
+def interrupt_json(
+    options: Options, run: str, interrupt: Any, *, with_schema: bool = False
+) -> dict[str, Any]:
     """An interrupt as programs see it; one of Interlock's own workflow with its request and the answer's schema."""
     made: dict[str, Any] = {"id": interrupt.id, "value": interrupt.value}
     schema = getattr(interrupt, "response_schema", None)
@@ -160,12 +162,12 @@ def asked(options: Options, run: str, interrupt: Any, *, with_schema: bool = Fal
         made["response_schema"] = schema
     if isinstance(interrupt.value, str) and (found := threads.requested(options, run, interrupt.value)):
         name, request = found
-        made["value"] = shown.payload(name, request)
-        made["response_schema"] = shown.response_schema(request)
+        made["value"] = request_payload(name, request)
+        made["response_schema"] = answer_schema(request)
     return made
 
 
-def place_of(config: Any) -> dict[str, Any] | None:
+def checkpoint_address(config: Any) -> dict[str, Any] | None:
     """A checkpoint as programs name it."""
     if not config:
         return None
@@ -174,26 +176,26 @@ def place_of(config: Any) -> dict[str, Any] | None:
     return {**kept, "checkpoint_id": name} if (name := where.get("checkpoint_id")) else kept
 
 
-def begin_record(home: Path, drive: str) -> None:
+def create_stream_file(home: Path, drive: str) -> None:
     """Make the file of a drive that is to come, with its first event."""
-    path = record_of(home, drive)
+    path = stream_file(home, drive)
     path.parent.mkdir(exist_ok=True, mode=0o700)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(b"metadata\t" + dumped({"run_id": drive, "attempt": 1}) + b"\n")
+        file.write(b"metadata\t" + dump_json({"run_id": drive, "attempt": 1}) + b"\n")
 
 
-def events_in(record: Path) -> int:
+def count_protocol_numbers(record: Path) -> int:
     """How many numbers a drive takes among its thread's events by the second protocol, which begins and ends it."""
     return record.read_bytes().count(b"\nprotocol\t") + 2
 
 
-def end_record(home: Path, drive: str, error: Mapping[str, str] | None = None) -> None:
+def end_stream_file(home: Path, drive: str, error: Mapping[str, str] | None = None) -> None:
     """End the file of a drive whose process couldn't."""
-    with record_of(home, drive).open("ab") as file:
-        file.write((b"error\t" + dumped(error) + b"\n" if error else b"") + b"end\t{}\n")
+    with stream_file(home, drive).open("ab") as file:
+        file.write((b"error\t" + dump_json(error) + b"\n" if error else b"") + b"end\t{}\n")
 
 
-async def drive(options: Options, run: str, workflow: str, call: Call, live: Renderer) -> None:
+async def drive_and_record(options: Options, run: str, workflow: str, call: Call, live: Renderer) -> None:
     """Drive a thread's run, and note in its rows how that ended; `pending`: a limit over all workers stopped it."""
     home, name = options.home, call.row.id
     options = turns.limited(options) if is_on_server(home) else options
@@ -203,9 +205,9 @@ async def drive(options: Options, run: str, workflow: str, call: Call, live: Ren
     status, waits = "error", dict[str, Any]()
     try:
         given = call.dialect.input_of(call.asked["input"])
-        renderers = [live, *call.dialect.renderers(recorder.emitted)]
+        renderers = [live, *call.dialect.renderers(recorder.write_workflow_event)]
         outcome = await drive_call(client, run, workflow, call, given, recorder, renderers)
-        status = _status(outcome)
+        status = _drive_status(outcome)
         if outcome.status in ("budget", "timeout") and (wait := turns.stopped_by(options, run)):
             status = "error" if wait.seconds is None else "pending"
             waits = {"again": True, "model": wait.model, "after_s": wait.seconds}
@@ -219,16 +221,18 @@ async def drive(options: Options, run: str, workflow: str, call: Call, live: Ren
         recorder.fail(recorder.failed or (error if isinstance(error, InterlockError) else bug(error)))
         raise
     finally:
-        served.change(home, "drive", name, {"status": status, "error": _error(recorder.failed), **waits})
+        served.change(
+            home, "drive", name, {"status": status, "error": _error_fields(recorder.failed), **waits}
+        )
         recorder.close(status)
 
 
-def _status(outcome: Outcome) -> str:
+def _drive_status(outcome: Outcome) -> str:
     ends = {"failed": "error", "cancelled": "interrupted", "timeout": "timeout", "lost": "error"}
     return ends.get(outcome.status, "success")
 
 
-def _error(error: Exception | None) -> dict[str, str] | None:
+def _error_fields(error: Exception | None) -> dict[str, str] | None:
     """An error by the name that clients of LangGraph know."""
     name = "RuntimeError" if type(error) is RunError else type(error).__name__
     return {"error": name, "message": str(error)} if error else None

@@ -1,4 +1,4 @@
-"""streams: the events of drives as programs follow them, read from the drives' files: nothing is kept for a reader."""
+"""drive_streams: streams a drive's events to a program, read from the drive's file; nothing waits for a slow reader."""
 
 import asyncio
 import json
@@ -11,11 +11,11 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
-from interlock.web.api.answers import dumped
-from interlock.web.api.recorder import record_of
+from interlock.web.api.drive_recorder import stream_file
+from interlock.web.api.payloads import dump_json
 
 _LOOK_S, BEAT_S = 0.02, 5.0
-_MOST = 262_144
+_READ_BYTES = 262_144
 """Bytes of a file that are read at once, and so the most that waits for one reader besides what the system holds."""
 PATIENCE_S = 30.0
 """A reader that takes nothing for so long is cut; it may come back with the last id that it saw."""
@@ -39,20 +39,20 @@ class Piece(NamedTuple):
     last: bool
 
 
-async def pieces(
+async def follow_pieces(
     home: Path, drive: str, alive: Callable[[], bool], after: int = -1, live: bool = False
 ) -> AsyncGenerator[Piece | None]:
     """A drive's events after a number, until it has ended; None: nothing for a while. `live`: later ones only."""
-    path, number, silent = record_of(home, drive), -1, 0.0
+    path, number, silent = stream_file(home, drive), -1, 0.0
     event, head = "", b""
     if not path.exists():
         return
     with path.open("rb") as file:
-        if live and (there := _skipped(file)) > 1:  # with its first event alone, nothing was missed
+        if live and (there := _seek_last_event(file)) > 1:  # with its first event alone, nothing was missed
             number = after = there - 1
         while True:
             lasts = alive()
-            if not (data := file.read(_MOST)):
+            if not (data := file.read(_READ_BYTES)):
                 if not lasts:
                     return
                 silent += _LOOK_S
@@ -77,10 +77,10 @@ async def pieces(
                 event = "" if last else event
 
 
-def _skipped(file: BinaryIO) -> int:
+def _seek_last_event(file: BinaryIO) -> int:
     """How many events a file has; leaves it after the last whole one, or at its start if there is only one."""
     found = place = end = 0
-    while data := file.read(_MOST):
+    while data := file.read(_READ_BYTES):
         if (last := data.rfind(b"\n")) >= 0:
             found, end = found + data.count(b"\n"), place + last + 1
         place += len(data)
@@ -88,7 +88,7 @@ def _skipped(file: BinaryIO) -> int:
     return found
 
 
-async def lines(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Line | None]:
+async def join_pieces(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Line | None]:
     """Events as a whole."""
     held: list[bytes] = []
     async for piece in found:
@@ -101,15 +101,15 @@ async def lines(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Line | Non
             held = []
 
 
-def sse(event: str, data: bytes, id: str = "") -> bytes:
-    return f"event: {event}\r\ndata: ".encode() + data + _end(id)
+def format_sse(event: str, data: bytes, id: str = "") -> bytes:
+    return f"event: {event}\r\ndata: ".encode() + data + _format_sse_end(id)
 
 
-def _end(id: str) -> bytes:
+def _format_sse_end(id: str) -> bytes:
     return (f"\r\nid: {id}" if id else "").encode() + b"\r\n\r\n"
 
 
-async def sent(
+async def encode_sse(
     found: AsyncIterator[Piece | None], modes: frozenset[str], numbered: bool, no_errors: bool = False
 ) -> AsyncIterator[bytes]:
     """The events of some modes, as server-sent events; and errors, which end a stream."""
@@ -119,10 +119,14 @@ async def sent(
             yield b": heartbeat\r\n\r\n"
         elif not modes or piece.event in always or re.split(r"[|/]", piece.event)[0] in modes:
             before = f"event: {piece.event}\r\ndata: ".encode() if piece.first else b""
-            yield before + piece.data + (_end(str(piece.number) if numbered else "") if piece.last else b"")
+            yield (
+                before
+                + piece.data
+                + (_format_sse_end(str(piece.number) if numbered else "") if piece.last else b"")
+            )
 
 
-def last_seen(request: Request) -> tuple[int, bool]:
+def read_last_event_id(request: Request) -> tuple[int, bool]:
     """The number after which a reader goes on, and whether it wants only what is still to come."""
     given = request.headers.get("last-event-id", "")
     if given == "-1" or given == "-":
@@ -130,7 +134,7 @@ def last_seen(request: Request) -> tuple[int, bool]:
     return (int(given), False) if given.isdecimal() else (-1, True)
 
 
-class Streaming(StreamingResponse):
+class EventStreamResponse(StreamingResponse):
     """Server-sent events for a reader that is cut when it stops reading."""
 
     def __init__(
@@ -168,7 +172,7 @@ class Streaming(StreamingResponse):
                 await self._gone()
 
 
-async def result(found: AsyncIterator[Line | None]) -> Any:
+async def read_final_values(found: AsyncIterator[Line | None]) -> Any:
     """The values that a drive ended with, or its error, as `wait` answers them; of several interrupts, only these."""
     values: Any = None
     failed: Any = None
@@ -190,12 +194,12 @@ async def result(found: AsyncIterator[Line | None]) -> Any:
     return asking if len(asked) == 1 else {"__interrupt__": [*asked.values()]} if asked else values
 
 
-async def patiently(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
+async def send_spaces_until_done(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
     """JSON that takes its time: spaces before it keep the connection open."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait({task}, timeout=BEAT_S))[0]:
             yield b" "
-        yield dumped(task.result())
+        yield dump_json(task.result())
     finally:
         task.cancel()

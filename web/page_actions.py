@@ -1,4 +1,4 @@
-"""acts: what a person does on the page: start, decide, prompt, stop, fork, rewind, undo."""
+"""page_actions: what a person does on the page: start, decide, prompt, stop, fork, rewind, undo."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,30 +11,30 @@ from starlette.requests import Request
 from interlock.engine.client import Decision
 from interlock.engine.client.cancel import cancel
 from interlock.engine.client.requests import answered, rewritten
-from interlock.web import drives
-from interlock.web.answers import RefusedError, body, object_of, run_of, submitted
-from interlock.web.driver import Work
-from interlock.web.served import Served
+from interlock.web import drive_launcher
+from interlock.web.drive_process import DriveJob
+from interlock.web.endpoints import RefusedError, build_submission, read_body, require_object, run_from_path
+from interlock.web.page_context import PageContext
 
 
-async def start(page: Served, request: Request) -> Any:
-    given = await body(request)
+async def start_run(page: PageContext, request: Request) -> Any:
+    given = await read_body(request)
     run = page.client.new_id()
     workflow = given.get("workflow")
     if not isinstance(workflow, str) or not workflow:
         raise RefusedError(
             422, "`workflow` must be the name of a workflow. List them with: interlock workflows"
         )
-    folder = _folder(given.get("workspace") or page.options.workspace or Path.cwd())
-    values = object_of(given.get("input") or {}, "input")
+    folder = _require_folder(given.get("workspace") or page.options.workspace or Path.cwd())
+    values = require_object(given.get("input") or {}, "input")
     options = replace(
-        page.options, workspace=folder, submitted=submitted(page.options, given, request.state.person)
+        page.options, workspace=folder, submitted=build_submission(page.options, given, request.state.person)
     )
-    await drives.begin(Work(options, run, workflow, values))
+    await drive_launcher.start_drive(DriveJob(options, run, workflow, values))
     return {"run": run}
 
 
-def _folder(named: object) -> Path:
+def _require_folder(named: object) -> Path:
     """The folder of a new run. Raises `RefusedError`."""
     try:
         folder = Path(str(named)).expanduser()
@@ -46,30 +46,32 @@ def _folder(named: object) -> Path:
     return folder
 
 
-async def decide(page: Served, request: Request) -> Any:
-    row, given = run_of(page.client, request), await body(request)
+async def decide_requests(page: PageContext, request: Request) -> Any:
+    row, given = run_from_path(page.client, request), await read_body(request)
     waiting = {one.id: one.fields for one in page.client.requests(row.run)}
     decisions = given.get("decisions")
     if not isinstance(decisions, list) or not decisions:
         raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
-    made = [_decision(waiting, object_of(one, "decisions")) for one in cast("list[Any]", decisions)]
+    made = [
+        _build_decision(waiting, require_object(one, "decisions")) for one in cast("list[Any]", decisions)
+    ]
     if row.queue is None and row.status != "running":  # the server drives it on
         await asyncio.to_thread(page.client.check_driven_here, row.run)
     await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
-    if row.queue is None and run_of(page.client, request).status != "running":
-        await page.prompts.go_on(row, None, submitted(page.options, {}, request.state.person))
+    if row.queue is None and run_from_path(page.client, request).status != "running":
+        await page.prompts.resume_run(row, None, build_submission(page.options, {}, request.state.person))
     return {"decided": len(made)}
 
 
-def _decision(waiting: Mapping[str, Any], given: Mapping[str, Any]) -> Decision:
+def _build_decision(waiting: Mapping[str, Any], given: Mapping[str, Any]) -> Decision:
     """The decision that an answer makes. Raises `UserError`, or `RefusedError` for a request that no longer waits."""
     name, choice, text = str(given.get("id")), given.get("choice"), str(given.get("text") or "")
     request = waiting.get(name)
     if request is None:
         raise RefusedError(409, f"Request {name!r} no longer waits: it was decided elsewhere, or withdrawn.")
     if choice == "modify":
-        return rewritten(request, object_of(given.get("args") or {}, "args"))
+        return rewritten(request, require_object(given.get("args") or {}, "args"))
     if request["kind"] == "question" and choice == "proceed_once":
         return answered(request, [text])
     spoken = text if request["kind"] == "outcome" else None
@@ -77,46 +79,46 @@ def _decision(waiting: Mapping[str, Any], given: Mapping[str, Any]) -> Decision:
     return Decision(name, cast("Any", choice), feedback=text if refused else None, text=spoken)
 
 
-async def prompt(page: Served, request: Request) -> Any:
-    row, given = run_of(page.client, request), await body(request)
+async def send_prompt(page: PageContext, request: Request) -> Any:
+    row, given = run_from_path(page.client, request), await read_body(request)
     text = str(given.get("prompt") or "").strip() or None
-    waits = await page.prompts.go_on(row, text, submitted(page.options, {}, request.state.person))
+    waits = await page.prompts.resume_run(row, text, build_submission(page.options, {}, request.state.person))
     return {"run": row.run, "waits": waits}
 
 
-async def stop(page: Served, request: Request) -> Any:
+async def stop_run(page: PageContext, request: Request) -> Any:
     """Stop a run that is driven or queued, and cancel one that waits."""
-    row, person = run_of(page.client, request), request.state.person
+    row, person = run_from_path(page.client, request), request.state.person
     waits_for_room = row.status != "running" and (row.error or {}).get("type") == "limit"
-    if not waits_for_room and drives.is_driven(page.client, row):
-        await asyncio.to_thread(drives.stop, page.client, row.run)
+    if not waits_for_room and drive_launcher.is_driven_by_server(page.client, row):
+        await asyncio.to_thread(drive_launcher.interrupt_drive, page.client, row.run)
         if row.queue is None:
             return {"run": row.run}
     found = await asyncio.to_thread(cancel, page.options, row.run, person.name)
     if found.became == "decided" and row.queue is None:
-        await page.prompts.go_on(row, None, submitted(page.options, {}, person))
+        await page.prompts.resume_run(row, None, build_submission(page.options, {}, person))
     return {"run": row.run, "became": found.became}
 
 
-def _step(given: Mapping[str, Any], run: str) -> int | None:
+def _read_step(given: Mapping[str, Any], run: str) -> int | None:
     step = given.get("step")
     if not isinstance(step, int | None):
         raise RefusedError(422, f"`step` must be a number, not {step!r}. See: interlock history {run}")
     return step
 
 
-async def fork(page: Served, request: Request) -> Any:
-    row, given = run_of(page.client, request), await body(request)
-    step, here = _step(given, row.run), bool(given.get("in_place"))
+async def fork_run(page: PageContext, request: Request) -> Any:
+    row, given = run_from_path(page.client, request), await read_body(request)
+    step, here = _read_step(given, row.run), bool(given.get("in_place"))
     await asyncio.to_thread(page.client.check_folder_here, row.run)
     made = await asyncio.to_thread(lambda: page.client.fork(row.run, step, in_place=here))
     return {"run": made.run, "workspace": made.workspace}
 
 
-async def rewind(page: Served, request: Request) -> Any:
+async def rewind_run(page: PageContext, request: Request) -> Any:
     """Without `sure`: what going back to a step would do to the files."""
-    row, given = run_of(page.client, request), await body(request)
-    step = _step(given, row.run)
+    row, given = run_from_path(page.client, request), await read_body(request)
+    step = _read_step(given, row.run)
     if step is None:
         raise RefusedError(422, f"To which step? Give `step`. See: interlock history {row.run}")
     await asyncio.to_thread(page.client.check_folder_here, row.run)
@@ -126,8 +128,8 @@ async def rewind(page: Served, request: Request) -> Any:
     return {"run": (await asyncio.to_thread(found.forked)).run}
 
 
-async def undo(page: Served, request: Request) -> Any:
-    row, given = run_of(page.client, request), await body(request)
+async def undo_changes(page: PageContext, request: Request) -> Any:
+    row, given = run_from_path(page.client, request), await read_body(request)
     call = given.get("call")
     await asyncio.to_thread(page.client.check_folder_here, row.run)
     changed = await asyncio.to_thread(page.client.undo, row.run, None if call is None else str(call))

@@ -1,4 +1,4 @@
-"""prompts: runs that a person lets go on from the page, driven by the server.
+"""run_resumer: runs that a person lets go on from the page, driven by the server.
 
 On a store with workers the drive waits until the limits over all workers have room; a row keeps it if the server dies.
 """
@@ -14,47 +14,49 @@ from interlock.engine.client import Client, Options, RunRow, served, turns
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import ProcessIdentity, current_process, is_alive, process_start_time
 from interlock.state.errors import BusyError, InterlockError, bug
-from interlock.web import drives
-from interlock.web.driver import Work
-from interlock.web.turns import LOOK_S, Turns
+from interlock.web import drive_launcher
+from interlock.web.drive_process import DriveJob
+from interlock.web.rate_limits import LOOK_S, RateLimits
 
 _LEAVE_S = 3.0
 """Seconds that a drive has to give its turn back once it has ended, or was cancelled while it waited."""
 
 
-class Prompts:
+class RunResumer:
     """One at a time for each run."""
 
     def __init__(self, options: Options) -> None:
         kept: Any = dict.fromkeys(("workspace", "approval_mode", "mode", "submitted"))
         self._options = replace(options, **kept, queue="")
         self._home, self._client = options.home, Client(options)
-        self._turns = Turns(options)
+        self._turns = RateLimits(options)
         self._going = dict[str, asyncio.Task[None]]()
         self._me = [*current_process()]
         self._starting = set[str]()
 
-    def standing(self, row: RunRow) -> RunRow:
+    def with_starting_status(self, row: RunRow) -> RunRow:
         """The row; a run whose drive is being started isn't called interrupted."""
         starts = row.status == "interrupted" and row.run in self._starting
         return row._replace(status="running") if starts else row
 
-    async def go_on(self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None) -> str:
+    async def resume_run(self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None) -> str:
         """Drive a run on; returns what it waits for; empty: for nothing. Raises `InterlockError`.
 
         `whose`: `Options.submitted`, for a run that keeps nobody; None: the store has no workers.
         """
         self._starting.add(row.run)
         try:
-            return await self._started(row, prompt, whose)
+            return await self._start_or_enqueue(row, prompt, whose)
         finally:
             self._starting.discard(row.run)
 
-    async def _started(self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None) -> str:
+    async def _start_or_enqueue(
+        self, row: RunRow, prompt: str | None, whose: Mapping[str, Any] | None
+    ) -> str:
         if whose is None or (row.queue is not None and prompt is None):  # workers go on with theirs
-            await drives.begin(Work(self._options, row.run, prompt=prompt))
+            await drive_launcher.start_drive(DriveJob(self._options, row.run, prompt=prompt))
             return ""
-        if await self._stands(row.run):
+        if await self._is_in_line(row.run):
             if prompt is None:
                 return ""  # whoever stands there takes up what was decided
             raise BusyError(
@@ -64,17 +66,17 @@ class Prompts:
         body = {**about, "submitted": whose, "server": self._me}
         served.serve(self._home, "prompt", row.run, body, run=row.run)
         began = asyncio.get_running_loop().create_future()
-        self._enter(row.run, began)
+        self._schedule_drive(row.run, began)
         return await began
 
-    async def _stands(self, run: str) -> bool:
+    async def _is_in_line(self, run: str) -> bool:
         """Whether a run is in line already."""
         until = time.monotonic() + _LEAVE_S
         # A drive that was cancelled elsewhere learns of it at its next look, and would take the turn of this one.
         while (
-            there := await asyncio.to_thread(self._turns.stands, run)
+            there := await asyncio.to_thread(self._turns.has_turn, run)
             or run in self._going
-            or self._row(run) is not None
+            or self._stored_prompt(run) is not None
         ):
             row = self._client.exact(run)
             if (row and row.status == "running") or time.monotonic() > until:
@@ -82,60 +84,60 @@ class Prompts:
             await asyncio.sleep(LOOK_S)
         return there
 
-    def resume(self) -> None:
+    def resume_earlier(self) -> None:
         """Go on with what a server that is gone left."""
         for one in served.all_served(self._home, "prompt"):
             if not is_alive(ProcessIdentity(*one.body["server"])):
                 if (
                     one.body["status"] == "pending"
                     and one.body.get("stands")
-                    and not self._turns.stands(one.id)
+                    and not self._turns.has_turn(one.id)
                 ):
                     served.unserve(self._home, "prompt", one.id)  # somebody cancelled it meanwhile
                     continue
                 served.change(self._home, "prompt", one.id, {"server": self._me})
                 nobody = asyncio.get_running_loop().create_future()
                 nobody.set_result("")
-                self._enter(one.id, nobody)
+                self._schedule_drive(one.id, nobody)
 
-    def _enter(self, run: str, began: "asyncio.Future[str]") -> None:
-        self._going[run] = task = asyncio.ensure_future(self._driven(run, began))
+    def _schedule_drive(self, run: str, began: "asyncio.Future[str]") -> None:
+        self._going[run] = task = asyncio.ensure_future(self._drive_and_clean_up(run, began))
         task.add_done_callback(lambda _: self._going.pop(run))
 
-    async def _driven(self, run: str, began: "asyncio.Future[str]") -> None:
+    async def _drive_and_clean_up(self, run: str, began: "asyncio.Future[str]") -> None:
         """Drive a run at its turn, and tell whoever asked for that, or the run's row, why it can't be driven."""
         failure: InterlockError | None = None
         try:
-            await self._in_turn(run, began)
+            await self._drive_within_limits(run, began)
         except Exception as error:
             failure = error if isinstance(error, InterlockError) else bug(error)
         served.unserve(self._home, "prompt", run)
-        await self._turns.leave(run)
+        await self._turns.release(run)
         if failure and not began.done():
             began.set_exception(failure)
         elif failure:
             turns.note_failure(self._home, run, failure)
 
-    async def _in_turn(self, run: str, began: "asyncio.Future[str]") -> None:
+    async def _drive_within_limits(self, run: str, began: "asyncio.Future[str]") -> None:
         def told(waits: str) -> None:
             if waits and not began.done():
                 served.change(self._home, "prompt", run, {"stands": True})
             if not began.done():
                 began.set_result(waits)
 
-        while one := self._row(run):
-            process = drives.Elsewhere(ProcessIdentity(*one.body.get("process", self._me)))
+        while one := self._stored_prompt(run):
+            process = drive_launcher.AdoptedProcess(ProcessIdentity(*one.body.get("process", self._me)))
             if one.body["status"] == "pending":
-                await self._turns.taken(one, run, one.body["workflow"], waits=told)
-                process = await self._begun(one)
+                await self._turns.wait_for_turn(one, run, one.body["workflow"], waits=told)
+                process = await self._start_process(one)
                 told("")
-            await self._turns.ended(run, process)
-            if (now := self._row(run)) is None or now.body["status"] == "running":
+            await self._turns.wait_for_exit(run, process)
+            if (now := self._stored_prompt(run)) is None or now.body["status"] == "running":
                 return  # it ended, or its process was killed
             served.change(self._home, "prompt", run, {"status": "pending"})
-            await self._turns.leave(run)
+            await self._turns.release(run)
 
-    async def _begun(self, one: Served) -> Child:
+    async def _start_process(self, one: Served) -> Child:
         begun: list[Child] = []
 
         def started(child: Child) -> None:
@@ -143,9 +145,9 @@ class Prompts:
             served.change(self._home, "prompt", one.id, {"status": "started", "process": process})
             begun.append(child)
 
-        work = Work(self._options, one.run, prompt=one.body["prompt"], in_turn=True)
-        await drives.begin(work, started)
+        work = DriveJob(self._options, one.run, prompt=one.body["prompt"], in_turn=True)
+        await drive_launcher.start_drive(work, started)
         return begun[0]
 
-    def _row(self, run: str) -> Served | None:
+    def _stored_prompt(self, run: str) -> Served | None:
         return served.served(self._home, "prompt", run)

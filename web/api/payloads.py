@@ -1,4 +1,4 @@
-"""answers: what every answer of the API is made of: JSON of any value, times, ids, refusals."""
+"""payloads: what every answer of the API is made of: JSON of any value, times, ids, refusals."""
 
 import base64
 import json
@@ -13,31 +13,31 @@ import orjson
 from starlette.responses import Response
 
 from interlock.state.text import clean_json
-from interlock.web.answers import RefusedError
+from interlock.web.endpoints import RefusedError
 
 _RUNS = UUID("f4b0c0de-1c50-5d0f-9f11-9e4b6f7a31aa")
 _GRAPHS = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """As LangGraph's server has it."""
 
 
-class MissingError(RefusedError):
+class NotFoundError(RefusedError):
     """What was named isn't there."""
 
     def __init__(self, what: str) -> None:
         super().__init__(404, what)
 
 
-def thread_of(run: str) -> str:
+def thread_id_of_run(run: str) -> str:
     """The thread that a run is for programs, unless one of them named it."""
     return str(uuid5(_RUNS, run))
 
 
-def assistant_of(workflow: str) -> str:
+def assistant_id_of_workflow(workflow: str) -> str:
     """The assistant that a workflow is."""
     return str(uuid5(_GRAPHS, workflow))
 
 
-def uuid_in(text: object, what: str, status: int = 422) -> str:
+def parse_uuid(text: object, what: str, status: int = 422) -> str:
     """A UUID in its usual form. Raises `RefusedError`."""
     try:
         return str(UUID(str(text)))
@@ -45,25 +45,25 @@ def uuid_in(text: object, what: str, status: int = 422) -> str:
         raise RefusedError(status, f"Invalid {what} ID: must be a UUID") from None
 
 
-def when(at: float) -> str:
+def iso_time(at: float) -> str:
     """Unix time, as programs read it."""
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
-def dumped(value: Any) -> bytes:
+def dump_json(value: Any) -> bytes:
     """A value as JSON, with LangChain's messages, interrupts and other objects as LangGraph's server writes them."""
     try:
-        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(value, default=_to_jsonable, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:  # half a character in a text, or a number beyond 64 bits
-        return orjson.dumps(clean_json(json.loads(json.dumps(value, default=_plain))))
+        return orjson.dumps(clean_json(json.loads(json.dumps(value, default=_to_jsonable))))
 
 
-def plain(value: Any) -> Any:
+def to_json_types(value: Any) -> Any:
     """A value as plain JSON types."""
-    return orjson.loads(dumped(value))
+    return orjson.loads(dump_json(value))
 
 
-def _plain(given: object) -> Any:
+def _to_jsonable(given: object) -> Any:
     value = cast(Any, given)
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(given, type):
         return dump()
@@ -82,31 +82,33 @@ def _plain(given: object) -> Any:
     return str(value)
 
 
-def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(dumped(value), status, headers, "application/json")
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(dump_json(value), status, headers, "application/json")
 
 
-def page(given: Mapping[str, Any], found: list[Any], most: int = 1000) -> tuple[list[Any], dict[str, str]]:
+def paginate(
+    given: Mapping[str, Any], found: list[Any], most: int = 1000
+) -> tuple[list[Any], dict[str, str]]:
     """The rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
-    limit, offset = limit_of(given, 10, most), whole(given, "offset", 0)
-    return found[offset : offset + limit], paging(limit, offset, len(found))
+    limit, offset = read_limit(given, 10, most), read_whole_number(given, "offset", 0)
+    return found[offset : offset + limit], pagination_headers(limit, offset, len(found))
 
 
-def paging(limit: int, offset: int, total: int) -> dict[str, str]:
+def pagination_headers(limit: int, offset: int, total: int) -> dict[str, str]:
     """The header that says how many rows there are, and where more begin."""
     more = {"x-pagination-next": str(offset + limit)} if offset + limit < total else {}
     return {"x-pagination-total": str(total), **more}
 
 
-def limit_of(given: Mapping[str, Any], default: int, most: int = 1000) -> int:
+def read_limit(given: Mapping[str, Any], default: int, most: int = 1000) -> int:
     """How many rows were asked for. Raises `RefusedError`."""
-    limit = whole(given, "limit", default)
+    limit = read_whole_number(given, "limit", default)
     if not 1 <= limit <= most:
         raise RefusedError(422, f"limit must be 1 to {most}, not {limit}.")
     return limit
 
 
-def whole(given: Mapping[str, Any], name: str, default: int, least: int = 0) -> int:
+def read_whole_number(given: Mapping[str, Any], name: str, default: int, least: int = 0) -> int:
     """A whole number. Raises `RefusedError`."""
     value = given.get(name)
     value = default if value in (None, "") else value
@@ -117,7 +119,7 @@ def whole(given: Mapping[str, Any], name: str, default: int, least: int = 0) -> 
     return value
 
 
-def part(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+def read_object(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A JSON object in another; empty: there is none. Raises `RefusedError`."""
     found: Any = given.get(name)
     if found is not None and not isinstance(found, dict):
@@ -125,7 +127,7 @@ def part(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**cast("dict[str, Any]", found or {})}
 
 
-def texts(given: Mapping[str, Any], name: str) -> list[str]:
+def read_strings(given: Mapping[str, Any], name: str) -> list[str]:
     """A list of texts, or one; empty: there is none. Raises `RefusedError`."""
     found: Any = given.get(name) or []
     several = cast("list[Any]", [found] if isinstance(found, str) else found)
@@ -134,7 +136,7 @@ def texts(given: Mapping[str, Any], name: str) -> list[str]:
     return several
 
 
-def check_choices(given: Mapping[str, Any], choices: Mapping[str, tuple[str, ...]]) -> None:
+def check_allowed_values(given: Mapping[str, Any], choices: Mapping[str, tuple[str, ...]]) -> None:
     """Raises `RefusedError` for a field that is none of the values that it may have; a list holds some."""
     for name, expected in choices.items():
         found: Any = given.get(name, expected[0])
@@ -145,19 +147,19 @@ def check_choices(given: Mapping[str, Any], choices: Mapping[str, tuple[str, ...
             )
 
 
-def selected(given: Mapping[str, Any], known: tuple[str, ...]) -> frozenset[str]:
+def read_selected_fields(given: Mapping[str, Any], known: tuple[str, ...]) -> frozenset[str]:
     """The fields that are wanted of each row; empty: all. Raises `RefusedError`."""
     if isinstance(given.get("select"), str):
         raise RefusedError(422, "`select` must be a list of strings.")
-    check_choices({"select": texts(given, "select")}, {"select": known})
-    return frozenset(texts(given, "select"))
+    check_allowed_values({"select": read_strings(given, "select")}, {"select": known})
+    return frozenset(read_strings(given, "select"))
 
 
-def only(row: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
+def select_fields(row: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key in fields} if fields else row
 
 
-def at_path(value: Any, path: str) -> Any:
+def value_at_path(value: Any, path: str) -> Any:
     """What stands at a path such as `values.messages[-1].content`; None: nothing."""
     for key, place in re.findall(r"([^.\[\]]+)(?=[.\[]|$)|\[(-?\d+)\]", path):
         if place:
@@ -168,14 +170,14 @@ def at_path(value: Any, path: str) -> Any:
     return value
 
 
-def fits(wanted: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> bool:
+def matches_filter(wanted: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> bool:
     """Whether all that is wanted is there, also deeper in it."""
     for key, value in (wanted or {}).items():
         if key not in (there or {}):
             return False
         own = (there or {})[key]
         if isinstance(value, dict) and isinstance(own, dict):
-            if not fits(cast("dict[str, Any]", value), cast("dict[str, Any]", own)):
+            if not matches_filter(cast("dict[str, Any]", value), cast("dict[str, Any]", own)):
                 return False
         elif own != value:
             return False

@@ -1,4 +1,4 @@
-"""drives: starts drives in processes of their own, stops them, and reads what they write while they work."""
+"""drive_launcher: starts drives in processes of their own, stops them, and reads what they write while they work."""
 
 import asyncio
 import json
@@ -16,11 +16,11 @@ from interlock.cli.warm.forked import FORKER, Child
 from interlock.engine.client import Client, RunRow
 from interlock.services.process.identity import ProcessIdentity, host_name, is_alive
 from interlock.state.errors import BusyError, UserError
-from interlock.web import driver
-from interlock.web.driver import Work, live_file
+from interlock.web import drive_process
+from interlock.web.drive_process import DriveJob, live_events_file
 
 
-class Elsewhere:
+class AdoptedProcess:
     """A drive's process that another server started, or an earlier one."""
 
     def __init__(self, owner: ProcessIdentity) -> None:
@@ -35,7 +35,7 @@ class Elsewhere:
             os.kill(self._owner.pid, signal)
 
 
-class DiedError(UserError):
+class DriveDiedError(UserError):
     """A drive's process ended before its run went."""
 
 
@@ -46,24 +46,24 @@ _MOST = 1_000_000
 """Bytes of it that are read at once."""
 
 
-async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -> None:
+async def start_drive(work: DriveJob, started: Callable[[Child], None] = lambda _: None) -> None:
     """Start a drive; returns when its run goes. Raises `UserError` with why it doesn't.
 
     `started` gets its process, which does nothing if that raises.
     """
-    made = await asyncio.to_thread(_begun, work, started)
+    made = await asyncio.to_thread(_launch_process, work, started)
     if made.get("kind") == BusyError.kind:
         raise BusyError(made["error"])
     if "error" in made:
-        raise (DiedError if made.get("kind") == _DIED else UserError)(made["error"])
+        raise (DriveDiedError if made.get("kind") == _DIED else UserError)(made["error"])
 
 
-def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
+def _launch_process(work: DriveJob, started: Callable[[Child], None]) -> Mapping[str, str]:
     stdin, given = os.pipe()
     told, stdout = os.pipe()
     with os.fdopen(given, "wb") as giving, os.fdopen(told, "rb") as telling:
         try:
-            child = FORKER.start(driver.__name__, stdin=stdin, stdout=stdout)
+            child = FORKER.start(drive_process.__name__, stdin=stdin, stdout=stdout)
         finally:
             os.close(stdin)
             os.close(stdout)
@@ -77,36 +77,36 @@ def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
     return json.loads(line) if line else died
 
 
-def stop(client: Client, run: str) -> None:
+def interrupt_drive(client: Client, run: str) -> None:
     """Stop a run that a server's drive works on, as Ctrl-C does."""
-    os.kill(_driver_of(client.home, run), signal.SIGINT)
+    os.kill(_driver_pid(client.home, run), signal.SIGINT)
 
 
-def is_driven(client: Client, row: RunRow) -> bool:
+def is_driven_by_server(client: Client, row: RunRow) -> bool:
     """Whether a server's drive works on the run."""
-    return row.owner == f"{host_name()}:{_driver_of(client.home, row.run)}"
+    return row.owner == f"{host_name()}:{_driver_pid(client.home, row.run)}"
 
 
-def _driver_of(home: Path, run: str) -> int:
+def _driver_pid(home: Path, run: str) -> int:
     try:
-        with live_file(home, run).open() as file:
+        with live_events_file(home, run).open() as file:
             return int(file.readline())
     except (OSError, ValueError):
         return 0
 
 
-async def pieces(home: Path, run: str) -> AsyncGenerator[dict[str, Any]]:
+async def tail_live_events(home: Path, run: str) -> AsyncGenerator[dict[str, Any]]:
     """Live events of a run that a server's drive works on, from after the last complete answer; never ends.
 
     A drive that begins later is followed, too. Nothing is kept in memory for a slow reader.
     """
-    path, place, inode, rest = live_file(home, run), 0, 0, b""
+    path, place, inode, rest = live_events_file(home, run), 0, 0, b""
     first = True
     while True:
         try:
             with path.open("rb") as file:
                 if inode != (now := os.fstat(file.fileno()).st_ino):
-                    inode, place, rest = now, _recent(file.read()) if first else 0, b""
+                    inode, place, rest = now, _end_of_last_answer(file.read()) if first else 0, b""
                 file.seek(place)
                 data = file.read(_MOST)
         except OSError:
@@ -121,7 +121,7 @@ async def pieces(home: Path, run: str) -> AsyncGenerator[dict[str, Any]]:
             await asyncio.sleep(_LOOK_S)
 
 
-def _recent(data: bytes) -> int:
+def _end_of_last_answer(data: bytes) -> int:
     """The place behind the last answer that is complete: the record has it."""
     last = place = 0
     for line in data.splitlines(keepends=True):

@@ -1,4 +1,4 @@
-"""visitors: who an app lets in, and to what: the handlers of LangGraph's `Auth` that its langgraph.json names.
+"""app_auth: who an app lets in, and to what: the handlers of LangGraph's `Auth` that its langgraph.json names.
 
 With them, programs show what the app asks for in place of a token of Interlock's, reach only the app's graphs and the
 threads that were made for it, and see of those what its handlers let them see. Whatever isn't asked is refused.
@@ -19,19 +19,25 @@ from starlette.routing import BaseRoute, Match
 
 from interlock.engine.client.served import Served
 from interlock.state.errors import bug
-from interlock.web.answers import RefusedError, body, check_role, list_body
-from interlock.web.paths import first_part, is_shell
+from interlock.web.endpoints import (
+    RefusedError,
+    check_role,
+    first_path_part,
+    is_shell_path,
+    read_body,
+    read_list_body,
+)
 from interlock.web.roles import Person
 
-OF_API = frozenset({"info", "assistants", "threads", "runs", "store"})
+API_PATHS = frozenset({"info", "assistants", "threads", "runs", "store"})
 """First parts of the paths that the app's handlers guard."""
-_OF_PAGE = frozenset({"api", "login", "proof", "ok", "static"})
-USER = ("langgraph_auth_user", "langgraph_auth_user_id", "langgraph_auth_permissions")
+_PAGE_PATHS = frozenset({"api", "login", "proof", "ok", "static"})
+USER_KEYS = ("langgraph_auth_user", "langgraph_auth_user_id", "langgraph_auth_permissions")
 """What graphs find of a user in `configurable`: no program gives it."""
 
 
 @dataclass(frozen=True)
-class Sight:
+class Visibility:
     """What a request may see."""
 
     app: str = ""
@@ -42,66 +48,68 @@ class Sight:
     filters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Resource → what its metadata must have."""
 
-    def shows(self, resource: str, one: Served) -> bool:
+    def allows(self, resource: str, one: Served) -> bool:
         owner = one.body.get("app", "") == self.app
-        return owner and fulfils(self.filters.get(resource) or {}, one.body.get("metadata") or {})
+        return owner and matches_auth_filter(self.filters.get(resource) or {}, one.body.get("metadata") or {})
 
 
-SIGHT: ContextVar[Sight | None] = ContextVar("SIGHT", default=None)
+VISIBILITY: ContextVar[Visibility | None] = ContextVar("SIGHT", default=None)
 """Of a request; None: the server itself looks, and sees all."""
 
 
-def shows(resource: str, one: Served) -> bool:
-    sight = SIGHT.get()
-    return sight is None or sight.shows(resource, one)
+def is_visible(resource: str, one: Served) -> bool:
+    sight = VISIBILITY.get()
+    return sight is None or sight.allows(resource, one)
 
 
-def shows_runs() -> bool:
+def can_see_runs() -> bool:
     """Whether a request sees runs that no program made a thread of: an app's users see none."""
-    sight = SIGHT.get()
+    sight = VISIBILITY.get()
     return sight is None or not sight.app
 
 
-def shows_graph(graph: str) -> bool:
-    sight = SIGHT.get()
+def can_see_graph(graph: str) -> bool:
+    sight = VISIBILITY.get()
     return sight is None or sight.graphs is None or graph in sight.graphs
 
 
-def shows_system(one: Served) -> bool:
+def can_see_system_assistant(one: Served) -> bool:
     """Whether a request sees the assistant that a workflow is: it belongs to nobody."""
-    sight = SIGHT.get()
-    return sight is None or fulfils(sight.filters.get("assistants") or {}, one.body.get("metadata") or {})
+    sight = VISIBILITY.get()
+    return sight is None or matches_auth_filter(
+        sight.filters.get("assistants") or {}, one.body.get("metadata") or {}
+    )
 
 
-def owned() -> dict[str, str]:
+def ownership_fields() -> dict[str, str]:
     """The fields of a new thread or assistant that say whose it is."""
-    sight = SIGHT.get()
+    sight = VISIBILITY.get()
     return {"app": sight.app} if sight and sight.app else {}
 
 
 def user_fields() -> dict[str, Any]:
     """What a graph finds of the user in its `configurable`."""
-    sight = SIGHT.get()
+    sight = VISIBILITY.get()
     if sight is None or not sight.user:
         return {}
-    return dict(zip(USER, (sight.user, sight.user["identity"], sight.user["permissions"]), strict=True))
+    return dict(zip(USER_KEYS, (sight.user, sight.user["identity"], sight.user["permissions"]), strict=True))
 
 
-def fulfils(wanted: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+def matches_auth_filter(wanted: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
     """Whether metadata has what a handler's filter asks for. Raises `RefusedError` for a filter of another form."""
     for key, value in wanted.items():
         if key in ("$or", "$and"):
-            held = [fulfils(one, metadata) for one in value]
+            held = [matches_auth_filter(one, metadata) for one in value]
             if not (any(held) if key == "$or" else all(held)):
                 return False
             continue
         terms = cast("dict[str, Any]", value if isinstance(value, dict) else {"$eq": value})
-        if not all(_holds(kind, given, metadata.get(key)) for kind, given in terms.items()):
+        if not all(_matches_term(kind, given, metadata.get(key)) for kind, given in terms.items()):
             return False
     return True
 
 
-def _holds(kind: str, wanted: Any, found: Any) -> bool:
+def _matches_term(kind: str, wanted: Any, found: Any) -> bool:
     if kind == "$eq":
         return found is not None and found == wanted
     if kind == "$contains":
@@ -112,39 +120,43 @@ def _holds(kind: str, wanted: Any, found: Any) -> bool:
     raise RefusedError(500, f"The app's `auth` filters by {kind!r}; expected $eq, $contains, $or or $and.")
 
 
-class Visitors:
+class AppAuth:
     """Asks an app's handlers."""
 
     def __init__(self, app: Any) -> None:
         """`app`: of a langgraph.json with `auth`."""
         self.app, self._auth = app, app.auth
 
-    def way_to(self, path: str, scope: Any) -> str:
+    def required_access(self, path: str, scope: Any) -> str:
         """What a request needs: `visitor`: to be let in by the app, `open`: nothing, `token`: one of Interlock's."""
-        if first_part(path) in OF_API:
+        if first_path_part(path) in API_PATHS:
             return "visitor"
-        if first_part(path) in _OF_PAGE:
+        if first_path_part(path) in _PAGE_PATHS:
             return "token"
         if self.app.routes is not None and has_route(self.app.routes, scope):
             return "visitor" if self.app.http.get("enable_custom_route_auth") else "open"
         return "token"
 
-    async def person(self, scope: Any) -> Person:
+    async def authenticate(self, scope: Any) -> Person:
         """Whom a request comes from. Raises `RefusedError` as the app refuses it."""
         try:
-            user = user_of(await _called(self._auth._authenticate_handler, _about(scope)))
+            user = parse_user(
+                await _call_handler(self._auth._authenticate_handler, _authentication_arguments(scope))
+            )
         except Exception as error:
-            raise _refused(error, 401) from error
+            raise _to_refused_error(error, 401) from error
         return Person(user["identity"], "drive", user=user)
 
-    async def sight(self, person: Person, resource: str, action: str, value: dict[str, Any]) -> Sight:
+    async def authorize(
+        self, person: Person, resource: str, action: str, value: dict[str, Any]
+    ) -> Visibility:
         """What a person may see of a request's subject; `value` may be changed. Raises `RefusedError`."""
         if person.user is None:
             raise RefusedError(401, "This app lets in whom its own `auth` knows.")
-        sight = Sight(str(self.app.listing), self.app.graphs, person.user)
+        sight = Visibility(str(self.app.listing), self.app.graphs, person.user)
         if not resource:
             return sight
-        handler = self._handler(resource, action)
+        handler = self._find_handler(resource, action)
         if handler is None and resource == "store":
             raise RefusedError(403, "The store is open to those whom a handler `@auth.on.store` lets in.")
         if handler is None:
@@ -153,33 +165,35 @@ class Visitors:
 
         about = Auth.types.AuthContext(
             permissions=person.user["permissions"],
-            user=cast(Any, User(person.user)),
+            user=cast(Any, AuthUser(person.user)),
             resource=cast(Any, resource),
             action=cast(Any, action),
         )
         try:
-            said = await _called(handler, {"ctx": about, "value": value}, whole=True)
+            said = await _call_handler(handler, {"ctx": about, "value": value}, whole=True)
         except Exception as error:
-            raise _refused(error, 403) from error
+            raise _to_refused_error(error, 403) from error
         if said in (None, True):
             return sight
         if not isinstance(said, dict):
             raise RefusedError(403, "Forbidden")
-        return Sight(sight.app, sight.graphs, sight.user, {resource: said})
+        return Visibility(sight.app, sight.graphs, sight.user, {resource: said})
 
-    def _handler(self, resource: str, action: str) -> Any:
+    def _find_handler(self, resource: str, action: str) -> Any:
         """The most special one; of equals the last."""
         keys = [(resource, action), (resource, "*"), ("*", action), ("*", "*")]
         found = next((self._auth._handlers[key] for key in keys if self._auth._handlers.get(key)), None)
         return (found or self._auth._global_handlers or [None])[-1]
 
 
-async def sight_of(visitors: Visitors | None, person: Person, action: str, value: dict[str, Any]) -> Sight:
+async def authorize_thread_action(
+    visitors: AppAuth | None, person: Person, action: str, value: dict[str, Any]
+) -> Visibility:
     """What a person may see of a thread. Raises `RefusedError`."""
-    return await visitors.sight(person, "threads", action, value) if visitors else Sight()
+    return await visitors.authorize(person, "threads", action, value) if visitors else Visibility()
 
 
-class User(dict[str, Any]):
+class AuthUser(dict[str, Any]):
     """A user as handlers read it: by key, or by attribute."""
 
     def __getattr__(self, name: str) -> Any:
@@ -189,12 +203,12 @@ class User(dict[str, Any]):
             raise AttributeError(name) from None
 
 
-def user_of(said: Any) -> dict[str, Any]:
+def parse_user(said: Any) -> dict[str, Any]:
     """A user as JSON, of what a handler returned. Raises `ValueError`."""
     if isinstance(said, tuple):  # scopes, user
         scopes, user = cast("tuple[Any, Any]", said)
-        return {**user_of(user), "permissions": [*scopes]}
-    fields: dict[str, Any] = {"identity": said} if isinstance(said, str) else _fields_of(said)
+        return {**parse_user(user), "permissions": [*scopes]}
+    fields: dict[str, Any] = {"identity": said} if isinstance(said, str) else _user_attributes(said)
     if not isinstance(fields.get("identity"), str) or not fields["identity"]:
         raise ValueError("the function `@auth.authenticate` returned no identity")
     permissions: list[str] = []
@@ -202,14 +216,14 @@ def user_of(said: Any) -> dict[str, Any]:
     return {**usual, **fields}
 
 
-def _fields_of(user: Any) -> dict[str, Any]:
+def _user_attributes(user: Any) -> dict[str, Any]:
     if isinstance(user, Mapping):
         return {str(key): value for key, value in cast("Mapping[Any, Any]", user).items()}
     dump = getattr(user, "model_dump", None) or getattr(user, "dict", None)
     return cast("dict[str, Any]", dump()) if callable(dump) else {"identity": getattr(user, "identity", None)}
 
 
-def _about(scope: Any) -> dict[str, Any]:
+def _authentication_arguments(scope: Any) -> dict[str, Any]:
     """What a function that authenticates may ask for."""
     headers = dict(scope.get("headers", ()))
     given = headers.get(b"authorization")
@@ -225,7 +239,7 @@ def _about(scope: Any) -> dict[str, Any]:
     }
 
 
-async def _called(function: Any, given: Mapping[str, Any], whole: bool = False) -> Any:
+async def _call_handler(function: Any, given: Mapping[str, Any], whole: bool = False) -> Any:
     """Call a handler with what it asks for, in a thread if it isn't async."""
     wanted = inspect.signature(function).parameters
     named = {key: value for key, value in given.items() if whole or key in wanted}
@@ -235,7 +249,7 @@ async def _called(function: Any, given: Mapping[str, Any], whole: bool = False) 
     return await made if inspect.isawaitable(made) else made
 
 
-def _refused(error: Exception, status: int) -> RefusedError:
+def _to_refused_error(error: Exception, status: int) -> RefusedError:
     """The answer that an exception of a handler means; one that isn't meant as an answer lets nobody in."""
     if isinstance(error, RefusedError):
         return error
@@ -246,8 +260,8 @@ def _refused(error: Exception, status: int) -> RefusedError:
     return RefusedError(500, f"The app's `auth` failed: {type(error).__name__}: {error}")
 
 
-def permitting(
-    answer: Callable[[Request], Awaitable[Any]], needs: str, visitors: Visitors | None
+def authorize_before(
+    answer: Callable[[Request], Awaitable[Any]], needs: str, visitors: AppAuth | None
 ) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint that sees what its request may see. `needs`: the resource and action that an app's `auth` is asked
     about; `-`: to be known is enough."""
@@ -255,42 +269,49 @@ def permitting(
 
     async def endpoint(request: Request) -> Response:
         if visitors is None:
-            SIGHT.set(Sight())
+            VISIBILITY.set(Visibility())
             return await answer(request)
         person: Person = request.state.person
         if needs == "-":
-            SIGHT.set(await visitors.sight(person, "", "", {}))
+            VISIBILITY.set(await visitors.authorize(person, "", "", {}))
             return await answer(request)
         if request.url.path == "/runs/batch":
-            request.state.batch = await _batch(request, visitors)
+            request.state.batch = await _authorize_batch(request, visitors)
             return await answer(request)
         if request.method in ("POST", "PUT", "PATCH", "DELETE"):
-            given = await body(request) if await request.body() else {}
+            given = await read_body(request) if await request.body() else {}
         else:
             given = dict[str, Any](request.query_params)
-        SIGHT.set(await visitors.sight(person, resource, action, value := _value(request, resource, given)))
-        request.state.given = _changed(given, value, resource)
+        VISIBILITY.set(
+            await visitors.authorize(
+                person, resource, action, value := _authorization_value(request, resource, given)
+            )
+        )
+        request.state.given = _apply_handler_changes(given, value, resource)
         return await answer(request)
 
     return endpoint
 
 
-async def _batch(request: Request, visitors: Visitors) -> list[dict[str, Any]]:
+async def _authorize_batch(request: Request, visitors: AppAuth) -> list[dict[str, Any]]:
     """The runs of a batch, each as the app's `auth` changed it."""
     found: list[dict[str, Any]] = []
-    for one in await list_body(request):
-        sight = await visitors.sight(
-            request.state.person, "threads", "create_run", value := _value(request, "threads", one)
+    for one in await read_list_body(request):
+        sight = await visitors.authorize(
+            request.state.person,
+            "threads",
+            "create_run",
+            value := _authorization_value(request, "threads", one),
         )
-        SIGHT.set(sight)
-        found.append(_changed(one, value, "threads"))
+        VISIBILITY.set(sight)
+        found.append(_apply_handler_changes(one, value, "threads"))
     return found
 
 
 _NAMESPACES = ("namespace", "namespace_prefix", "prefix")
 
 
-def _value(request: Request, resource: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _authorization_value(request: Request, resource: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a handler is shown of a request."""
     names = {
         f"{name}_id": request.path_params[name]
@@ -309,7 +330,9 @@ def _value(request: Request, resource: str, given: Mapping[str, Any]) -> dict[st
     return value
 
 
-def _changed(given: Mapping[str, Any], value: Mapping[str, Any], resource: str) -> dict[str, Any]:
+def _apply_handler_changes(
+    given: Mapping[str, Any], value: Mapping[str, Any], resource: str
+) -> dict[str, Any]:
     """A request's body with what a handler changed in it: its metadata or namespace."""
     if resource != "store":
         return {**given, **({"metadata": value["metadata"]} if value.get("metadata") else {})}
@@ -321,14 +344,14 @@ def has_route(app: Any, scope: Any) -> bool:
     return any(route.matches(scope)[0] is not Match.NONE for route in app.router.routes)
 
 
-class TheirRoutes(BaseRoute):
+class AppRoutes(BaseRoute):
     """The routes of an app's `http.app`."""
 
-    def __init__(self, app: Any, visitors: Visitors | None) -> None:
+    def __init__(self, app: Any, visitors: AppAuth | None) -> None:
         self._app, self._visitors = app, visitors
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
-        is_theirs = scope["type"] in ("http", "websocket") and not is_shell(scope["path"])
+        is_theirs = scope["type"] in ("http", "websocket") and not is_shell_path(scope["path"])
         found = is_theirs and has_route(self._app, scope)
         return (Match.FULL, {}) if found else (Match.NONE, {})
 
