@@ -39,7 +39,7 @@ def files_on_this_host(home: Path, run: RunRow, *, files: bool = True) -> Genera
 
     `files`: false if its snapshots will do. Raises `RunError` if the repository can't be cloned.
     """
-    known = not files and Snapshots(home / "snapshots" / repository_name(Path(run.workspace))).borrows
+    known = not files and Snapshots(home / "snapshots" / repository_name(Path(run.workspace))).is_borrowing
     if known or not is_on_other_host(home, run):
         yield run
         return

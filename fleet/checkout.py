@@ -150,7 +150,7 @@ def _fill_folder(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot
         mirror.check_out(commit, made)
         kept = home / "snapshots" / repository_name(folder)
         shutil.rmtree(kept, ignore_errors=True)
-        Snapshots(kept).borrow(mirror.objects, mirror.tree_of(commit))
+        Snapshots(kept).borrow_objects(mirror.objects, mirror.tree_of(commit))
         if commits := read_stored_commits(home, folder.name):
             restore_commits(commits, made)
         if snapshot:
@@ -183,8 +183,8 @@ def _restore_snapshot(home: Path, folder: Path, kept: Path, snapshot: str) -> No
         assert conn is not None
         bring_commit(conn, repository, snapshot)
     taken = WorkspaceSnapshots(home, open_workspace(folder, settings), settings.snapshots, repository)
-    now = repository.contents(taken.take("refs/clone"))
-    apply_restore(plan_restore(now, repository.contents(snapshot), folder, kept), durable=True)
+    now = repository.read_contents(taken.take_snapshot("refs/clone"))
+    apply_restore(plan_restore(now, repository.read_contents(snapshot), folder, kept), durable=True)
     set_parent_snapshot(kept, snapshot)
 
 

@@ -101,7 +101,7 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
             set_repository(conn, outcome.run, what)
     if first == last and not commits:
         return False
-    patch = snapshots.patch(first, last)
+    patch = snapshots.make_patch(first, last)
     is_pushed = files.options["deliver"] == "branch" and (patch or commits)
     pushing = _push_run_id(home, outcome.run, last) if is_pushed else ""
     with Store(home).writing() as conn:
@@ -123,7 +123,7 @@ def _store_and_push(home: Path, files: Checkout, outcome: Outcome, options: Opti
 
 
 def _list_left_behind(files: Checkout, snapshots: Snapshots, last: str) -> list[str]:
-    kept = {*snapshots.contents(last).files} if last else set[str]()
+    kept = {*snapshots.read_contents(last).files} if last else set[str]()
     listed = run_git("ls-tree", "-r", "-z", "--full-tree", files.options["commit"], at=files.mirror.folder)
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
     return list_left_behind(files.folder, kept, {path: about.split()[2] for about, _, path in entries})
@@ -147,7 +147,7 @@ def _find_likely_secrets(
 ) -> list[str]:
     """Files with such names that the run made, and the commit that was cloned hasn't."""
     changed = [
-        entry.partition("\t")[2] for entry in snapshots.changed_entries(first, last).split("\0") if entry
+        entry.partition("\t")[2] for entry in snapshots.index_entries(first, last).split("\0") if entry
     ]
     found = [path for path in changed if _LIKELY_SECRET.fullmatch(path.rpartition("/")[2])]
     if not found:
@@ -290,7 +290,7 @@ def _build_commit(
         if parent != what["commit"]:
             undone = _undone_changes(mirror, snapshots, what, parent, env)
             run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=undone)
-        changes = _exclude_paths(snapshots.changed_entries(what["first"], what["last"]), kept_back)
+        changes = _exclude_paths(snapshots.index_entries(what["first"], what["last"]), kept_back)
         run_git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
         tree = run_git("write-tree", at=mirror.folder, env=env)
         about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
@@ -322,7 +322,7 @@ def _undone_changes(
     """What the run's commits changed and its files have as they were cloned, as `git update-index -z` takes it."""
     span = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", what["commit"], its_own)
     committed = [path for path in run_git(*span, at=mirror.folder, env=env).split("\0") if path]
-    known = {*snapshots.contents(what["first"]).files, *snapshots.contents(what["last"]).files}
+    known = {*snapshots.read_contents(what["first"]).files, *snapshots.read_contents(what["last"]).files}
     listed = run_git("ls-tree", "-r", "-z", "--full-tree", what["commit"], at=mirror.folder)
     cloned = {path: about for about, _, path in (one.partition("\t") for one in listed.split("\0") if one)}
     gone = f"0 {'0' * 40}"

@@ -421,7 +421,7 @@ def _make_models(
         budget=budget,
         redact=prepared.redact,
         facts=prepared.facts,
-        on_commands=SUPERVISORS.start_ahead,
+        on_commands=SUPERVISORS.prestart,
         files=cast("RepairFiles", LazyService(partial(_make_repair_files, prepared))),
     )
 

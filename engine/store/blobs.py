@@ -183,7 +183,7 @@ def keep_commit(conn: Connection, repository: "ShadowRepository", commit: str) -
     """Store a snapshot with the connection's next commit: what is new since its newest ancestor in the store."""
     if conn.blobs and not newest_stored(conn, [commit]):
         base = newest_stored(conn, repository.ancestors(commit))
-        put_commit(conn, repository, commit, base, repository.pack_of(commit, base))
+        put_commit(conn, repository, commit, base, repository.pack_snapshot(commit, base))
 
 
 def newest_stored(conn: Connection, commits: Sequence[str]) -> str:
@@ -206,12 +206,12 @@ def put_commit(conn: Connection, repository: "ShadowRepository", commit: str, ba
 
 def bring_commit(conn: Connection, repository: "ShadowRepository", commit: str) -> None:
     """Make sure that the repository has a snapshot that perhaps another host took."""
-    if not conn.blobs or not repository.lacking([commit]):
+    if not conn.blobs or not repository.find_missing([commit]):
         return
     names = [
         name for (name,) in conn.execute(_WITH_BASES, (f"snapshots/{commit}",), tables=("blobs",)).fetchall()
     ]
-    wanted = repository.lacking([name.removeprefix("snapshots/") for name in names])
+    wanted = repository.find_missing([name.removeprefix("snapshots/") for name in names])
     repository.add_packs([blob(conn, f"snapshots/{name}") or b"" for name in wanted])
 
 

@@ -126,7 +126,9 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
         rows.append((ignored.repository, ignored.commit, ""))
     for old in {repository for repository, *_ in rows} - {name}:
         commits = {one for repository, *both in rows if repository == old for one in both if one}
-        ShadowRepository(folder / name).copy_from(ShadowRepository(path_below(folder, old)), sorted(commits))
+        ShadowRepository(folder / name).copy_snapshots(
+            ShadowRepository(path_below(folder, old)), sorted(commits)
+        )
 
 
 def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:

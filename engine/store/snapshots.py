@@ -154,7 +154,7 @@ class SqlSnapshots:
         if self._made is None:
             return
         try:
-            self._made.close()
+            self._made.save_and_close()
         except (RunError, OSError) as error:  # snapshots taken so far stay
             self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
 
@@ -197,8 +197,8 @@ class SqlSnapshots:
 
             bring_commit(self.conn, repository, commit)
         elif name != repository.name:
-            repository.copy_from(type(repository)(repository.folder.with_name(name)), [commit])
-        return not repository.lacking([commit])
+            repository.copy_snapshots(type(repository)(repository.folder.with_name(name)), [commit])
+        return not repository.find_missing([commit])
 
     async def _taken(self, changed: str = "") -> str:
         """The commit; empty: none was taken."""
@@ -230,7 +230,7 @@ class SqlSnapshots:
             done, total = made.progress
             self.emit(Progress(what=SAVING, done=done, total=total, unit="files"))
 
-        taken = asyncio.to_thread(made.take, f"refs/runs/{self.run}", changed)
+        taken = asyncio.to_thread(made.take_snapshot, f"refs/runs/{self.run}", changed)
         commit = await announced(taken, tell, self.patience_s)
         if told:
             self.emit(Progress(what=SAVING, done=1, total=1, unit="files"))
@@ -244,7 +244,7 @@ class SqlSnapshots:
             return
         earlier = await to_its_end(asyncio.to_thread(repository.ancestors, commit))
         base = newest_stored(self.conn, earlier)
-        pack = await to_its_end(asyncio.to_thread(repository.pack_of, commit, base))
+        pack = await to_its_end(asyncio.to_thread(repository.pack_snapshot, commit, base))
         put_commit(self.conn, repository, commit, base, pack)
 
     async def _keep_commits(self) -> None:

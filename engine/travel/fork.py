@@ -126,7 +126,7 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
         nothing = SnapshotContents({}, {})
         apply_restore(
             plan_restore(
-                nothing, brought(home, repository, [found[1]]).contents(found[1]), staged, repository
+                nothing, brought(home, repository, [found[1]]).read_contents(found[1]), staged, repository
             ),
             durable=False,
         )
